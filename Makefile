@@ -1,0 +1,54 @@
+# `make help` lists the commands. Everything lives in .venv; remove it with `make clean`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# What an installed copy depends on. The C parts are compiled at install time, so a
+# changed .c file has to reinstall; Python files are used in place.
+INSTALLED_FROM := pyproject.toml setup.py constraints.txt \
+	$(wildcard src/corral/*/*.c) $(wildcard src/corral/*/*.h)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format conformance bench clean
+
+help:  ## Show this list.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+run: $(VENV)/.bench  ## Set up, then race CartPole against Gymnasium (half a minute).
+	$(BIN)/python -m corral.bench
+
+test: $(VENV)/.test  ## Set up, then run all tests.
+	$(BIN)/python -m pytest -q
+
+check: $(VENV)/.dev  ## Lint, formatting, types, import layers, spelling.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+format: $(VENV)/.dev  ## Sort imports and format.
+	$(BIN)/ruff check --select I --fix .
+	$(BIN)/ruff format .
+
+conformance: $(VENV)/.conformance  ## Run Gymnasium's own vector tests on our classes.
+	$(BIN)/python -m conformance.gymnasium_vector
+
+bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).
+	$(BIN)/python benchmarks/vector_speed.py
+
+clean:  ## Remove .venv, builds and caches.
+	rm -rf $(VENV) build dist src/*.egg-info conformance/cache
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks conformance -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src -name '*.so' -delete
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp per set of extras: $(VENV)/.test stands for `pip install -e .[test]`.
+$(VENV)/.%: $(INSTALLED_FROM) | $(BIN)/python
+	$(PIP_INSTALL) -e '.[$*]'
+	@touch $@

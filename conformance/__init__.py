@@ -1,0 +1,1 @@
+"""Peers' own test suites, run with our classes swapped in."""

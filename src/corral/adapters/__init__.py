@@ -1,0 +1,34 @@
+"""Any env -> Adapter, or the reason why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from corral.adapters.from_gymnasium import GymnasiumAdapter
+from corral.errors import OptionError
+
+__all__ = ["GymnasiumAdapter", "adapt"]
+
+
+def adapt(env: Any) -> GymnasiumAdapter:
+    """Give the env its adapter."""
+    if isinstance(env, gymnasium.Env):
+        return GymnasiumAdapter(env)
+    if env is None:
+        raise OptionError(
+            "the factory returned None, not an environment; does it end in `return env`?"
+        )
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise OptionError(
+            f"the factory returned {type(env).__name__}, which is a vector of "
+            "environments; return one environment and let num_envs do the rest"
+        )
+    hint = ""
+    if hasattr(env, "reset") and hasattr(env, "step"):
+        hint = "; it has reset and step: derive its class from gymnasium.Env"
+    raise OptionError(
+        f"the factory returned {type(env).__name__} ({env!r:.80}), "
+        f"not a gymnasium.Env{hint}"
+    )

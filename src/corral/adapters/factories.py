@@ -1,0 +1,91 @@
+"""What a user gives as an environment -> one factory per slot."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+
+from corral.core import Factory
+from corral.errors import OptionError
+
+Wrap = Callable[[Any], Any]
+
+
+def make_registered(env_id: str, kwargs: dict[str, Any]) -> Any:
+    """Build a registered env, in the worker."""
+    return gymnasium.make(env_id, **kwargs)
+
+
+def wrapped(factory: Factory, wrappers: Sequence[Wrap]) -> Any:
+    """Build an env and put wrappers around it, the first one innermost."""
+    env = factory()
+    for wrap in wrappers:
+        env = wrap(env)
+    return env
+
+
+def factories_for(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None,
+    env_kwargs: dict[str, Any] | None = None,
+    wrappers: Sequence[Wrap] = (),
+) -> list[Factory]:
+    """One factory per slot, checked as far as that goes without building anything."""
+    chosen = _chosen(env, num_envs)
+    kwargs = dict(env_kwargs or {})
+    if isinstance(env, str):
+        _check_registered(env)
+        chosen = [functools.partial(make_registered, env, kwargs)] * len(chosen)
+    elif kwargs:
+        made = {id(f): functools.partial(f, **kwargs) for f in chosen}
+        chosen = [made[id(factory)] for factory in chosen]
+    if wrappers:
+        around = {id(f): functools.partial(wrapped, f, tuple(wrappers)) for f in chosen}
+        chosen = [around[id(factory)] for factory in chosen]
+    return chosen
+
+
+def _chosen(
+    env: str | Factory | Sequence[Factory], num_envs: int | None
+) -> list[Factory]:
+    if isinstance(env, str) or callable(env):
+        count = 1 if num_envs is None else num_envs
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise OptionError(f"num_envs is {num_envs!r}; it must be an integer >= 1")
+        return [env] * count  # type: ignore[list-item]
+    if isinstance(env, gymnasium.Env):
+        raise OptionError(
+            f"an environment ({env}) was given, not a way to make one; "
+            "pass its id or a function that returns it"
+        )
+    if not isinstance(env, Sequence):
+        raise OptionError(
+            f"expected an environment id, a factory or a list of factories, got {env!r}"
+        )
+    for position, factory in enumerate(env):
+        if not callable(factory):
+            raise OptionError(f"item {position} of the list is {factory!r}, not callable")
+    if not env or (num_envs is not None and num_envs != len(env)):
+        raise OptionError(
+            f"num_envs is {num_envs!r} and {len(env)} factories were given; "
+            "give one factory per slot, at least one"
+        )
+    return list(env)
+
+
+def _check_registered(env_id: str) -> None:
+    """Refuse a name that no process can make, with the near ones."""
+    name = env_id.rpartition(":")[2]
+    if ":" in env_id or name in gymnasium.registry:
+        return
+    try:
+        # Versionless names and near misses have a meaning to Gymnasium itself.
+        gymnasium.spec(env_id)
+    except gymnasium.error.Error as error:
+        near = difflib.get_close_matches(name, list(gymnasium.registry), n=3)
+        hint = f"; near names: {', '.join(near)}" if near else ""
+        raise OptionError(f"no environment {env_id!r} is registered{hint}") from error

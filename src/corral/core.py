@@ -1,0 +1,119 @@
+"""The page to read first: the values that travel and the seams they cross.
+
+A **pool** sends actions to **slots** and receives a **Step**; an **executor** moves
+those commands to **workers**; a worker's **shard** drives one **Adapter** per slot::
+
+    pool.send(actions)                    # rows of the block, one ring per worker
+    step = pool.recv()                    # what arrived together
+
+A Step is about one moment: `obs`, and the reward, flags and final observation of the
+transition that led to it. `started` speaks of `obs`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+Autoreset = Literal["next_step", "same_step", "off"]
+Factory = Callable[[], Any]
+
+
+class InfoBatch(Protocol):
+    """The infos of one Step, in whichever form the caller wants."""
+
+    def __bool__(self) -> bool: ...
+
+    def of(self, position: int) -> dict[str, Any]:
+        """The info of one slot, as its env returned it; by position in the batch."""
+
+    def to_vector(self, count: int) -> dict[str, Any]:
+        """Gymnasium's dict of arrays, with a `_key` mask beside each key."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """What one environment says about itself."""
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    render_mode: str | None = None
+    id: str | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """What came back, for `slots` in ascending order; arrays are `(len(slots), ...)`.
+
+    Arrays are copies or, with `copy=False`, views into the block that stay intact
+    until the slot has been sent to twice more.
+    """
+
+    slots: NDArray[np.intp]
+    obs: Any
+    reward: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    started: NDArray[np.bool_]
+    """True where `obs` is the first observation of an episode."""
+    valid: NDArray[np.bool_]
+    """False where the row is filler: a next-step reset, or a fault."""
+    final_obs: Any
+    """The last observation of the episode; meaningful only where it ended."""
+    episode_return: NDArray[np.float64]
+    episode_length: NDArray[np.int32]
+    """Of the episode that `reward` belongs to, this step included."""
+    seed: NDArray[np.int64]
+    """The seed of the episode that `obs` belongs to, -1 where none was given."""
+    infos: InfoBatch
+    final_infos: dict[int, dict[str, Any]]
+    """Position in the batch -> the info that came with the end of an episode."""
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Where an episode ended, for either reason."""
+        return self.terminated | self.truncated
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
+class Adapter(Protocol):
+    """Any env seen as one contract; the shard is its only caller::
+
+        observation, info = adapter.reset(seed, options, task)
+        observation, reward, terminated, truncated, info = adapter.step(action)
+    """
+
+    spec: EnvSpec
+    step: Callable[[Any], tuple[Any, Any, Any, Any, dict[str, Any]]]
+
+    def reset(
+        self, seed: int | None, options: dict[str, Any] | None, task: Any
+    ) -> tuple[Any, dict[str, Any]]: ...
+
+    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
+
+    def get_attr(self, name: str) -> Any: ...
+
+    def set_attr(self, name: str, value: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoTask(enum.Enum):
+    """Stands where no task was given, since None may well be one."""
+
+    NO_TASK = enum.auto()
+
+
+NO_TASK = NoTask.NO_TASK

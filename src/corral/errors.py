@@ -1,0 +1,131 @@
+"""Everything Corral raises, and the fault that most of it carries.
+
+    CorralError
+    ├── UsageError                 the caller's mistake; the pool still works and can be closed
+    │   ├── ClosedError            used after close()
+    │   ├── OwnershipError         used from another thread, or in a forked child
+    │   ├── OrderError             step before reset, recv with nothing sent, send while pending
+    │   ├── StaleViewError         (debug) a view was kept longer than it lives
+    │   ├── SpaceMismatch          a value does not fit its space        (also ValueError)
+    │   ├── SpacesDiffer           the envs of one pool do not agree     (also RuntimeError)
+    │   ├── OptionError            an argument has no meaning here       (also ValueError)
+    │   ├── FactoryError           a factory cannot be sent to a worker  (also TypeError)
+    │   └── MissingExtra           an optional package is not installed  (also ImportError)
+    └── FaultError                 something went wrong beside the caller; carries a Fault
+        ├── EnvError               an environment raised
+        ├── StartError             a worker or an environment could not be built
+        ├── WorkerDied             a worker process ended                (also ConnectionError)
+        └── WorkerHung             a deadline passed                     (also TimeoutError)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class CorralError(Exception):
+    """The root of the tree."""
+
+
+class UsageError(CorralError):
+    """The caller's mistake."""
+
+
+class ClosedError(UsageError):
+    """Used after close()."""
+
+
+class OwnershipError(UsageError):
+    """Used from a thread or process that does not own the pool."""
+
+
+class OrderError(UsageError):
+    """Calls came in an order that has no meaning."""
+
+
+class StaleViewError(UsageError):
+    """A view was still held when its memory was about to be reused."""
+
+
+class SpaceMismatch(UsageError, ValueError):
+    """A value does not fit its space."""
+
+
+class SpacesDiffer(UsageError, RuntimeError):
+    """The environments of one pool have different spaces."""
+
+
+class OptionError(UsageError, ValueError):
+    """An argument has no meaning here."""
+
+
+class FactoryError(UsageError, TypeError):
+    """A factory cannot be sent to a worker."""
+
+
+class MissingExtra(UsageError, ImportError):
+    """An optional package is not installed; the text says how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What went wrong, as a value that can be sent, stored and shown."""
+
+    kind: str
+    """raised | died | hung | start"""
+    command: str
+    """What was being done: construct, reset, step, render, call, close, start."""
+    slot: int | None = None
+    worker: int | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+    """As subprocess reports it: negative for a signal."""
+    signal_name: str | None = None
+    seed: int | None = None
+    task: Any = None
+    last_actions: tuple[Any, ...] = ()
+    error_type: str | None = None
+    error_text: str | None = None
+    traceback: str | None = None
+    output: str = ""
+    exception: BaseException | None = field(default=None, compare=False)
+    """The env's own exception, where it survived the journey."""
+
+
+class FaultError(CorralError):
+    """Something went wrong beside the caller."""
+
+    def __init__(self, message: str, fault: Fault) -> None:
+        super().__init__(message)
+        self.fault = fault
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.fault)
+
+
+class EnvError(FaultError):
+    """An environment raised."""
+
+
+class StartError(FaultError):
+    """A worker or an environment could not be built."""
+
+
+class WorkerDied(FaultError, ConnectionError):
+    """A worker process ended while it was needed."""
+
+
+class WorkerHung(FaultError, TimeoutError):
+    """A deadline passed and the worker had not answered."""
+
+
+class RemoteTraceback(Exception):
+    """The cause of a FaultError: the worker's own traceback, as text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n\n{self.text}"

@@ -1,0 +1,96 @@
+"""Executors own workers. One contract: serial, thread and process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from corral.errors import OptionError
+from corral.executors.assign import Placement, choose, shards, usable_cores
+from corral.executors.contract import Assignment, Executor
+from corral.executors.process import ProcessExecutor
+from corral.executors.serial import SerialExecutor
+from corral.executors.thread import ThreadExecutor
+
+BACKENDS = ("auto", "serial", "thread", "process")
+PROBE_SECONDS = 0.3
+
+__all__ = ["BACKENDS", "Executor", "Placement", "place", "usable_cores"]
+
+
+def place(
+    assignment: Assignment,
+    backend: str = "auto",
+    workers: int | None = None,
+    isolation: str | None = None,
+) -> tuple[Executor, Placement]:
+    """Choose an executor for the slots and say why."""
+    _check(backend, workers, isolation)
+    slots = assignment.slots
+    if isolation == "slot":
+        if backend in ("serial", "thread"):
+            raise OptionError(
+                f'isolation="slot" puts every slot in a process of its own; '
+                f"backend={backend!r} has none. Leave the backend out."
+            )
+        reason = 'isolation="slot": one process per slot'
+        return _process(assignment, Placement("process", slots, slots, reason))
+    if backend == "auto" and workers is None:
+        if slots == 1:
+            reason = "one slot has nobody to run beside"
+            return SerialExecutor(assignment), Placement("serial", 1, 1, reason)
+        return _measured(assignment)
+    if backend == "serial":
+        if workers not in (None, 1):
+            raise OptionError(f"backend='serial' has one worker, not workers={workers}")
+        placement = Placement("serial", 1, slots, "asked for")
+        return SerialExecutor(assignment), placement
+    count = min(workers or assignment.cores, slots)
+    if backend == "thread":
+        placement = Placement("thread", count, slots, "asked for")
+        chosen = replace(assignment, shards=shards(slots, count))
+        return ThreadExecutor(chosen), placement
+    return _process(assignment, Placement("process", count, slots, "asked for"))
+
+
+def _check(backend: str, workers: int | None, isolation: str | None) -> None:
+    if backend not in BACKENDS:
+        raise OptionError(f"backend is {backend!r}; choose one of {', '.join(BACKENDS)}")
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise OptionError(f"workers is {workers!r}; it must be an integer >= 1")
+    if isolation not in (None, "slot"):
+        raise OptionError(f'isolation is {isolation!r}; it can be None or "slot"')
+    if isolation == "slot" and workers is not None:
+        raise OptionError('isolation="slot" decides the number of workers itself')
+
+
+def _process(
+    assignment: Assignment, placement: Placement
+) -> tuple[ProcessExecutor, Placement]:
+    chosen = replace(assignment, shards=shards(assignment.slots, placement.workers))
+    return ProcessExecutor(chosen), placement
+
+
+def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
+    """Time two envs in a worker; it goes on as a worker if processes win."""
+    slots, cores = assignment.slots, assignment.cores
+    if cores == 1:
+        placement = Placement("serial", 1, slots, "there is one usable core")
+        return SerialExecutor(assignment), placement
+    workers = min(cores, slots)
+    executor = ProcessExecutor(replace(assignment, shards=shards(slots, workers)))
+    executor.launch()
+    try:
+        job = replace(executor.job(0), slots=range(2))
+        job.factories = executor.packed_factories(range(2))
+        measured = executor.probe(job, PROBE_SECONDS)
+        placement = choose(slots, cores, measured["step_time"], measured["threads"])
+    except BaseException:
+        executor.close(2.0)
+        raise
+    if placement.backend == "process":
+        return executor, placement
+    executor.close(2.0)
+    if placement.backend == "thread":
+        chosen = replace(assignment, shards=shards(slots, placement.workers))
+        return ThreadExecutor(chosen), placement
+    return SerialExecutor(assignment), placement

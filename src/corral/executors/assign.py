@@ -1,0 +1,94 @@
+"""Slots -> workers: how many, of which kind, and why."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the slots of a pool run, and the reason."""
+
+    backend: str
+    workers: int
+    num_envs: int
+    reason: str
+    step_time: float | None = None
+    """Seconds per env step, where it was measured."""
+
+    def __str__(self) -> str:
+        kind = {"serial": "in the caller", "thread": "threads", "process": "processes"}
+        count = "" if self.backend == "serial" else f"{self.workers} "
+        return f"{self.num_envs} slots, {count}{kind[self.backend]}: {self.reason}"
+
+
+def usable_cores() -> int:
+    """Cores this process may use: affinity and cgroup limits counted."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, cgroup_limit())))
+
+
+def cgroup_limit(root: Path = Path("/sys/fs/cgroup")) -> float:
+    """The CPU quota of a container, in cores; infinite without one."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+        return math.inf if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:
+        microseconds = int((root / "cpu/cpu.cfs_quota_us").read_text())
+        period_us = int((root / "cpu/cpu.cfs_period_us").read_text())
+        return math.inf if microseconds <= 0 else microseconds / period_us
+    except (OSError, ValueError):
+        return math.inf
+
+
+def shards(slots: int, workers: int) -> list[range]:
+    """Contiguous shards whose sizes differ by one at most."""
+    small, larger = divmod(slots, workers)
+    bounds = [0]
+    for worker in range(workers):
+        bounds.append(bounds[-1] + small + (worker < larger))
+    return [range(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+# Measured on 2 cores: what a batch costs on top of the env steps themselves.
+SERIAL_PER_SLOT = 0.5e-6
+PROCESS_PER_SLOT = 0.8e-6
+PROCESS_PER_BATCH = 45e-6
+
+
+def choose(num_envs: int, cores: int, step_time: float, threads: bool) -> Placement:
+    """The quicker of serial and workers, for a batch of steps of this length."""
+    workers = min(cores, num_envs)
+    largest = math.ceil(num_envs / workers)
+    serial = num_envs * (step_time + SERIAL_PER_SLOT)
+    parallel = largest * (step_time + PROCESS_PER_SLOT) + PROCESS_PER_BATCH
+    measured = f"a step takes {_time(step_time)}"
+    if workers == 1:
+        return Placement(
+            "serial", 1, num_envs, f"{measured}; there is one usable core", step_time
+        )
+    costs = (
+        f"{measured}, so a batch of {num_envs} about {_time(serial)} in the caller "
+        f"and {_time(parallel)} on {workers} workers"
+    )
+    if serial <= parallel:
+        return Placement("serial", 1, num_envs, costs, step_time)
+    kind = "thread" if threads else "process"
+    if threads:
+        costs += "; the env says that it releases the GIL"
+    return Placement(kind, workers, num_envs, costs, step_time)
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

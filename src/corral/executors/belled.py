@@ -1,0 +1,225 @@
+"""The parent's side of workers that sleep: queues, bells and mailboxes.
+
+    send   queue entry -> ring the worker's bell
+    wait   the parent's bell, in slices; between them, are all workers still there?
+
+Shared by threads and processes, which differ in how a worker is started, watched and
+ended, and in nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.errors import Fault
+from corral.executors.contract import Assignment
+from corral.layout.plan import ControlViews
+from corral.supervision.report import error_for
+from corral.transport.doorbell import Doorbell
+from corral.transport.mailbox import MailboxClosed
+from corral.workers.commands import Ask, Verb, entry
+from corral.workers.letters import Letter, Reply
+from corral.workers.shard import TICKET_MASK
+
+SLICE = 0.02
+"""Seconds between looks at the workers while waiting for them."""
+SPIN = 50e-6
+"""Longest time to burn before sleeping: about what a wake-up costs."""
+
+
+class Post(Protocol):
+    """A mailbox, between processes or threads."""
+
+    def post(self, message: object, timeout: float | None = None) -> None: ...
+
+    def fetch(self, timeout: float | None = None) -> object: ...
+
+    def close(self) -> None: ...
+
+
+class BelledExecutor:
+    """What threads and processes have in common, seen from the parent."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.shards = assignment.shards
+        self._assignment = assignment
+        workers = len(self.shards)
+        # Who spins burns a core: workers may while there is one for each, the parent
+        # only if there is one left for it. Measured: 15 workers on 16 cores gain 36 %
+        # by spinning; 16 workers and a spinning parent fall to a tenth.
+        self._worker_spin = SPIN if workers <= assignment.cores else 0.0
+        self._spin = SPIN if workers + 1 <= assignment.cores else 0.0
+        self._sent = [0] * workers
+        self._fetched = [0] * workers
+        self._inbox: list[Letter] = []
+        self._replies: dict[int, Reply] = {}
+        self._lost: dict[int, Fault] = {}
+        self._bells: list[Doorbell] = []
+        self._mailboxes: list[Any] = []
+        self._worker_of = np.repeat(
+            np.arange(workers), [len(shard) for shard in self.shards]
+        )
+
+    def _open_control(self, control: ControlViews, bell: Doorbell) -> None:
+        self._control = control
+        self._bell = bell
+        self.done = control.done
+        self.reset_seed = control.reset_seed
+        self._queues = [memoryview(queue) for queue in control.queue]
+        self._posted = memoryview(control.posted)
+        self._posted_seen = bytes(self._posted)
+        self._informed_words = memoryview(control.informed)
+        self._informed_seen = bytes(self._informed_words)
+
+    # Sending --------------------------------------------------------------------------
+
+    def send_all(self, mode: int) -> None:
+        """One entry and one ring per worker."""
+        command = entry(Verb.STEP_ALL, mode)
+        for worker in range(len(self.shards)):
+            self._push(worker, command)
+            self._bells[worker].ring()
+            self._bells[worker].flush()
+
+    def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
+        """One entry per slot, one ring per worker."""
+        counts = [0] * len(self.shards)
+        for slot in slots.tolist():
+            worker = int(self._worker_of[slot])
+            self._push(worker, entry(verb, mode, slot - self.shards[worker].start))
+            counts[worker] += 1
+        for worker, count in enumerate(counts):
+            if count:
+                self._bells[worker].ring(count)
+                self._bells[worker].flush()
+
+    def tell(self, worker: int, message: Any) -> None:
+        """Post a message, then its place in the order."""
+        if worker in self._lost:
+            raise error_for(self._lost[worker])
+        try:
+            self._mailboxes[worker].post(message)
+        except MailboxClosed:
+            self._raise_if_dead(worker, "send")
+            raise
+        self._push(worker, entry(Verb.MAIL))
+        self._bells[worker].ring()
+        self._bells[worker].flush()
+
+    def _push(self, worker: int, command: int) -> None:
+        queue, sent = self._queues[worker], self._sent[worker]
+        if sent - self._control.consumed[worker, 0] & TICKET_MASK >= len(queue):
+            self._wait_for_room(worker)
+        queue[sent % len(queue)] = command
+        self._sent[worker] = sent + 1 & TICKET_MASK
+
+    def _wait_for_room(self, worker: int) -> None:
+        """Only mail can fill a queue, and only of a worker that is busy for long."""
+        while (
+            self._sent[worker] - int(self._control.consumed[worker, 0]) & TICKET_MASK
+        ) >= len(self._queues[worker]):
+            self._bells[worker].flush()
+            self._raise_if_dead(worker, "send")
+            time.sleep(0.001)
+
+    # Receiving ------------------------------------------------------------------------
+
+    def wait(self, target: int, timeout: float | None) -> bool:
+        """Wait until `target` slot commands have finished since the start."""
+        if timeout is None:
+            while not self._bell.wait(target, SLICE, self._spin):
+                self._raise_if_any_dead("step")
+            return True
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            if self._bell.wait(target, max(0.0, min(SLICE, left)), self._spin):
+                return True
+            self._raise_if_any_dead("step")
+            if left <= 0:
+                return False
+
+    def letters(self) -> Iterator[Letter]:
+        """Fetch as many messages as the workers have said they posted."""
+        posted = bytes(self._posted)
+        if posted != self._posted_seen:
+            self._posted_seen = posted
+            for worker, count in enumerate(self._posted):
+                while count - self._fetched[worker] & TICKET_MASK in range(1, 1 << 31):
+                    self._sort(worker, self._fetch(worker, None))
+        while self._inbox:
+            yield self._inbox.pop(0)
+
+    def informed(self) -> bool:
+        """Whether any slot wrote info columns since the last call."""
+        words = bytes(self._informed_words)
+        changed = words != self._informed_seen
+        self._informed_seen = words
+        return changed
+
+    def ask(self, questions: dict[int, Ask], timeout: float | None) -> dict[int, Reply]:
+        """Ask all, then collect; letters that arrive meanwhile are kept."""
+        for worker, question in questions.items():
+            self.tell(worker, question)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for worker in questions:
+            while worker not in self._replies:
+                left = None if deadline is None else deadline - time.monotonic()
+                self._sort(worker, self._fetch(worker, left))
+        return {worker: self._replies.pop(worker) for worker in questions}
+
+    def _fetch(self, worker: int, timeout: float | None) -> object:
+        """One message, with an eye on the worker's health."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = SLICE if deadline is None else deadline - time.monotonic()
+            try:
+                return self._mailboxes[worker].fetch(max(0.0, min(SLICE, left)))
+            except TimeoutError:
+                self._raise_if_dead(worker, "call")
+                if left <= 0:
+                    raise
+            except MailboxClosed:
+                self._await_death(worker, "call")
+                raise
+
+    def _sort(self, worker: int, message: object) -> None:
+        self._fetched[worker] = self._fetched[worker] + 1 & TICKET_MASK
+        if isinstance(message, Reply):
+            self._replies[worker] = message
+        else:
+            assert isinstance(message, Letter)
+            self._inbox.append(message)
+
+    # Health ---------------------------------------------------------------------------
+
+    def lost(self) -> dict[int, Fault]:
+        """Workers that ended by themselves, with the fault of each."""
+        return self._lost
+
+    def _dead(self, worker: int) -> Fault | None:
+        """The fault of a worker that is no longer there."""
+        return None
+
+    def _await_death(self, worker: int, command: str) -> None:
+        """Its mailbox is closed, so it is ending: give the exit code a moment."""
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            self._raise_if_dead(worker, command)
+            time.sleep(0.001)
+
+    def _raise_if_dead(self, worker: int, command: str) -> None:
+        fault = self._lost.get(worker) or self._dead(worker)
+        if fault is not None:
+            self._lost[worker] = fault
+            raise error_for(fault)
+
+    def _raise_if_any_dead(self, command: str) -> None:
+        for worker in range(len(self.shards)):
+            if worker not in self._lost:
+                self._raise_if_dead(worker, command)

@@ -1,0 +1,103 @@
+"""What every executor can do, and what the pool tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import EnvSpec, Factory
+from corral.layout.plan import DataViews
+from corral.workers.commands import Ask, Verb
+from corral.workers.letters import Letter, Reply
+from corral.workers.shard import Codecs, ShardOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an executor can promise."""
+
+    survives_deaths: bool
+    """An env may take its worker down and not the caller."""
+    deadlines: bool
+    """A hung env can be given up."""
+    own_globals: bool
+    """Global generators and thread counts are the worker's, not the caller's."""
+
+
+@dataclass(slots=True)
+class Assignment:
+    """Who runs what, and what they are given to run it with."""
+
+    factories: Sequence[Factory]
+    shards: list[range]
+    options: ShardOptions
+    worker_init: Callable[[], Any] | None = None
+    per_worker: Callable[[], Any] | None = None
+    function: Callable[[Any], Any] | None = None
+    shared: dict[str, NDArray[Any]] = field(default_factory=dict)
+    threads_per_worker: int | None = 1
+    devices: Sequence[str] = ()
+    cores: int = 1
+    start_timeout: float | None = None
+
+    @property
+    def slots(self) -> int:
+        """How many slots there are."""
+        return len(self.factories)
+
+    def device(self, worker: int) -> str | None:
+        """Devices go round robin."""
+        return self.devices[worker % len(self.devices)] if self.devices else None
+
+
+class Executor(Protocol):
+    """Owns workers; moves commands to them and results back. The pool's loop::
+
+        executor.send_all(Verb.STEP_ALL, mode)
+        executor.wait(finished)           # rings so far, or an error that says why not
+        for letter in executor.letters(): ...
+    """
+
+    capabilities: Capabilities
+    shards: list[range]
+    done: NDArray[np.uint32]
+    """The ticket of the last finished command, by slot."""
+    reset_seed: NDArray[np.int64]
+    """The seed for a slot's reset command; -1 for none."""
+
+    def build(self) -> list[EnvSpec]:
+        """Build every env; returns what each said about itself."""
+
+    def bind(self, codecs: Codecs) -> DataViews:
+        """Lay out the block and start serving."""
+
+    def send_all(self, mode: int) -> None:
+        """Have every slot stepped."""
+
+    def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
+        """Have these slots stepped or reset."""
+
+    def tell(self, worker: int, message: Any) -> None:
+        """Post a message that wants no answer."""
+
+    def ask(self, questions: dict[int, Ask], timeout: float | None) -> dict[int, Reply]:
+        """Ask workers and wait for all their answers."""
+
+    def wait(self, target: int, timeout: float | None) -> bool:
+        """Wait until `target` slot commands have finished since the start."""
+
+    def letters(self) -> Iterator[Letter]:
+        """What has arrived beside the block."""
+
+    def informed(self) -> bool:
+        """Whether any slot wrote info columns since the last call."""
+
+    def lost(self) -> dict[int, Any]:
+        """Workers that ended by themselves, with the fault of each."""
+
+    def close(self, timeout: float | None) -> None:
+        """End every worker; bounded, idempotent, never raises."""

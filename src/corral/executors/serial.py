@@ -1,0 +1,178 @@
+"""Everything in the caller's thread: no workers to wait for, nothing to pickle.
+
+Commands are kept until `wait` needs their results, so `recv(min_slots=k)` runs k of
+them and the order of results is the order of sending.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import EnvSpec
+from corral.errors import Fault
+from corral.executors.contract import Assignment, Capabilities
+from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
+from corral.supervision.report import error_for
+from corral.transport.block import Block
+from corral.workers.commands import Ask, Verb, entry
+from corral.workers.letters import Letter, Reply, describe
+from corral.workers.shard import Codecs, Outlet
+from corral.workers.worker import Job, Worker
+
+
+class SerialExecutor:
+    """One worker, which is the caller."""
+
+    capabilities = Capabilities(
+        survives_deaths=False, deadlines=False, own_globals=False
+    )
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.shards = [range(assignment.slots)]
+        self._assignment = assignment
+        plan = plan_control(assignment.slots, 1, assignment.slots)
+        self._block = Block.create(plan.size, shared=False)
+        self._control = ControlViews(plan, self._block.memory)
+        self._data: Block | None = None
+        self.done = self._control.done
+        self.reset_seed = self._control.reset_seed
+        self._queue: deque[int] = deque()
+        self._messages: deque[Any] = deque()
+        self._letters: list[Letter] = []
+        self._finished = 0
+        self._informed = False
+        self._worker = Worker(
+            Job(
+                worker=0,
+                slots=self.shards[0],
+                factories=list(assignment.factories),
+                options=assignment.options,
+                worker_init=assignment.worker_init,
+                per_worker=assignment.per_worker,
+                function=assignment.function,
+                shared=read_only(assignment.shared),
+                device=assignment.device(0),
+            )
+        )
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments themselves."""
+        return [adapter.env for adapter in self._worker.shard.adapters]  # type: ignore[attr-defined]
+
+    def build(self) -> list[EnvSpec]:
+        """Build every env here."""
+        try:
+            return self._worker.build()
+        except Exception as error:
+            raise error_for(start_fault(error, 0)) from error
+
+    def bind(self, codecs: Codecs) -> DataViews:
+        """Lay out private memory the way a shared block would be."""
+        plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
+        self._data = Block.create(plan.size, shared=False)
+        views = DataViews(plan, self._data.memory)
+        outlet = Outlet(
+            done=memoryview(self.done),
+            ring=None,
+            inform=self._inform,
+            post=self._letters.append,
+        )
+        self._worker.bind(
+            views, codecs, outlet, self.reset_seed, self._messages.popleft, _nobody
+        )
+        return views
+
+    def _inform(self) -> None:
+        self._informed = True
+
+    def send_all(self, mode: int) -> None:
+        """Keep the command until its results are waited for."""
+        self._queue.append(entry(Verb.STEP_ALL, mode))
+
+    def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
+        """Keep the commands until their results are waited for."""
+        self._queue.extend(entry(verb, mode, slot) for slot in slots.tolist())
+
+    def tell(self, worker: int, message: Any) -> None:
+        """Keep the message in its place among the commands."""
+        self._messages.append(message)
+        self._queue.append(entry(Verb.MAIL))
+
+    def wait(self, target: int, timeout: float | None) -> bool:
+        """Run commands until enough slots are done."""
+        queue, handle = self._queue, self._worker.handle
+        while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
+            command = queue.popleft()
+            handle(command)
+            verb = command >> 28
+            if verb == Verb.STEP_ALL:
+                self._finished += self._assignment.slots
+            elif verb != Verb.MAIL:
+                self._finished += 1
+        return True
+
+    def ask(self, questions: dict[int, Ask], timeout: float | None) -> dict[int, Reply]:
+        """Run what is waiting, then answer."""
+        self._run_all()
+        return {worker: self._worker.answer(q) for worker, q in questions.items()}
+
+    def _run_all(self) -> None:
+        pending = sum(
+            self._assignment.slots if command >> 28 == Verb.STEP_ALL else 1
+            for command in self._queue
+            if command >> 28 != Verb.MAIL
+        )
+        self.wait(self._finished + pending, None)
+        while self._queue:
+            self._worker.handle(self._queue.popleft())
+
+    def letters(self) -> Iterator[Letter]:
+        """What the shard wrote beside the block."""
+        while self._letters:
+            yield self._letters.pop(0)
+
+    def informed(self) -> bool:
+        """Whether any slot wrote info columns since the last call."""
+        informed, self._informed = self._informed, False
+        return informed
+
+    def lost(self) -> dict[int, Any]:
+        """The caller cannot be lost."""
+        return {}
+
+    def close(self, timeout: float | None) -> None:
+        """Close every env."""
+        self._queue.clear()
+        with suppress(Exception):
+            self._worker.shard.close()
+        for block in (self._block, self._data):
+            if block is not None:
+                block.close()
+
+
+def read_only(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The same memory, which nobody can write through these views."""
+    views = {}
+    for name, array in arrays.items():
+        views[name] = np.asarray(array).view()
+        views[name].flags.writeable = False
+    return views
+
+
+def start_fault(error: BaseException, worker: int) -> Fault:
+    """A constructor's exception as a fault."""
+    from dataclasses import replace
+
+    slot = getattr(error, "slot", None)
+    return replace(describe(error, "construct", slot, worker), kind="start")
+
+
+def _nobody(_: Reply) -> None:
+    raise AssertionError("serial answers are returned, not posted")

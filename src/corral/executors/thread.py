@@ -1,0 +1,149 @@
+"""Workers as threads of this process: no pickling, no start-up, one GIL.
+
+Pays for envs that release the GIL (physics in C, network, sleep). Threads run under
+the caller's thread counts and global generators, and cannot be given up when they hang.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from corral.core import EnvSpec
+from corral.executors.belled import BelledExecutor
+from corral.executors.contract import Assignment, Capabilities
+from corral.executors.serial import read_only, start_fault
+from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
+from corral.supervision.report import error_for
+from corral.transport import doorbell
+from corral.transport.block import Block
+from corral.transport.mailbox import LocalMailbox, MailboxClosed
+from corral.workers.commands import Ask, Verb, entry
+from corral.workers.serve import Desk, serve
+from corral.workers.shard import Codecs
+from corral.workers.worker import Job, Worker
+
+
+class ThreadExecutor(BelledExecutor):
+    """One thread per shard."""
+
+    capabilities = Capabilities(
+        survives_deaths=False, deadlines=False, own_globals=False
+    )
+
+    def __init__(self, assignment: Assignment) -> None:
+        super().__init__(assignment)
+        largest = max(len(shard) for shard in self.shards)
+        plan = plan_control(assignment.slots, len(self.shards), largest)
+        self._blocks = [Block.create(plan.size, shared=False)]
+        control = ControlViews(plan, self._blocks[0].memory)
+        create = doorbell.create
+        self._open_control(control, create(control.memory, control.bell_offset(None)))
+        self._bells = [
+            create(control.memory, control.bell_offset(worker))
+            for worker in range(len(self.shards))
+        ]
+        self._threads: list[threading.Thread] = []
+        # One generator state for the whole process: with isolate_rng, one at a time.
+        lock = threading.Lock() if assignment.options.isolate_rng else None
+        self._workers = [
+            Worker(self._job(worker, shard), lock)
+            for worker, shard in enumerate(self.shards)
+        ]
+        self._closed = False
+
+    def _job(self, worker: int, shard: range) -> Job:
+        assignment = self._assignment
+        return Job(
+            worker=worker,
+            slots=shard,
+            factories=list(assignment.factories[shard.start : shard.stop]),
+            options=assignment.options,
+            worker_init=assignment.worker_init,
+            per_worker=assignment.per_worker,
+            function=assignment.function,
+            shared=read_only(assignment.shared),
+            device=assignment.device(worker),
+        )
+
+    def build(self) -> list[EnvSpec]:
+        """Build each shard in the thread that will run it, and leave it waiting.
+
+        One after the other: constructors of most libraries are not written for threads.
+        """
+        specs: list[EnvSpec] = []
+        for index, worker in enumerate(self._workers):
+            ours, theirs = LocalMailbox.pair()
+            self._mailboxes.append(ours)
+            thread = threading.Thread(
+                target=self._run,
+                args=(worker, theirs),
+                name=f"corral-worker-{index}",
+                daemon=True,
+            )
+            thread.start()
+            self._threads.append(thread)
+            built = ours.fetch()
+            if isinstance(built, BaseException):
+                raise error_for(start_fault(built, index)) from built
+            specs.extend(built)  # type: ignore[arg-type]
+        return specs
+
+    def _run(self, worker: Worker, mailbox: LocalMailbox) -> None:
+        """The body of a worker thread."""
+        try:
+            try:
+                mailbox.post(worker.build())
+            except BaseException as error:
+                mailbox.post(error)
+                return
+            desk = mailbox.fetch()
+            assert isinstance(desk, Desk)
+            serve(worker, desk)
+        except MailboxClosed:
+            pass  # the pool was closed before it was bound
+        finally:
+            worker.shard.close()
+
+    def bind(self, codecs: Codecs) -> DataViews:
+        """Lay out private memory and let the threads serve."""
+        plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
+        self._blocks.append(Block.create(plan.size, shared=False))
+        views = DataViews(plan, self._blocks[-1].memory)
+        for index, worker in enumerate(self._workers):
+            desk = Desk(
+                index, self._control, self._bells[index], self._bell, self._worker_spin
+            )
+            mailbox = self._mailboxes[index]
+            theirs = mailbox.other()
+            worker.bind(
+                views,
+                codecs,
+                desk.outlet(worker.job.slots, theirs.post),
+                self.reset_seed,
+                theirs.fetch,
+                desk.poster(theirs.post),
+            )
+            mailbox.post(desk)
+        return views
+
+    def close(self, timeout: float | None) -> None:
+        """Ask the threads to close their envs; one that hangs is left behind."""
+        if self._closed:
+            return
+        self._closed = True
+        for worker, mailbox in enumerate(self._mailboxes):
+            if self._threads[worker].is_alive() and len(self._blocks) > 1:
+                mailbox.post(Ask("close"))
+                self._push(worker, entry(Verb.MAIL))
+                self._bells[worker].ring()
+                self._bells[worker].flush()
+            else:
+                mailbox.close()
+        for thread in self._threads:
+            thread.join(timeout)
+        if any(thread.is_alive() for thread in self._threads):
+            return  # a thread that hangs still uses the memory
+        for bell in (self._bell, *self._bells):
+            bell.close()
+        for block in self._blocks:
+            block.close()

@@ -1,0 +1,406 @@
+"""Columns hold the numeric entries of infos in the block.
+
+An info is a dict of anything. What is numeric and of fixed shape in it is worth a
+column: an array `[2 rows, slots, *shape]` in an arena of the block, and a presence
+byte per slot. The parent alone makes columns, the workers write them:
+
+    worker   write(row, slot, info) -> remainder     entries that have no column yet
+    parent   define(remainder) -> new columns        sent to every worker
+    worker   adopt(columns)                          from now on they are written
+    parent   read(row) -> (column, values, mask)     what `Infos` is made of
+
+An entry is known by its path and by its exact type, dtype and shape, so that a reader
+gets back what the env returned; the same path with another type is another column,
+or stays in the remainder. Both sides keep to one budget, and what does not fit in it
+goes the remainder's way for ever.
+
+Cost of `write`, measured on a 2-core machine with Python 3.11: 0.07 µs for an empty
+info, 0.45 µs for one float, 0.95 µs for nine (Ant-v5), 2.5 µs for three in a nested
+dict. `read` of nine columns of 64 slots takes 10 µs, `Infos.to_vector` 3 µs more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ARENA_BYTES_PER_SLOT = 4096
+"""Room for columns, per row and slot."""
+MAX_COLUMNS = 256
+MAX_COLUMNS_PER_PATH = 4
+"""An array whose shape keeps changing must not use up everyone's budget."""
+
+_ALIGNMENT = 16
+_NEVER = frozenset({"final_obs", "final_info"})
+_PYTHON_KINDS: dict[type, str] = {float: "float", int: "int", bool: "bool"}
+_NUMPY_TYPES: frozenset[type] = frozenset(
+    {np.bool_, np.float16, np.float32, np.float64, np.complex64, np.complex128}
+    | {np.int8, np.int16, np.int32, np.int64}
+    | {np.uint8, np.uint16, np.uint32, np.uint64}
+)
+_MAX_PLANS = 1024
+# What a memoryview can store an item of; it does so in half the time an array takes.
+_VIEW_FORMATS = frozenset("?bBhHiIlLqQfd")
+
+Mask = NDArray[np.bool_]
+Identity = tuple[tuple[str, ...], str, str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One entry's place in the arena, and what the entry is."""
+
+    index: int
+    """Its place in the presence bytes."""
+    path: tuple[str, ...]
+    kind: str
+    """float | int | bool for Python's own, scalar and array for numpy's."""
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    """In bytes, from the beginning of the arena."""
+
+    @property
+    def identity(self) -> Identity:
+        """What makes two entries the same: path, kind, dtype and shape."""
+        return self.path, self.kind, self.dtype.str, self.shape
+
+
+class Columns:
+    """The columns of one block, as its parent and its workers see them.
+
+    >>> columns = Columns(
+    ...     arena=np.zeros(2 * 1 * ARENA_BYTES_PER_SLOT, np.uint8),
+    ...     presence=np.zeros((2, 1, MAX_COLUMNS), np.uint8),
+    ... )
+    >>> columns.write(0, 0, {"speed": 1.5, "name": "ant"})
+    {'speed': 1.5, 'name': 'ant'}
+    >>> new = columns.define({"speed": 1.5, "name": "ant"})
+    >>> columns.write(0, 0, {"speed": 2.5, "name": "ant"})
+    {'name': 'ant'}
+    >>> [(column.path, values.tolist()) for column, values, mask in columns.read(0)]
+    [(('speed',), [2.5])]
+
+    Args:
+        arena: flat bytes, at best `2 * slots * ARENA_BYTES_PER_SLOT` of them.
+        presence: `(2, slots, MAX_COLUMNS)`; who attaches to a block that was in use
+            need not clear it.
+    """
+
+    def __init__(self, arena: NDArray[np.uint8], presence: NDArray[np.uint8]) -> None:
+        assert arena.ndim == 1 and arena.flags.c_contiguous
+        assert presence.shape[2] == MAX_COLUMNS and presence.flags.c_contiguous
+        self._arena = arena
+        self._presence = presence
+        self._slots = presence.shape[1]
+        self._presence_rows = presence.reshape(2 * self._slots, MAX_COLUMNS)
+        # What each row of each slot holds now. None: not known, as a worker that died
+        # may have left anything.
+        self._written: list[tuple[int, ...] | None] = [None] * (2 * self._slots)
+        self._columns: list[Column] = []
+        self._by_identity: dict[Identity, Column] = {}
+        self._per_path: dict[tuple[str, ...], int] = {}
+        self._scalars_at: dict[tuple[tuple[str, ...], type], int] = {}
+        self._arrays_at: dict[tuple[str, ...], dict[Any, int]] = {}
+        self._arrays: list[NDArray[Any]] = []
+        self._targets: list[Any] = []
+        self._used = 0
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
+        self._recent = _NO_PLAN
+
+    @property
+    def defined(self) -> tuple[Column, ...]:
+        """All columns so far, to be adopted by a worker that starts late."""
+        return tuple(self._columns)
+
+    # The parent's half
+
+    def define(self, remainder: dict[Any, Any]) -> list[Column]:
+        """Make columns for what can be one and fits; return the new ones."""
+        new: list[Column] = []
+        for path, value in _candidates((), remainder):
+            column = self._column_for(path, value)
+            if column is not None:
+                self._add(column)
+                new.append(column)
+        if new:
+            self._forget_plans()
+        return new
+
+    def read(
+        self, row: int | NDArray[np.integer], slots: NDArray[np.integer] | None = None
+    ) -> list[tuple[Column, NDArray[Any], Mask]]:
+        """Copy out the columns that are present in a batch.
+
+        Args:
+            row: the row of the whole batch, or one for each of `slots`.
+            slots: the slots of the batch in its order; all of them unless given.
+
+        Returns:
+            For each column its values `(batch, *shape)`, zero (None in arrays of
+            objects) where the entry is absent, and the mask of where it is present.
+        """
+        count = len(self._columns)
+        if count == 0:
+            return []
+        present = self._presence[row, slice(None) if slots is None else slots, :count]
+        masks = np.array(present.T, order="C").view(np.bool_)
+        result = []
+        totals = np.count_nonzero(masks, axis=1).tolist()
+        for column, array, mask, total in zip(
+            self._columns, self._arrays, masks, totals, strict=True
+        ):
+            if total:
+                values = array[row].copy() if slots is None else array[row, slots]
+                if total < len(mask):
+                    values[~mask] = 0
+                if column.kind == "scalar" and column.dtype == np.bool_:
+                    values = _bool_objects(values, mask)
+                result.append((column, values, mask))
+        return result
+
+    # The worker's half
+
+    def adopt(self, columns: Iterable[Column]) -> None:
+        """Write these from now on, beside those known before."""
+        for column in columns:
+            if column.identity not in self._by_identity:
+                self._add(column)
+        self._forget_plans()
+
+    def write(self, row: int, slot: int, info: dict[Any, Any]) -> dict[Any, Any] | None:
+        """Write what has a column; return the rest, or None where nothing is left."""
+        position = row * self._slots + slot
+        if not info:
+            if self._written[position] != ():
+                self._mark(position, ())
+            return None
+        plan = self._recent
+        if plan.plain and plan.keys == [*info]:
+            try:
+                for target, kind, value in zip(  # noqa: B905 - strict costs 50 ns
+                    plan.targets, plan.types, info.values()
+                ):
+                    if type(value) is not kind:
+                        break
+                    target[position] = value
+                else:
+                    if self._written[position] != plan.columns:
+                        self._mark(position, plan.columns)
+                    return None
+            except (OverflowError, ValueError):
+                pass  # an int that needs more than 64 bits
+        return self._write_any(position, info)
+
+    def _write_any(self, position: int, info: dict[Any, Any]) -> dict[Any, Any] | None:
+        """As `write`, for all that is not plain or not as it was last time."""
+        plan = self._recent
+        if plan.keys != [*info] or plan.types != [*map(type, info.values())]:
+            plan = self._recent = self._plan((), info)
+        written: list[int] = []
+        remainder = self._write_level(plan, position, info, written)
+        columns = tuple(written)
+        if self._written[position] != columns:
+            self._mark(position, columns)
+        return remainder
+
+    def _write_level(
+        self, plan: _Plan, position: int, info: dict[Any, Any], written: list[int]
+    ) -> dict[Any, Any] | None:
+        """Write one dict and those below it."""
+        remainder: dict[Any, Any] = {}
+        for entry, (key, value) in zip(plan.entries, info.items(), strict=True):
+            rest = value
+            if type(entry) is int:
+                if self._store(entry, position, value):
+                    written.append(entry)
+                    continue
+            elif entry is not None and type(value) is np.ndarray:
+                column = entry.get((value.dtype, value.shape))
+                if column is not None:
+                    self._targets[column][position] = value
+                    written.append(column)
+                    continue
+            elif entry is not None and value:  # an empty dict has no column to say so
+                below = self._plan(entry, value)
+                rest = self._write_level(below, position, value, written)
+                if rest is None:
+                    continue
+            remainder[key] = rest
+        return remainder or None
+
+    def _store(self, column: int, position: int, value: Any) -> bool:
+        try:
+            self._targets[column][position] = value
+        except (OverflowError, ValueError):
+            return False
+        return True
+
+    def _mark(self, position: int, columns: tuple[int, ...]) -> None:
+        """Set the presence bytes of one row of one slot."""
+        presence = np.zeros(MAX_COLUMNS, np.uint8)
+        presence[list(columns)] = 1
+        self._presence_rows[position] = presence
+        self._written[position] = columns
+
+    def _plan(self, path: tuple[str, ...], info: dict[Any, Any]) -> _Plan:
+        """What to do with a dict of these keys and types at this path."""
+        types = [*map(type, info.values())]
+        signature = (path, *info, *types)
+        plan = self._plans.get(signature)
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[signature] = self._new_plan(path, info, types)
+        return plan
+
+    def _new_plan(
+        self, path: tuple[str, ...], info: dict[Any, Any], types: list[type]
+    ) -> _Plan:
+        level = _eligible(info)
+        entries = [
+            self._entry((*path, key), kind) if key in level else None
+            for key, kind in zip(info, types, strict=True)
+        ]
+        plain = all(type(entry) is int for entry in entries)
+        columns = tuple(entry for entry in entries if type(entry) is int)
+        targets = [self._targets[column] for column in columns]
+        return _Plan([*info], types, entries, plain, columns, targets)
+
+    def _entry(self, path: tuple[str, ...], kind: type) -> Any:
+        """Where a value of this type goes: see `_Plan.entries`."""
+        if kind is dict:
+            return path
+        if kind is np.ndarray:
+            return self._arrays_at.get(path)
+        return self._scalars_at.get((path, kind))
+
+    # Both halves
+
+    def _column_for(self, path: tuple[str, ...], value: Any) -> Column | None:
+        """A new column for this value, if it can have one and there is room."""
+        described = _describe(value)
+        if described is None:
+            return None
+        kind, dtype, shape = described
+        column = Column(len(self._columns), path, kind, dtype, shape, self._used)
+        fits = (
+            column.index < MAX_COLUMNS
+            and self._per_path.get(path, 0) < MAX_COLUMNS_PER_PATH
+            and column.offset + self._bytes_of(column) <= self._arena.size
+        )
+        return column if fits and column.identity not in self._by_identity else None
+
+    def _bytes_of(self, column: Column) -> int:
+        cells: int = 2 * self._slots * math.prod(column.shape)
+        return cells * int(column.dtype.itemsize)
+
+    def _add(self, column: Column) -> None:
+        assert column.index == len(self._columns), "columns arrive in their order"
+        size = self._bytes_of(column)
+        cells = self._arena[column.offset : column.offset + size].view(column.dtype)
+        target: Any = cells.reshape(2 * self._slots, *column.shape)
+        self._arrays.append(cells.reshape(2, self._slots, *column.shape))
+        if column.kind == "array":
+            known = self._arrays_at.setdefault(column.path, {})
+            known[column.dtype, column.shape] = column.index
+        else:
+            if column.dtype.char in _VIEW_FORMATS:
+                target = memoryview(target)
+            self._scalars_at[column.path, _python_type(column)] = column.index
+        self._targets.append(target)
+        self._columns.append(column)
+        self._by_identity[column.identity] = column
+        self._per_path[column.path] = self._per_path.get(column.path, 0) + 1
+        self._used = _align(column.offset + size)
+
+    def _forget_plans(self) -> None:
+        self._plans.clear()
+        self._recent = _NO_PLAN
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to do with a dict of known keys and types."""
+
+    keys: list[Any]
+    types: list[type]
+    entries: list[Any]
+    """Per key: the index of a scalar's column; the columns of arrays by (dtype, shape);
+    the path of a dict; or None for what stays in the remainder."""
+    plain: bool
+    """Whether all entries are scalars that have a column."""
+    columns: tuple[int, ...]
+    targets: list[Any]
+
+
+_NO_PLAN = _Plan([], [], [], True, (), [])
+
+
+def _eligible(info: dict[Any, Any]) -> set[str]:
+    """The keys of a dict that may have columns, or dicts with columns.
+
+    Gymnasium keeps the mask of "key" under "_key". Where an info uses both names the
+    order of its entries matters, and only a remainder keeps that.
+    """
+    if any(f"_{key}" in info for key in info):
+        return set()
+    names = {key for key in info if type(key) is str and key not in _NEVER}
+    return {name for name in names if not name.startswith("_")}
+
+
+def _candidates(
+    path: tuple[str, ...], info: dict[Any, Any]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The eligible leaves of an info, with their paths."""
+    eligible = _eligible(info)
+    for key, value in info.items():
+        if key not in eligible:
+            continue
+        if type(value) is dict:
+            yield from _candidates((*path, key), value)
+        else:
+            yield (*path, key), value
+
+
+def _describe(value: Any) -> tuple[str, np.dtype[Any], tuple[int, ...]] | None:
+    """Kind, dtype and shape of what can be a column."""
+    kind = type(value)
+    if kind in _PYTHON_KINDS:
+        dtype = np.dtype(kind)
+        if kind is int and not -(2**63) <= value < 2**63:
+            return None
+        return _PYTHON_KINDS[kind], dtype, ()
+    if kind in _NUMPY_TYPES:
+        return "scalar", np.dtype(kind), ()
+    # Long doubles change their meaning from platform to platform, even in a pickle.
+    numeric = kind is np.ndarray and value.dtype.kind in "biufc"
+    if numeric and value.dtype.char not in "gG":
+        return "array", np.dtype(value.dtype.str), value.shape
+    return None
+
+
+def _python_type(column: Column) -> type:
+    """The exact type of a scalar column's values."""
+    for kind, name in _PYTHON_KINDS.items():
+        if name == column.kind:
+            return kind
+    return column.dtype.type
+
+
+def _bool_objects(values: NDArray[Any], mask: Mask) -> NDArray[Any]:
+    """Gymnasium does not count numpy.bool_ as a number: an array of objects."""
+    objects: NDArray[Any] = _BOOL_OBJECTS[(values + np.uint8(1)) * mask]
+    return objects
+
+
+_BOOL_OBJECTS = np.array([None, np.False_, np.True_], dtype=object)
+
+
+def _align(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,200 @@
+"""Infos are what the envs of one batch had to say, in either of two shapes.
+
+They come in two halves, the columns of the block and the remainders from the mailbox,
+and are put together only when asked: `to_vector` as the dict of arrays and masks that
+Gymnasium's vector envs return, `of` as the dict that one env returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.layout.columns import Column, Mask
+
+ColumnRead = tuple[Column, NDArray[Any], Mask]
+
+
+class Infos:
+    """The infos of one batch; they own their memory.
+
+    >>> infos = Infos([], {1: {"name": "ant"}})
+    >>> infos.of(0), infos.of(1)
+    ({}, {'name': 'ant'})
+    >>> infos.to_vector(2)
+    {'name': array([None, 'ant'], dtype=object), '_name': array([False,  True])}
+
+    Args:
+        columns: what `Columns.read` returned for the batch.
+        remainders: what came by mailbox, by position in the batch.
+    """
+
+    __slots__ = ("_columns", "_remainders")
+
+    def __init__(
+        self,
+        columns: Sequence[ColumnRead],
+        remainders: Mapping[int, dict[Any, Any]],
+    ) -> None:
+        self._columns = columns
+        self._remainders = remainders
+
+    @property
+    def empty(self) -> bool:
+        """Whether no env of the batch had anything to say."""
+        return not self._columns and not self._remainders
+
+    def __bool__(self) -> bool:
+        return bool(self._columns or self._remainders)
+
+    def of(self, position: int) -> dict[Any, Any]:
+        """One env's info, as it returned it."""
+        info = _info_at(self._columns, position)
+        _join(info, self._remainders.get(position, {}))
+        return info
+
+    def to_vector(self, count: int) -> dict[Any, Any]:
+        """All infos of a batch of `count` as Gymnasium's dict of arrays and masks.
+
+        It equals what `VectorEnv._add_info` builds from the infos in the order of the
+        batch: an entry's first value decides on the array, later ones are cast into
+        it. Where such a cast fails Gymnasium raises; here the array becomes one of
+        objects. The arrays are those of this object, not copies.
+        """
+        contested = self._contested()
+        vector: dict[Any, Any] = {}
+        apart = []
+        for read in self._columns:
+            column, values, mask = read
+            if column.path[0] in contested:
+                apart.append(read)
+            elif len(column.path) == 1:
+                vector[column.path[0]], vector[f"_{column.path[0]}"] = values, mask
+            else:
+                _place(vector, column.path, values, mask)
+        for position in self._positions(apart):
+            info = _info_at(apart, position)
+            _join(info, self._remainders.get(position, {}))
+            _merge(vector, info, position, count)
+        return vector
+
+    def _contested(self) -> set[str]:
+        """Top-level keys whose arrays depend on more than one column each."""
+        contested: set[str] = set()
+        if self._remainders:
+            others = {str(key) for info in self._remainders.values() for key in info}
+            contested = {key.removeprefix("_") for key in others} | others
+        leaves = {column.path for column, _, _ in self._columns}
+        if len(leaves) < len(self._columns):
+            paths = [column.path for column, _, _ in self._columns]
+            contested.update(path[0] for path in paths if paths.count(path) > 1)
+        for path in leaves:
+            if len(path) > 1:
+                above = {path[:length] for length in range(1, len(path))}
+                if not leaves.isdisjoint(above):
+                    contested.add(path[0])
+        return contested
+
+    def _positions(self, columns: Sequence[ColumnRead]) -> list[int]:
+        """The batch positions that have a remainder or one of these columns."""
+        positions = set(self._remainders)
+        for _, _, mask in columns:
+            positions.update(np.flatnonzero(mask).tolist())
+        return sorted(positions)
+
+
+def _info_at(columns: Sequence[ColumnRead], position: int) -> dict[Any, Any]:
+    """What these columns hold of one env's info."""
+    info: dict[Any, Any] = {}
+    for column, values, mask in columns:
+        if mask[position]:
+            below = info
+            for key in column.path[:-1]:
+                below = below.setdefault(key, {})
+            below[column.path[-1]] = _value_at(column, values, position)
+    return info
+
+
+def _value_at(column: Column, values: NDArray[Any], position: int) -> Any:
+    if column.kind == "array":
+        return np.array(values[position], dtype=column.dtype)
+    if column.kind == "scalar":
+        return values[position]
+    return values.item(position)
+
+
+def _join(info: dict[Any, Any], remainder: dict[Any, Any]) -> None:
+    """Add a remainder to the rest of the same env's info."""
+    for key, value in remainder.items():
+        if key in info:
+            _join(info[key], value)
+        else:
+            info[key] = value
+
+
+def _place(
+    vector: dict[Any, Any], path: tuple[str, ...], values: NDArray[Any], mask: Mask
+) -> None:
+    """Put a column at its path; a dict is present wherever something in it is."""
+    for key in path[:-1]:
+        vector.setdefault(f"_{key}", np.zeros_like(mask))
+        vector[f"_{key}"] |= mask
+        vector = vector.setdefault(key, {})
+    vector[path[-1]], vector[f"_{path[-1]}"] = values, mask
+
+
+def _merge(
+    vector: dict[Any, Any], info: dict[Any, Any], position: int, count: int
+) -> None:
+    """Add one env's info to a dict of arrays, by Gymnasium's rules."""
+    for key, value in info.items():
+        held = vector.get(key)
+        mask = vector.get(f"_{key}")
+        if key == "final_obs":
+            held = _objects(count) if held is None else held
+            held[position] = value
+        elif isinstance(value, dict) and (held is None or isinstance(held, dict)):
+            held = {} if held is None else held
+            _merge(held, value, position, count)
+        elif not (isinstance(value, dict) and not value):
+            held = _array_for(value, count) if held is None else held
+            held = _assign(held, mask, position, value)
+        if mask is None:
+            mask = np.zeros(count, np.bool_)
+        # Not always a mask: an env may have an entry of that name.
+        mask = _assign(mask, None, position, True)
+        vector[key], vector[f"_{key}"] = held, mask
+
+
+def _array_for(value: Any, count: int) -> NDArray[Any]:
+    """The array that an entry's first value asks for."""
+    kind = type(value)
+    if kind in (int, float, bool) or issubclass(kind, np.number):
+        return np.zeros(count, dtype=kind)
+    if isinstance(value, np.ndarray):
+        return np.zeros((count, *value.shape), dtype=value.dtype)
+    return _objects(count)
+
+
+def _assign(held: Any, mask: Any, position: int, value: Any) -> Any:
+    """Store a value, in an array of objects if the one at hand cannot take it."""
+    # A number array would take a dict for a list of field names.
+    if not (isinstance(value, dict) and held.dtype != object):
+        try:
+            held[position] = value
+            return held
+        except (TypeError, ValueError, OverflowError):
+            pass
+    objects = _objects(len(held))
+    if isinstance(mask, np.ndarray) and mask.shape == objects.shape:
+        for earlier in np.flatnonzero(mask == 1):
+            objects[earlier] = held[earlier]
+    objects[position] = value
+    return objects
+
+
+def _objects(count: int) -> NDArray[Any]:
+    return np.full(count, None, dtype=object)

@@ -1,0 +1,164 @@
+"""The plan of a pool's block: a control part first, then the data.
+
+    control   parent's bell | one bell, queue and words per worker | per-slot words
+    data      records | obs leaves | action leaves | final_obs leaves | info columns
+
+The control part depends on slots and workers alone, so it exists before any env does;
+the data part is appended once the workers have told the spaces.
+
+Rows. A slot's ticket counts the commands it was sent. Command t writes observation and
+record row `t % 2`, so what the previous command returned stays intact, and reads action
+row `t % 8`, so the last actions of an episode are in the block even after a SIGKILL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.layout.codec import Codec
+from corral.layout.columns import ARENA_BYTES_PER_SLOT, MAX_COLUMNS
+from corral.layout.fields import Field, Planner
+
+ROWS = 2
+ACTION_ROWS = 8
+LINE = 64
+
+# One cache line per slot and row: two workers never write to the same line, and the C
+# recorder finds every scalar at a fixed offset from one address.
+RECORD = np.dtype(
+    {
+        "names": [
+            "reward",
+            "episode_return",
+            "seed",
+            "step_time",
+            "episode_length",
+            "terminated",
+            "truncated",
+            "started",
+            "valid",
+        ],
+        "formats": ["f8", "f8", "i8", "f8", "i4", "?", "?", "?", "?"],
+        "offsets": [0, 8, 16, 24, 32, 36, 37, 38, 39],
+        "itemsize": LINE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlan:
+    """Where commands and wake-ups live."""
+
+    size: int
+    bells: Field
+    """(1 + workers, LINE) bytes: the parent's bell, then one per worker."""
+    queue: Field
+    """(workers, capacity): what each worker is asked to do, in order."""
+    posted: Field
+    """(workers,): messages each worker has put into its mailbox."""
+    informed: Field
+    """(workers,): steps of each worker that wrote info columns."""
+    consumed: Field
+    """(workers, 16): commands each worker has taken; a cache line each."""
+    stop: Field
+    """(workers, 16): set by the lifeline when the parent is gone."""
+    done: Field
+    """(slots,): the ticket of the last command each slot has finished."""
+    reset_seed: Field
+    """(slots,): the seed of a reset command; -1 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlan:
+    """Where observations, actions and records live."""
+
+    size: int
+    record: Field
+    obs: tuple[Field, ...]
+    action: tuple[Field, ...]
+    final_obs: tuple[Field, ...]
+    arena: Field
+    presence: Field
+
+
+def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
+    """Plan the part that does not depend on spaces."""
+    planner = Planner()
+    # A slot has at most one command under way; the rest is room for mail. A power of
+    # two, so that positions stay right when the count of commands wraps around.
+    capacity = 1 << (2 * largest_shard + 64).bit_length()
+    fields = {
+        "bells": planner.add("bells", np.dtype("u1"), (1 + workers, LINE)),
+        "queue": planner.add("queue", np.dtype("u4"), (workers, capacity)),
+        "posted": planner.add("posted", np.dtype("u4"), (workers,)),
+        "informed": planner.add("informed", np.dtype("u4"), (workers,)),
+        "consumed": planner.add("consumed", np.dtype("u4"), (workers, 16)),
+        "stop": planner.add("stop", np.dtype("u4"), (workers, 16)),
+        "done": planner.add("done", np.dtype("u4"), (slots,)),
+        "reset_seed": planner.add("reset_seed", np.dtype("i8"), (slots,)),
+    }
+    return ControlPlan(size=planner.size, **fields)
+
+
+def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> DataPlan:
+    """Plan the rest, from offset `start` on."""
+    planner = Planner(start)
+    record = planner.add("record", RECORD, (ROWS, slots))
+
+    def leaves(name: str, codec: Codec, rows: int) -> tuple[Field, ...]:
+        return tuple(
+            planner.add(
+                f"{name}{list(leaf.path)}", leaf.dtype, (rows, slots, *leaf.shape)
+            )
+            for leaf in codec.leaves
+        )
+
+    return DataPlan(
+        record=record,
+        obs=leaves("obs", observation, ROWS),
+        action=leaves("action", action, ACTION_ROWS),
+        final_obs=leaves("final_obs", observation, 1),
+        # Untouched pages of the arena cost nothing: the memory is there when written.
+        arena=planner.add(
+            "arena", np.dtype("u1"), (ROWS * slots * ARENA_BYTES_PER_SLOT,)
+        ),
+        presence=planner.add("presence", np.dtype("u1"), (ROWS, slots, MAX_COLUMNS)),
+        size=planner.size,
+    )
+
+
+class ControlViews:
+    """The control part as arrays."""
+
+    def __init__(self, plan: ControlPlan, memory: memoryview) -> None:
+        self.plan = plan
+        self.memory = memory
+        self.queue = plan.queue.view(memory)
+        self.posted = plan.posted.view(memory)
+        self.informed = plan.informed.view(memory)
+        self.consumed = plan.consumed.view(memory)
+        self.stop = plan.stop.view(memory)
+        self.done = plan.done.view(memory)
+        self.reset_seed = plan.reset_seed.view(memory)
+
+    def bell_offset(self, worker: int | None) -> int:
+        """Where a worker's bell hangs; None for the parent's."""
+        return self.plan.bells.offset + LINE * (0 if worker is None else 1 + worker)
+
+
+class DataViews:
+    """The data part as arrays."""
+
+    def __init__(self, plan: DataPlan, memory: memoryview) -> None:
+        def views(fields: tuple[Field, ...]) -> list[NDArray[np.generic]]:
+            return [field.view(memory) for field in fields]
+
+        self.record = plan.record.view(memory)
+        self.obs = views(plan.obs)
+        self.action = views(plan.action)
+        self.final_obs = views(plan.final_obs)
+        self.arena = plan.arena.view(memory)
+        self.presence = plan.presence.view(memory)

@@ -1,0 +1,1 @@
+"""Faults as values: what they say, and the error that carries them."""

@@ -1,0 +1,109 @@
+"""A block is one piece of memory, shared with the workers or private to this process.
+
+Guarantees:
+    - A shared block has no name: when the last process that holds it ends, even by
+      SIGKILL, it is gone. /dev/shm and its size limit in containers play no part.
+    - ``close`` may be called twice, never raises and never pulls memory from under a
+      live numpy view: the pages go when the last view does.
+Assumes:
+    - A shared block reaches a worker as an inherited descriptor (Popen's pass_fds).
+    - Off Linux a name exists for the moment between creating and unlinking it.
+      This path is untested, and Windows has no descriptors to inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from multiprocessing import shared_memory
+
+
+class Block:
+    """Memory that numpy arrays are laid out in.
+
+    Example:
+        >>> block = Block.create(4096, shared=True)
+        >>> block.memory[0] = 7
+        >>> block.close()
+    """
+
+    def __init__(self, mapping: mmap.mmap, descriptor: int | None) -> None:
+        """Take over a mapping; use `create` or `attach` instead."""
+        self.memory = memoryview(mapping)
+        self.size = len(mapping)
+        self.descriptor = descriptor
+        self._mapping: mmap.mmap | None = mapping
+
+    @classmethod
+    def create(cls, size: int, shared: bool) -> Block:
+        """Get zeroed memory; a size of 0 becomes one page, as mmap cannot map nothing.
+
+        Raises:
+            OSError: the system refused; the text says how much was wanted.
+        """
+        size = size or mmap.PAGESIZE
+        try:
+            if not shared:
+                # Copy-on-write, so that a forked child cannot write into our arrays.
+                return cls(mmap.mmap(-1, size, access=mmap.ACCESS_COPY), None)
+            return cls._map(_create_descriptor(size), size, mmap.ACCESS_WRITE)
+        except OSError as error:
+            kind = "shared" if shared else "private"
+            raise OSError(
+                error.errno,
+                f"cannot get a block of {size} bytes ({size / 2**30:.2f} GiB) of "
+                f"{kind} memory: {error.strerror}",
+            ) from error
+
+    @classmethod
+    def attach(cls, descriptor: int, size: int, writable: bool = True) -> Block:
+        """Map, in a worker, the block behind an inherited descriptor, and own that."""
+        os.set_inheritable(descriptor, False)
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        return cls._map(descriptor, size, access)
+
+    @classmethod
+    def _map(cls, descriptor: int, size: int, access: int) -> Block:
+        try:
+            return cls(mmap.mmap(descriptor, size, access=access), descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def close(self) -> None:
+        """Let go of the memory and the descriptor."""
+        mapping, self._mapping = self._mapping, None
+        if mapping is not None:
+            # BufferError: somebody still looks at the memory; their view keeps it.
+            with contextlib.suppress(BufferError):
+                self.memory.release()
+                mapping.close()
+            self.memory = memoryview(b"")
+        descriptor, self.descriptor = self.descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+def _create_descriptor(size: int) -> int:
+    """Open nameless shared memory of that size."""
+    if not hasattr(os, "memfd_create"):
+        return _create_unlinked_descriptor(size)
+    descriptor = os.memfd_create("corral", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, size)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _create_unlinked_descriptor(size: int) -> int:
+    """The same from named shared memory whose name goes at once."""
+    segment = shared_memory.SharedMemory(create=True, size=size)
+    try:
+        return os.dup(segment._fd)  # type: ignore[attr-defined]
+    finally:
+        segment.unlink()
+        segment.close()

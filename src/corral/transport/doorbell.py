@@ -1,0 +1,207 @@
+"""Doorbells wake one waiter: the only wake-up between a pool and its workers.
+
+A doorbell is a count of rings, modulo 2**32, in one line of the block. Ringers add to
+it, the waiter waits until it has reached a target:
+
+    worker    bell.ring()                 once per slot that is done
+              bell.flush()                at the end of the shard
+    parent    bell.wait(target, 0.2)      True: reached; False: not yet
+
+Two twins share these names and tests. `KIND` says which one this process prefers:
+"futex" (C, words in the block, spin then sleep) or "event" (Python, an eventfd).
+
+Guarantees:
+    - No ring is lost, whoever rings at the same time; targets may wrap around.
+    - A ring is seen at the latest at the ringer's next ``flush()``; by futex, at once.
+    - Ctrl-C interrupts a wait. No single sleep is longer than a quarter second, so a
+      ringer killed between its two steps, or a lifeline cut, is noticed by then.
+    - Ringing never blocks.
+Assumes:
+    - One waiter per bell, any number of ringers, in any processes and threads.
+    - All use the same kind. The line is zeroed before the first of them attaches.
+    - Targets stay within 2**31 of the count.
+    - Event twin only: a KeyboardInterrupt in the few bytecodes between reading the
+      rings and adding them up loses them. The C twin has no such window.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Literal, Protocol
+
+try:
+    from corral.transport import _doorbell as _doorbell  # lifeline uses it too
+except ImportError:  # built without a compiler, or not on Linux
+    HAS_FUTEX = False
+else:
+    HAS_FUTEX = True
+
+Kind = Literal["futex", "event"]
+
+LINE = 64
+"""Bytes of the block per bell: one cache line, so that bells do not slow each other."""
+
+_wanted = os.environ.get("CORRAL_PURE_PYTHON") != "1"
+KIND: Kind = "futex" if HAS_FUTEX and _wanted else "event"
+"""What `create` makes unless told otherwise."""
+
+# The words of a line, as in _doorbell.c; TARGET and SLEEPING are the futex's alone.
+COUNT, TARGET, SLEEPING, STOPPED, EAGER = range(5)
+
+_LONGEST_SLEEP = 0.25
+
+
+class Doorbell(Protocol):
+    """Both twins, as seen by their callers. Arguments are positional."""
+
+    @property
+    def count(self) -> int:
+        """The rings so far, modulo 2**32; on an event, those the waiter has seen."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """What a worker must inherit to attach, if anything."""
+
+    def ring(self, count: int = 1, /) -> None:
+        """Add to the count and wake the waiter if that is what it waits for."""
+
+    def wait(
+        self, target: int, timeout: float | None = None, spin: float = 0.0, /
+    ) -> bool:
+        """Wait until the count has reached the target.
+
+        Args:
+            target: any int; its low 32 bits count.
+            timeout: seconds; None for ever, 0 to only look.
+            spin: seconds to burn before sleeping; an event never spins.
+
+        Returns:
+            False if the time is up, or if the lifeline of this bell's worker was cut.
+        """
+
+    def flush(self) -> None:
+        """Show every ring so far to the waiter."""
+
+    def close(self) -> None:
+        """Let go of the memory and the descriptor; idempotent."""
+
+
+def create(memory: memoryview, offset: int, kind: Kind | None = None) -> Doorbell:
+    """Hang a bell in the zeroed line at that offset, a multiple of LINE."""
+    kind = kind or KIND
+    return attach(memory, offset, _open() if kind == "event" else None, kind)
+
+
+def attach(
+    memory: memoryview, offset: int, descriptor: int | None, kind: Kind
+) -> Doorbell:
+    """Use, in a worker, a bell that `create` hung; owns the inherited descriptor."""
+    if kind == "futex":
+        if not HAS_FUTEX:
+            raise ImportError("futex doorbells need corral's C extension")
+        return _doorbell.FutexDoorbell(memory, offset)
+    assert descriptor is not None, "an event doorbell travels as a descriptor"
+    os.set_inheritable(descriptor, False)
+    return EventDoorbell(memory, offset, descriptor)
+
+
+class EventDoorbell:
+    """The Python twin, on an eventfd.
+
+    The waiter alone writes the count: it adds what it reads from the descriptor.
+    Ringers keep their rings to themselves until `flush`, so that a busy waiter costs
+    no system calls, unless the waiter has set EAGER because it is waiting right now.
+    A ringer may read EAGER just before the waiter sets it, and so hold a ring back
+    from a waiter that goes to sleep; that ring is what the next `flush` is for.
+    Looking again would not help the waiter, since the ring is in the ringer's memory.
+    """
+
+    def __init__(self, memory: memoryview, offset: int, descriptor: int) -> None:
+        """Take over a descriptor, which must be non-blocking."""
+        self._words = memory[offset : offset + LINE].cast("I")
+        self.descriptor: int | None = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+        self._held_back = 0
+        self._lock = threading.Lock()  # ringers may be threads that share this object
+
+    @property
+    def count(self) -> int:
+        """The rings that the waiter has seen, modulo 2**32."""
+        return self._words[COUNT]
+
+    def ring(self, count: int = 1, /) -> None:
+        """Add to the count, now if the waiter is waiting, else at the next flush."""
+        with self._lock:
+            self._held_back += count
+        if self._words[EAGER]:
+            self.flush()
+
+    def wait(
+        self, target: int, timeout: float | None = None, spin: float = 0.0, /
+    ) -> bool:
+        """Wait until the count has reached the target."""
+        if self._has_reached(target):
+            return True
+        deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+        self._words[EAGER] = 1
+        try:
+            while not self._collect_and_reach(target):
+                remaining = deadline - time.monotonic()
+                if remaining <= 0 or self._words[STOPPED]:
+                    return False
+                self._poll.poll(min(remaining, _LONGEST_SLEEP) * 1000)
+            return True
+        finally:
+            self._words[EAGER] = 0
+
+    def flush(self) -> None:
+        """Write what was held back."""
+        with self._lock:
+            if not self._held_back or self.descriptor is None:
+                return
+            try:
+                os.write(self.descriptor, struct.pack("=Q", self._held_back))
+                self._held_back = 0
+            except BlockingIOError:
+                pass  # a full pipe: thousands of rings are unread; the next flush adds
+
+    def close(self) -> None:
+        """Flush, then let go of the memory and the descriptor."""
+        self.flush()
+        descriptor, self.descriptor = self.descriptor, None
+        if descriptor is not None:
+            self._words.release()
+            os.close(descriptor)
+
+    def _collect_and_reach(self, target: int) -> bool:
+        """Add up what arrived, then look."""
+        assert self.descriptor is not None, "the doorbell is closed"
+        try:
+            rings = os.read(self.descriptor, 4096)
+        except BlockingIOError:
+            return False
+        # An eventfd gives one sum, a pipe every ring of its own.
+        total = sum(ring for (ring,) in struct.iter_unpack("=Q", rings))
+        self._words[COUNT] = (self._words[COUNT] + total) % 2**32
+        return self._has_reached(target)
+
+    def _has_reached(self, target: int) -> bool:
+        return (self._words[COUNT] - target) % 2**32 < 2**31
+
+
+def _open() -> int:
+    """Open a descriptor that takes 8-byte numbers and gives them back."""
+    if hasattr(os, "eventfd"):
+        return os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    # A pipe with both ends in one descriptor is a fifo whose name is gone.
+    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
+        path = Path(folder, "doorbell")
+        os.mkfifo(path, 0o600)
+        return os.open(path, os.O_RDWR | os.O_NONBLOCK)

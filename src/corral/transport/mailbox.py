@@ -1,0 +1,236 @@
+"""A mailbox is the pickled side door for rare things: factories, faults, odd infos.
+
+A message is a uint64 length and as many pickled bytes, on one end of a socket pair.
+
+Guarantees:
+    - Two ends that post at the same time do not deadlock, whatever the size: an end
+      that cannot write reads meanwhile, into its inbox.
+    - Messages arrive whole and in order. What was posted before an end closed or died
+      can still be fetched from the other.
+    - A post that timed out or was interrupted by Ctrl-C is not torn: its rest goes out
+      first with the next post.
+Assumes:
+    - Each end belongs to one thread.
+    - Both ends trust each other: fetching unpickles.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import socket
+import struct
+import threading
+import time
+from collections import deque
+
+import cloudpickle
+
+_LENGTH = struct.Struct("=Q")
+# A worker that died must be an error here, not a SIGPIPE that ends the parent.
+_SEND_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0)
+
+
+class MailboxClosed(ConnectionError):
+    """The other end is gone, or this one was closed."""
+
+
+class Mailbox:
+    """One end, between two processes.
+
+    Example:
+        >>> ours, theirs = (Mailbox(end) for end in Mailbox.pair())
+        >>> ours.post({"seed": 3})
+        >>> theirs.fetch()
+        {'seed': 3}
+        >>> ours.close(), theirs.close()
+        (None, None)
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take over one end of a `pair`."""
+        connection.setblocking(False)
+        self._connection = connection
+        self._outbox: deque[memoryview] = deque()
+        self._inbox: deque[bytearray] = deque()
+        self._ended = False
+        self._missing: memoryview
+        self._expect(_LENGTH.size, is_length=True)
+
+    @staticmethod
+    def pair() -> tuple[socket.socket, socket.socket]:
+        """Make the parent's end and the one whose descriptor a worker inherits."""
+        return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    @classmethod
+    def attach(cls, descriptor: int) -> Mailbox:
+        """Use, in a worker, an inherited end, and own it."""
+        # Else a program that the env starts would keep our end open after our death.
+        os.set_inheritable(descriptor, False)
+        return cls(socket.socket(fileno=descriptor))
+
+    def post(self, message: object, timeout: float | None = None) -> None:
+        """Pickle a message and hand it to the other end.
+
+        Raises:
+            MailboxClosed: nobody is there to read it.
+            TimeoutError: the other end did not read in time.
+        """
+        self.post_bytes(cloudpickle.dumps(message), timeout)
+
+    def post_bytes(self, data: bytes, timeout: float | None = None) -> None:
+        """Post what is pickled already, for instance once for many workers."""
+        assert data, "no pickle is empty"
+        deadline = _deadline(timeout)
+        self._outbox.append(memoryview(_LENGTH.pack(len(data))))
+        self._outbox.append(memoryview(data))
+        while self._outbox:
+            if not self._send():
+                self._wait(select.POLLIN | select.POLLOUT, deadline)
+                self._receive()
+
+    def fetch(self, timeout: float | None = None) -> object:
+        """Wait for one message and unpickle it.
+
+        Raises:
+            MailboxClosed: the other end is gone and nothing is left to read.
+            TimeoutError: no whole message arrived in time.
+        """
+        deadline = _deadline(timeout)
+        while not self._inbox:
+            if self._ended:
+                raise MailboxClosed("the other end of the mailbox is gone")
+            if not self._receive():
+                self._wait(select.POLLIN, deadline)
+        message: object = pickle.loads(self._inbox.popleft())
+        return message
+
+    def poll(self) -> bool:
+        """Whether a whole message is here; False once nothing can come any more."""
+        while not self._inbox and self._receive():
+            pass
+        return bool(self._inbox)
+
+    def close(self) -> None:
+        """Close this end; idempotent."""
+        self._ended = True
+        self._connection.close()
+
+    def _send(self) -> bool:
+        """Send some of the outbox; False if the socket takes nothing now."""
+        try:
+            sent = self._connection.send(self._outbox[0], _SEND_FLAGS)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._outbox.clear()
+            raise MailboxClosed("the other end of the mailbox is gone") from error
+        self._outbox[0] = self._outbox[0][sent:]
+        if not self._outbox[0]:
+            self._outbox.popleft()
+        return True
+
+    def _receive(self) -> bool:
+        """Receive some of a message; False if there is nothing to receive now."""
+        if self._ended:
+            return False
+        try:
+            received = self._connection.recv_into(self._missing)
+        except BlockingIOError:
+            return False
+        except OSError:  # reset: the other end died with our messages unread
+            received = 0
+        if not received:
+            self._ended = True
+            return False
+        self._missing = self._missing[received:]
+        if not self._missing:
+            self._finish_part()
+        return True
+
+    def _expect(self, size: int, is_length: bool) -> None:
+        """Make room for all of it at once: growing would copy a big message often."""
+        self._part = bytearray(size)
+        self._missing = memoryview(self._part)
+        self._part_is_length = is_length
+
+    def _finish_part(self) -> None:
+        """A length is followed by its message, a message by the next length."""
+        if self._part_is_length:
+            self._expect(_LENGTH.unpack(self._part)[0], is_length=False)
+        else:
+            self._inbox.append(self._part)
+            self._expect(_LENGTH.size, is_length=True)
+
+    def _wait(self, events: int, deadline: float) -> None:
+        """Wait until the socket is ready for one of the events."""
+        poll = select.poll()
+        poll.register(self._connection, events if not self._ended else select.POLLOUT)
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or not poll.poll(
+            None if remaining == float("inf") else remaining * 1000
+        ):
+            raise TimeoutError("the other end of the mailbox did not answer in time")
+
+
+class LocalMailbox:
+    """One end, between two threads: the same verbs, and nothing is pickled."""
+
+    def __init__(
+        self,
+        inbox: deque[object],
+        outbox: deque[object],
+        changed: threading.Condition,
+        closed: threading.Event,
+    ) -> None:
+        """Take one end's view of what both share; use `pair` instead."""
+        self._inbox = inbox
+        self._outbox = outbox
+        self._changed = changed
+        self._closed = closed
+
+    @classmethod
+    def pair(cls) -> tuple[LocalMailbox, LocalMailbox]:
+        """Make both ends."""
+        there: deque[object] = deque()
+        back: deque[object] = deque()
+        changed, closed = threading.Condition(), threading.Event()
+        return cls(back, there, changed, closed), cls(there, back, changed, closed)
+
+    def other(self) -> LocalMailbox:
+        """The other end."""
+        return LocalMailbox(self._outbox, self._inbox, self._changed, self._closed)
+
+    def post(self, message: object, timeout: float | None = None) -> None:
+        """Hand a message to the other end; never blocks."""
+        with self._changed:
+            if self._closed.is_set():
+                raise MailboxClosed("the mailbox is closed")
+            self._outbox.append(message)
+            self._changed.notify_all()
+
+    def fetch(self, timeout: float | None = None) -> object:
+        """Wait for one message."""
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: self._inbox or self._closed.is_set(), timeout
+            ):
+                raise TimeoutError("the other end of the mailbox did not answer")
+            if not self._inbox:
+                raise MailboxClosed("the mailbox is closed")
+            return self._inbox.popleft()
+
+    def poll(self) -> bool:
+        """Whether a message is here."""
+        return bool(self._inbox)
+
+    def close(self) -> None:
+        """Close both ends, since they are one object; idempotent."""
+        with self._changed:
+            self._closed.set()
+            self._changed.notify_all()
+
+
+def _deadline(timeout: float | None) -> float:
+    return time.monotonic() + (float("inf") if timeout is None else timeout)

@@ -1,0 +1,46 @@
+"""Read-only arrays, one copy in memory for all workers."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.errors import OptionError
+from corral.layout.fields import Field, Planner
+from corral.transport.block import Block
+
+
+@dataclass(slots=True)
+class SharedArrays:
+    """Where the arrays lie; travels to the workers, which open it."""
+
+    descriptor: int
+    size: int
+    fields: tuple[Field, ...]
+
+    def open(self) -> dict[str, NDArray[Any]]:
+        """Map the arrays, in a worker; the mapping itself is read-only."""
+        block = Block.attach(os.dup(self.descriptor), self.size, writable=False)
+        return {field.name: field.view(block.memory) for field in self.fields}
+
+
+def share(arrays: dict[str, NDArray[Any]]) -> tuple[Block, SharedArrays]:
+    """Copy the arrays into a block of their own, once."""
+    planner = Planner()
+    values = {name: np.asarray(array) for name, array in arrays.items()}
+    for name, value in values.items():
+        if value.dtype.hasobject:
+            raise OptionError(
+                f"shared[{name!r}] holds Python objects ({value.dtype}), which cannot "
+                "be shared; use per_worker to build them in each worker"
+            )
+    fields = tuple(planner.add(n, v.dtype, v.shape) for n, v in values.items())
+    block = Block.create(planner.size, shared=True)
+    for field in fields:
+        field.view(block.memory)[...] = values[field.name]
+    assert block.descriptor is not None
+    return block, SharedArrays(block.descriptor, block.size, fields)

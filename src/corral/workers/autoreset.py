@@ -1,0 +1,46 @@
+"""What happens at the end of an episode; the only code that restarts one by itself.
+
+    next_step   the step after the end resets instead of stepping: a filler row
+    same_step   the step that ends an episode returns the next one's first observation
+    off         nothing; the caller resets
+
+In every mode the last observation is copied to `final_obs` before anything is reset,
+since an env may reuse its observation buffer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from corral.errors import OrderError
+
+if TYPE_CHECKING:
+    from corral.workers.shard import Shard
+
+NEXT_STEP, SAME_STEP, OFF = range(3)
+MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF}
+
+
+def instead_of_stepping(shard: Shard, index: int, row: int, mode: int) -> None:
+    """The slot's episode is over: what a step command means now."""
+    if mode == OFF:
+        raise OrderError(
+            "stepped after its episode ended; with autoreset off, reset it first"
+        )
+    # An episode that ended under `off` or `next_step` is restarted in either mode.
+    shard.begin(index, row)
+    shard.write_started(index, row, valid=False)
+
+
+def after_the_end(
+    shard: Shard, index: int, row: int, mode: int, obs: Any, info: dict[str, Any]
+) -> None:
+    """The step just taken ended the episode."""
+    shard.write_final(index, obs)
+    if mode != SAME_STEP:
+        shard.over[index] = True
+        shard.write_info(index, row, info, final=True)
+        return
+    shard.keep_final_info(index, info)
+    shard.begin(index, row)
+    shard.mark_started(index, row)

@@ -1,0 +1,75 @@
+"""What a worker can be asked to do.
+
+Frequent commands are one 32-bit entry in the worker's queue: verb, autoreset mode and
+slot. Everything else is a message in the mailbox, announced by a MAIL entry so that it
+keeps its place in the order::
+
+    entry   | verb : 4 | mode : 4 | index : 24 |
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from corral.core import NO_TASK
+
+INDEX_BITS = 24
+INDEX_MASK = (1 << INDEX_BITS) - 1
+
+
+class Verb(enum.IntEnum):
+    """The frequent commands."""
+
+    STEP = 1
+    STEP_ALL = 2
+    RESET = 3
+    MAIL = 4
+
+
+def entry(verb: Verb, mode: int = 0, index: int = 0) -> int:
+    """Pack one queue entry; `index` counts from the shard's first slot."""
+    return verb << 28 | mode << INDEX_BITS | index
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question; the worker answers with a Reply."""
+
+    verb: str
+    """call | get_attr | set_attr | run | close"""
+    indexes: tuple[int, ...] = ()
+    payload: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """New info columns, for all workers."""
+
+    columns: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """About the next episode of a slot: what did not fit into the queue."""
+
+    index: int
+    options: dict[str, Any] | None = None
+    task: Any = NO_TASK
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The mailed leaves of a slot's next action."""
+
+    index: int
+    values: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A new root seed: episodes are counted from the start again."""
+
+    seed: int

@@ -1,0 +1,220 @@
+"""What a worker process is given before any factory runs, and how it gets there.
+
+The parent packs; the worker unpacks, in this order: environment, working directory and
+`sys.path` (by the bootstrap, before the first import), then `sys.argv`, log levels and
+the parent's additions to Gymnasium's registry, then the user's functions.
+
+Not carried: monkeypatches, globals changed at run time, logging filters and handlers.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import io
+import logging
+import os
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle
+import gymnasium
+
+from corral.errors import FactoryError
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
+def absolute_path() -> list[str]:
+    """`sys.path` as another directory would need it."""
+    return [os.path.abspath(entry) for entry in sys.path]
+
+
+def environment(threads: int | None, device: str | None) -> dict[str, str]:
+    """The parent's environment, with thread counts set before any import can read them."""
+    environ = dict(os.environ)
+    if threads is not None:
+        environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    if device is not None and device.rpartition(":")[2].isdigit():
+        environ["MUJOCO_EGL_DEVICE_ID"] = device.rpartition(":")[2]
+        environ["EGL_DEVICE_ID"] = device.rpartition(":")[2]
+    return environ
+
+
+@functools.cache
+def importable(name: str) -> bool:
+    """Whether another process with our `sys.path` can import this module by name."""
+    module = sys.modules.get(name)
+    if name == "__main__" or module is None:
+        return name != "__main__"
+    if getattr(module, "__file__", None) is None:
+        return _has_loader(module)
+    path: Any = None
+    parts = name.split(".")
+    for depth in range(1, len(parts) + 1):
+        found = importlib.machinery.PathFinder.find_spec(".".join(parts[:depth]), path)
+        if found is None:
+            # Not on the path: maybe an import hook (editable installs) knows it.
+            return _known_to_a_hook(parts[0])
+        path = found.submodule_search_locations
+    return found.origin is None or _same_file(found.origin, module.__file__)
+
+
+def _has_loader(module: types.ModuleType) -> bool:
+    """Built-in, frozen and namespace modules have a spec; made-up modules do not."""
+    return getattr(module, "__spec__", None) is not None
+
+
+def _known_to_a_hook(top: str) -> bool:
+    for finder in sys.meta_path:
+        if finder is importlib.machinery.PathFinder or not hasattr(finder, "find_spec"):
+            continue
+        # pytest's assertion rewriter finds what PathFinder finds, and is not in workers.
+        if type(finder).__module__.startswith("_pytest"):
+            continue
+        if finder.find_spec(top, None) is not None:
+            return True
+    return False
+
+
+def _same_file(first: str, second: str | None) -> bool:
+    return second is not None and os.path.realpath(first) == os.path.realpath(second)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle, with modules that a worker cannot import sent by value as well."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, (type, types.FunctionType)):
+            module = sys.modules.get(getattr(obj, "__module__", None) or "")
+            if module is not None and not importable(module.__name__):
+                with _by_value(module):
+                    return super().reducer_override(obj)
+        return super().reducer_override(obj)
+
+
+class _by_value:
+    """Register a module for cloudpickle's by-value path, for a moment."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+        self._ours = module.__name__ not in cloudpickle.list_registry_pickle_by_value()
+
+    def __enter__(self) -> None:
+        if self._ours and self._module.__name__ != "__main__":
+            cloudpickle.register_pickle_by_value(self._module)
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours and self._module.__name__ != "__main__":
+            cloudpickle.unregister_pickle_by_value(self._module)
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle anything a user wrote: lambdas, closures, classes of `__main__`."""
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return buffer.getvalue()
+
+
+def pack(value: Any, what: str) -> bytes:
+    """Pickle `what` the user gave us, or say which part of it cannot travel."""
+    try:
+        return dumps(value)
+    except Exception as error:
+        culprit = _culprit(value, what)
+        raise FactoryError(
+            f"{what} cannot be sent to a worker process: {culprit} cannot be pickled "
+            f"({type(error).__name__}: {error}). Create it inside the factory, or use "
+            'backend="serial" or "thread", which send nothing.'
+        ) from error
+
+
+def _culprit(value: Any, name: str, depth: int = 0) -> str:
+    """The innermost part that cannot be pickled, as a path from the user's value."""
+    if depth < 6:
+        for label, part in _parts(value):
+            try:
+                dumps(part)
+            except Exception:
+                return _culprit(part, f"{name}, {label}", depth + 1)
+    return f"{name} ({type(value).__module__}.{type(value).__qualname__})"
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, types.MethodType):
+        yield "its object", value.__self__
+    elif isinstance(value, types.FunctionType):
+        cells = value.__closure__ or ()
+        for variable, cell in zip(value.__code__.co_freevars, cells, strict=True):
+            yield f"its variable '{variable}'", cell.cell_contents
+        for variable in value.__code__.co_names:
+            if variable in value.__globals__:
+                yield f"its global '{variable}'", value.__globals__[variable]
+        for position, default in enumerate(value.__defaults__ or ()):
+            yield f"its default {position}", default
+    elif isinstance(value, functools.partial):
+        yield "its function", value.func
+        yield from ((f"its argument {i}", part) for i, part in enumerate(value.args))
+        yield from ((f"its argument '{k}'", part) for k, part in value.keywords.items())
+    elif isinstance(value, dict):
+        yield from ((f"its key {key!r}", part) for key, part in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"its item {i}", part) for i, part in enumerate(value))
+    elif not isinstance(value, type) and hasattr(value, "__dict__"):
+        yield from ((f"its attribute '{k}'", part) for k, part in vars(value).items())
+
+
+def pack_registry() -> list[bytes]:
+    """Every env the parent has registered; those that cannot travel stay at home."""
+    packed = []
+    for spec in gymnasium.registry.values():
+        try:
+            packed.append(dumps(spec))
+        except Exception:  # noqa: S112 - a worker that needs it says "not registered"
+            continue
+    return packed
+
+
+def unpack_registry(packed: list[bytes]) -> None:
+    """Add what this process does not have, and what the parent has changed."""
+    for data in packed:
+        try:
+            spec = pickle.loads(data)
+        except Exception:  # noqa: S112 - its module is missing here; asking for it says so
+            continue
+        gymnasium.registry[spec.id] = spec
+
+
+def pack_log_levels() -> dict[str, int]:
+    """The levels set in the parent, the root's under the empty name."""
+    levels = {"": logging.getLogger().level}
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and logger.level != logging.NOTSET:
+            levels[name] = logger.level
+    return levels
+
+
+class Unpacked:
+    """Something that travelled as bytes; opened once, where it is used."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def open(self) -> Any:
+        return pickle.loads(self._data)
+
+
+def opened(packed: Callable[..., Any] | Unpacked | None) -> Any:
+    """The user's object, whether it travelled (processes) or not (serial, threads)."""
+    return packed.open() if isinstance(packed, Unpacked) else packed

@@ -1,0 +1,285 @@
+"""The entry point of a worker process.
+
+    bootstrap (path set, package imported)
+      -> main: lifeline, signals, output, luggage
+      -> mailbox: Probe*  Build  Bind
+      -> serve until told to close
+      -> every env closed, whichever way it ended
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import pickle
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from corral.core import EnvSpec
+from corral.errors import Fault
+from corral.layout.plan import ControlPlan, ControlViews, DataPlan, DataViews
+from corral.transport import doorbell, lifeline
+from corral.transport.block import Block
+from corral.transport.mailbox import Mailbox, MailboxClosed
+from corral.transport.shared_arrays import SharedArrays
+from corral.workers import luggage
+from corral.workers.letters import Letter, Reply, describe, for_travel
+from corral.workers.serve import Desk, serve
+from corral.workers.shard import Codecs
+from corral.workers.worker import Job, Worker, probe
+
+# What the parent runs us with. Nothing is imported before the path is in place, and
+# the user's __main__ is never imported at all.
+BOOTSTRAP = (
+    "import sys, json; "
+    "sys.path[:] = json.loads(sys.argv[1]); "
+    "from corral.workers.main import main; "
+    "main(**json.loads(sys.argv[2]))"
+)
+
+
+@dataclass(slots=True)
+class Welcome:
+    """The first message: what the process should look like."""
+
+    argv: list[str]
+    log_levels: dict[str, int]
+    registry: list[bytes]
+    control: ControlPlan
+    bell_kind: doorbell.Kind
+
+
+@dataclass(slots=True)
+class Probe:
+    """Build two envs, time them, close them."""
+
+    job: Job
+    seconds: float
+
+
+@dataclass(slots=True)
+class Build:
+    """Build the shard."""
+
+    job: Job
+
+
+@dataclass(slots=True)
+class Bind:
+    """Take your part of the block and start serving."""
+
+    plan: DataPlan
+    codecs: bytes
+    spin: float
+
+
+@dataclass(slots=True)
+class Built:
+    """The shard stands."""
+
+    specs: list[EnvSpec]
+
+
+@dataclass(slots=True)
+class Failed:
+    """It does not; and why."""
+
+    fault: Fault
+
+
+def main(
+    worker: int,
+    block: int,
+    control_size: int,
+    mailbox: int,
+    lifeline_descriptor: int,
+    log: int,
+    bells: list[int],
+    stop_offset: int,
+    bell_offset: int,
+) -> None:
+    """Run one worker; the arguments are inherited descriptors and their sizes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = Block.attach(os.dup(block), control_size)
+    lifeline.watch(lifeline_descriptor, control.memory, stop_offset, bell_offset)
+    box = Mailbox.attach(mailbox)
+    try:
+        process = _Process(worker, block, control, box, bells)
+        process.unpack(_expect(box.fetch(), Welcome), log)
+        process.run()
+    except MailboxClosed:
+        pass  # the parent is gone or gave us up; the envs are closed
+    finally:
+        _flush_output()
+
+
+class _Process:
+    """One worker process and what it holds."""
+
+    def __init__(
+        self, index: int, block: int, control: Block, mailbox: Mailbox, bells: list[int]
+    ) -> None:
+        self.index = index
+        self.block = block
+        self.control = control
+        self.mailbox = mailbox
+        self.bells = bells
+        self.worker: Worker | None = None
+
+    def unpack(self, welcome: Welcome, log: int) -> None:
+        """Become what the parent wants this process to look like."""
+        sys.argv[:] = welcome.argv
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        faulthandler.enable()
+        sys.breakpointhook = _no_breakpoint
+        for name, level in welcome.log_levels.items():
+            logging.getLogger(name or None).setLevel(level)
+        logging.getLogger().addHandler(_LogHandler(log))
+        luggage.unpack_registry(welcome.registry)
+        self.views = ControlViews(welcome.control, self.control.memory)
+        self.kind = welcome.bell_kind
+
+    def run(self) -> None:
+        """Build when told to, then serve."""
+        message = self.mailbox.fetch()
+        while isinstance(message, Probe):
+            self._open_shared(message.job)
+            self._answer(lambda job, s=message.seconds: probe(job, s), message.job)
+            message = self.mailbox.fetch()
+        build = _expect(message, Build)
+        self._open_shared(build.job)
+        self.worker = Worker(build.job)
+        try:
+            if self._answer(lambda _: Built(self.worker.build()), build.job):
+                self._serve(self.worker, _expect(self.mailbox.fetch(), Bind))
+        finally:
+            self.worker.shard.close()
+
+    @staticmethod
+    def _open_shared(job: Job) -> None:
+        if isinstance(job.shared, SharedArrays):
+            job.shared = job.shared.open()
+
+    def _answer(self, work: Any, job: Job) -> bool:
+        """Post what came of it; False if it failed."""
+        try:
+            self.mailbox.post(work(job))
+        except MailboxClosed:
+            raise
+        except BaseException as error:
+            fault = self._explained(error, job)
+            self.mailbox.post(Failed(for_travel(fault)))
+            return False
+        return True
+
+    def _explained(self, error: BaseException, job: Job) -> Fault:
+        slot = getattr(error, "slot", None)
+        if isinstance(error, ImportError):
+            error.args = (
+                f"{error} (in the worker; module {error.name!r} is not importable from "
+                f"its sys.path: {sys.path})",
+            )
+        return describe(error, "construct", slot, self.index, pid=os.getpid())
+
+    def _serve(self, worker: Worker, bind: Bind) -> None:
+        data = Block.attach(self.block, bind.plan.size)
+        attach = doorbell.attach
+        memory, kind = self.control.memory, self.kind
+        ours, parents = self.bells or (None, None)
+        desk = Desk(
+            index=self.index,
+            control=self.views,
+            bell=attach(memory, self.views.bell_offset(self.index), ours, kind),
+            parent_bell=attach(memory, self.views.bell_offset(None), parents, kind),
+            spin=bind.spin,
+        )
+        codecs: Codecs = pickle.loads(bind.codecs)
+        worker.bind(
+            views=DataViews(bind.plan, data.memory),
+            codecs=codecs,
+            outlet=desk.outlet(worker.job.slots, self._post_letter),
+            reset_seed=self.views.reset_seed,
+            fetch=self.mailbox.fetch,
+            answer=desk.poster(self._post_reply),
+        )
+        self.mailbox.post("bound")
+        serve(worker, desk)
+
+    def _post_letter(self, letter: Letter) -> None:
+        if letter.fault is not None:
+            letter.fault = for_travel(letter.fault)
+        try:
+            self.mailbox.post(letter)
+        except MailboxClosed:
+            raise
+        except Exception as error:
+            fault = describe(error, "sending an info home", letter.slot, self.index)
+            self.mailbox.post(Letter(letter.slot, fault=for_travel(fault)))
+
+    def _post_reply(self, reply: Reply) -> None:
+        reply.faults = [for_travel(fault) for fault in reply.faults]
+        try:
+            self.mailbox.post(reply)
+        except MailboxClosed:
+            raise
+        except Exception as error:
+            fault = describe(error, "sending a result home", None, self.index)
+            self.mailbox.post(Reply([], [for_travel(fault)]))
+
+
+class _LogHandler(logging.Handler):
+    """Sends records to the parent, whose own handlers decide what becomes of them."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        os.set_inheritable(descriptor, False)
+        self._descriptor = descriptor
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            data = pickle.dumps(portable(record))
+            os.write(self._descriptor, len(data).to_bytes(8, "little") + data)
+        except BrokenPipeError:
+            pass  # the parent is gone; the lifeline ends us
+        except Exception:
+            self.handleError(record)
+
+
+def portable(record: logging.LogRecord) -> dict[str, Any]:
+    """A log record with its message formatted, so that nothing odd is pickled."""
+    fields = dict(record.__dict__)
+    fields["msg"] = record.getMessage()
+    fields["args"] = None
+    if record.exc_info:
+        fields["exc_text"] = logging.Formatter().formatException(record.exc_info)
+        fields["exc_info"] = None
+    return {key: value for key, value in fields.items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
+def _no_breakpoint(*_: Any, **__: Any) -> None:
+    raise RuntimeError(
+        "breakpoint() in a worker process has no terminal to talk to; "
+        'use backend="serial" to debug an environment'
+    )
+
+
+def _expect(message: Any, kind: type[Any]) -> Any:
+    if not isinstance(message, kind):
+        raise MailboxClosed(f"expected {kind.__name__}, got {message!r:.80}")
+    return message
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # the parent no longer reads it
+            pass

@@ -1,0 +1,79 @@
+"""The loop of a worker: wait for the bell, obey, ring.
+
+    while not told to close:
+        bell.wait -> queue entry -> worker.handle -> (per slot: done, ring) -> flush
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from corral.layout.plan import ControlViews
+from corral.transport.doorbell import Doorbell
+from corral.workers.letters import Letter, Reply
+from corral.workers.shard import TICKET_MASK, Outlet
+from corral.workers.worker import Worker
+
+PATIENCE = 0.25
+"""Seconds between looks at the stop word; the lifeline wakes us anyway."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """Where a worker sits: its bell, its queue and the parent's bell."""
+
+    index: int
+    control: ControlViews
+    bell: Doorbell
+    parent_bell: Doorbell
+    spin: float
+
+    def outlet(self, slots: range, post: Callable[[Any], None]) -> Outlet:
+        """What the shard announces its results to."""
+        informed = memoryview(self.control.informed)
+        index = self.index
+
+        def inform() -> None:
+            informed[index] = informed[index] + 1 & TICKET_MASK
+
+        return Outlet(
+            done=memoryview(self.control.done)[slots.start : slots.stop],
+            ring=self.parent_bell.ring,
+            inform=inform,
+            post=self.poster(post),
+        )
+
+    def poster(self, post: Callable[[Any], None]) -> Callable[[Letter | Reply], None]:
+        """Post, then count: the parent fetches as many messages as it was told of."""
+        posted = memoryview(self.control.posted)
+        index = self.index
+
+        def post_and_count(message: Letter | Reply) -> None:
+            post(message)
+            posted[index] = posted[index] + 1 & TICKET_MASK
+
+        return post_and_count
+
+
+def serve(worker: Worker, desk: Desk) -> bool:
+    """Obey until told to close; False when the parent went away instead."""
+    queue = memoryview(desk.control.queue[desk.index])
+    consumed = memoryview(desk.control.consumed[desk.index])
+    stop = memoryview(desk.control.stop[desk.index])
+    capacity = len(queue)
+    seen = 0
+    while not worker.closing:
+        if not desk.bell.wait(seen + 1, PATIENCE, desk.spin):
+            if stop[0]:
+                return False
+            continue
+        count = desk.bell.count
+        while seen != count:
+            entry = queue[seen % capacity]
+            seen = seen + 1 & TICKET_MASK
+            worker.handle(entry)
+            consumed[0] = seen
+        desk.parent_bell.flush()
+    return True

@@ -1,0 +1,444 @@
+"""The slots one worker runs: builds their envs, resets, steps and records them.
+
+The same code runs under every executor. `index` counts from the shard's first slot;
+`slot` is the pool's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corral.adapters import adapt
+from corral.core import NO_TASK, Adapter, EnvSpec
+from corral.errors import SpaceMismatch
+from corral.layout.codec import Codec, codec_for
+from corral.layout.columns import Columns
+from corral.layout.plan import ACTION_ROWS, DataViews
+from corral.workers import autoreset
+from corral.workers.letters import Letter, describe
+from corral.workers.randomness import Isolation, episode_seed
+from corral.workers.record import ENDED, OBS, REWARD, Recorder
+
+
+TICKET_MASK = 0xFFFFFFFF
+"""Tickets are counted for ever and compared as unsigned 32-bit words."""
+
+
+@dataclass(slots=True)
+class ShardOptions:
+    """How a shard treats its episodes."""
+
+    root_seed: int = 0
+    seeded: bool = True
+    """Whether episodes get seeds from (root seed, slot, episode), or start bare."""
+    infos: str | tuple[str, ...] = "all"
+    sample_task: Callable[[int, int, np.random.Generator], Any] | None = None
+    isolate_rng: bool = False
+
+
+@dataclass(slots=True)
+class _Episode:
+    """What the shard remembers of one slot."""
+
+    number: int = -1
+    seed: int | None = None
+    task: Any = NO_TASK
+    next_task: Any = NO_TASK
+    next_options: dict[str, Any] | None = None
+    next_seed: int | None = None
+    mailed_action: list[Any] | None = None
+
+
+@dataclass(slots=True)
+class Codecs:
+    """The two codecs of a pool."""
+
+    obs: Codec
+    action: Codec
+
+    @classmethod
+    def of(cls, spec: EnvSpec) -> Codecs:
+        return cls(codec_for(spec.observation_space), codec_for(spec.action_space))
+
+
+@dataclass(slots=True)
+class Outlet:
+    """Where a shard announces what it has done."""
+
+    done: memoryview
+    """One ticket per slot of the shard."""
+    ring: Callable[[], object] | None
+    """Called once per finished slot; None where nobody sleeps (serial)."""
+    inform: Callable[[], object]
+    """Called when infos were written to columns."""
+    post: Callable[[Letter], None]
+
+
+class Shard:
+    """The envs of one worker, walked slot by slot."""
+
+    def __init__(
+        self,
+        worker: int,
+        slots: range,
+        options: ShardOptions,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self.worker = worker
+        self.slots = slots
+        self.options = options
+        self.adapters: list[Adapter] = []
+        self.over = [False] * len(slots)
+        self.episodes = [_Episode() for _ in slots]
+        # The ticket of slot i is base + offsets[i]; a command to the whole shard moves
+        # the base alone, so as long as no slot was sent to by itself one row fits all.
+        self._base = 0
+        self._offsets = [0] * len(slots)
+        self._even = True
+        # Slots that have written infos: their columns want clearing when infos stop.
+        self._noisy = [False] * len(slots)
+        self._drafts: dict[int, Letter] = {}
+        self._generator_seeds: dict[int, int] = {}
+        self._isolation = (
+            Isolation(self._generator_seed, lock) if options.isolate_rng else None
+        )
+
+    # Building -------------------------------------------------------------------------
+
+    def build(self, factories: Sequence[Callable[[], Any]]) -> list[EnvSpec]:
+        """Build every env; if one cannot be built, those before it are closed."""
+        for slot, factory in zip(self.slots, factories, strict=True):
+            try:
+                with self.randomness_of(slot):
+                    self.adapters.append(adapt(factory()))
+            except BaseException as error:
+                self.close()
+                error.slot = slot  # type: ignore[attr-defined]
+                raise
+        return [adapter.spec for adapter in self.adapters]
+
+    def bind(self, views: DataViews, codecs: Codecs, outlet: Outlet) -> None:
+        """Take this shard's part of the block."""
+        part = slice(self.slots.start, self.slots.stop)
+        records = views.record[:, part]
+        self._fields = {name: records[name] for name in records.dtype.names or ()}
+        obs = [array[:, part] for array in views.obs]
+        plain = codecs.obs.plain and len(obs) == 1
+        self._recorder = Recorder(records, obs[0] if plain else None)
+        self._encode = codecs.obs.encoder(obs, "obs")
+        final = [array[:, part] for array in views.final_obs]
+        self._encode_final = codecs.obs.encoder(final, "obs")
+        actions = [array[:, part] for array in views.action]
+        self._decode = codecs.action.decoder(actions)
+        self._decode_all = codecs.action.walker(actions)
+        self.columns = Columns(views.arena, views.presence)
+        self._outlet = outlet
+        self._steps = [self._isolated(i, a.step) for i, a in enumerate(self.adapters)]
+
+    def _isolated(
+        self, index: int, step: Callable[[Any], Any]
+    ) -> Callable[[Any], Any]:
+        isolation = self._isolation
+        if isolation is None:
+            return step
+        slot = self.slots[index]
+
+        def isolated_step(action: Any) -> Any:
+            with isolation.of(slot):
+                return step(action)
+
+        return isolated_step
+
+    def _generator_seed(self, slot: int) -> int:
+        seed = self._generator_seeds.get(slot)
+        return episode_seed(self.options.root_seed, slot) if seed is None else seed
+
+    def randomness_of(self, slot: int) -> AbstractContextManager[Any]:
+        """The slot's own global generators, where they were asked for."""
+        return self._isolation.of(slot) if self._isolation else nullcontext()
+
+    # Commands -------------------------------------------------------------------------
+
+    def step_all(self, mode: int) -> None:
+        """Step every slot of the shard."""
+        if not self._settle() or self._decode_all is None:
+            for index in range(len(self.slots)):
+                self.step(index, mode)
+            return
+        self._base += 1
+        self._walk(self._base, mode, self._decode_all(self._base % ACTION_ROWS))
+
+    def _walk(self, ticket: int, mode: int, actions: Iterable[Any]) -> None:
+        """The hot loop: everything in it runs once per env step."""
+        record, over, noisy, drafts = (
+            self._recorder.record,
+            self.over,
+            self._noisy,
+            self._drafts,
+        )
+        done, ring = self._outlet.done, self._outlet.ring
+        row, stamp = ticket & 1, ticket & TICKET_MASK
+        self._recorder.mark()
+        index = 0
+        for step, action in zip(self._steps, actions, strict=True):
+            result = None
+            try:
+                if over[index]:
+                    autoreset.instead_of_stepping(self, index, row, mode)
+                else:
+                    result = step(action)
+                    obs, reward, terminated, truncated, info = result
+                    left = record(row, index, obs, reward, terminated, truncated)
+                    if left or info or noisy[index]:
+                        self._finish(index, row, mode, left, result)
+            except BaseException as error:
+                self._fail(index, row, "step", error, result)
+            if drafts:
+                self._post_drafts()
+            done[index] = stamp
+            if ring is not None:
+                ring()
+            index += 1
+
+    def step(self, index: int, mode: int) -> None:
+        """Step one slot."""
+        ticket = self._advance(index)
+        row = ticket & 1
+        result = None
+        self._recorder.mark()
+        try:
+            if self.over[index]:
+                autoreset.instead_of_stepping(self, index, row, mode)
+            else:
+                result = self._steps[index](self._action(index, ticket))
+                obs, reward, terminated, truncated, info = result
+                left = self._recorder.record(
+                    row, index, obs, reward, terminated, truncated
+                )
+                if left or info or self._noisy[index]:
+                    self._finish(index, row, mode, left, result)
+        except BaseException as error:
+            self._fail(index, row, "step", error, result)
+        self._publish(index, ticket)
+
+    def _action(self, index: int, ticket: int) -> Any:
+        episode = self.episodes[index]
+        mailed, episode.mailed_action = episode.mailed_action, None
+        return self._decode(ticket % ACTION_ROWS, index, mailed)
+
+    def reset(self, index: int, seed: int | None) -> None:
+        """Start an episode because the caller asked for it."""
+        ticket = self._advance(index)
+        row = ticket & 1
+        try:
+            if seed is not None:
+                self.episodes[index].next_seed = seed
+            self.begin(index, row)
+            self.write_started(index, row, valid=True)
+        except BaseException as error:
+            self._fail(index, row, "reset", error, None)
+        self._publish(index, ticket)
+
+    def _publish(self, index: int, ticket: int) -> None:
+        if self._drafts:
+            self._post_drafts()
+        self._outlet.done[index] = ticket & TICKET_MASK
+        if self._outlet.ring is not None:
+            self._outlet.ring()
+
+    def _advance(self, index: int) -> int:
+        """Count a command to one slot; returns its ticket."""
+        self._offsets[index] += 1
+        self._even = False
+        return self._base + self._offsets[index]
+
+    def _settle(self) -> bool:
+        """Whether all slots have the same ticket; if so the base takes it."""
+        if not self._even:
+            offset = self._offsets[0]
+            if self._offsets.count(offset) == len(self._offsets):
+                self._base += offset
+                self._offsets = [0] * len(self._offsets)
+                self._even = True
+        return self._even
+
+    # Episodes -------------------------------------------------------------------------
+
+    def begin(self, index: int, row: int) -> None:
+        """Reset the env for its next episode and write the first observation."""
+        episode, slot = self.episodes[index], self.slots[index]
+        episode.number += 1
+        episode.seed = self._next_seed(slot, episode)
+        episode.task = self._next_task(slot, episode)
+        options, episode.next_options = episode.next_options, None
+        if self._isolation is not None and episode.seed is not None:
+            # Else an episode could not be replayed from its seed, task and actions.
+            self._generator_seeds[slot] = episode_seed(episode.seed)
+            self._isolation.forget(slot)
+        with self.randomness_of(slot):
+            result = self.adapters[index].reset(episode.seed, options, episode.task)
+        self.over[index] = False
+        try:
+            obs, info = result
+        except (TypeError, ValueError):
+            raise SpaceMismatch(
+                f"env.reset() returned {_counted(result)}; Gymnasium's API is "
+                "`observation, info = env.reset()`"
+            ) from None
+        mailed = self._encode(row, index, obs)
+        if mailed is not None:
+            self._letter(index).obs = mailed
+        seed = episode.seed
+        self._fields["seed"][row, index] = -1 if seed is None or seed >> 63 else seed
+        self.write_info(index, row, info, final=False)
+
+    def _next_seed(self, slot: int, episode: _Episode) -> int | None:
+        seed, episode.next_seed = episode.next_seed, None
+        if seed is None and self.options.seeded:
+            return episode_seed(self.options.root_seed, slot, episode.number)
+        return seed
+
+    def _next_task(self, slot: int, episode: _Episode) -> Any:
+        task, episode.next_task = episode.next_task, NO_TASK
+        sample = self.options.sample_task
+        if task is NO_TASK and sample is not None:
+            seed = episode_seed(self.options.root_seed, slot, episode.number, 1)
+            return sample(slot, episode.number, np.random.default_rng(seed))
+        return task
+
+    def write_started(self, index: int, row: int, valid: bool) -> None:
+        """A record with no transition behind it: a reset, or a filler row."""
+        for name in ("reward", "episode_return", "episode_length", "step_time"):
+            self._fields[name][row, index] = 0
+        self._fields["terminated"][row, index] = False
+        self._fields["truncated"][row, index] = False
+        self._fields["started"][row, index] = True
+        self._fields["valid"][row, index] = valid
+
+    def mark_started(self, index: int, row: int) -> None:
+        """The transition stands; its observation is the next episode's first."""
+        self._fields["started"][row, index] = True
+
+    # Outcomes -------------------------------------------------------------------------
+
+    def _finish(self, index: int, row: int, mode: int, left: int, result: Any) -> None:
+        """What the recorder could not do, infos, and the end of an episode."""
+        obs, reward, _, _, info = result
+        if left & REWARD:
+            value = as_reward(reward)
+            self._fields["reward"][row, index] = value
+            self._fields["episode_return"][row, index] += value
+        if left & OBS:
+            mailed = self._encode(row, index, obs)
+            if mailed is not None:
+                self._letter(index).obs = mailed
+        if left & ENDED:
+            autoreset.after_the_end(self, index, row, mode, obs, info)
+        else:
+            self.write_info(index, row, info, final=False)
+
+    def write_final(self, index: int, obs: Any) -> None:
+        """Copy the last observation of an episode before anything can change it."""
+        mailed = self._encode_final(0, index, obs)
+        if mailed is not None:
+            self._letter(index).final_obs = mailed
+
+    def keep_final_info(self, index: int, info: dict[str, Any]) -> None:
+        """Send home the info that came with the end of an episode."""
+        if self.options.infos != "none":
+            self._letter(index).final_info = self._wanted(info)
+
+    def write_info(self, index: int, row: int, info: Any, final: bool) -> None:
+        """Numbers into columns, the rest into a letter."""
+        if not isinstance(info, dict):
+            raise SpaceMismatch(f"info is {_counted(info)}; it must be a dict")
+        wanted = self.options.infos
+        if wanted == "none" or (wanted == "final" and not final):
+            return
+        rest = self.columns.write(row, self.slots[index], self._wanted(info))
+        if rest:
+            self._letter(index).info = rest
+        if info:
+            self._noisy[index] = True
+            self._outlet.inform()
+
+    def _wanted(self, info: dict[str, Any]) -> dict[str, Any]:
+        wanted = self.options.infos
+        if isinstance(wanted, str):
+            return info
+        return {key: info[key] for key in wanted if key in info}
+
+    # Faults and letters ---------------------------------------------------------------
+
+    def _fail(
+        self, index: int, row: int, command: str, error: BaseException, result: Any
+    ) -> None:
+        """An env raised, or returned what cannot be stored: tell the parent."""
+        if isinstance(error, KeyboardInterrupt):
+            raise error  # the user's Ctrl-C under serial; workers never see one
+        if command == "step" and result is not None and not _is_step(result):
+            error = SpaceMismatch(
+                f"env.step() returned {_counted(result)}; Gymnasium's API is "
+                "`observation, reward, terminated, truncated, info = env.step(action)`"
+            )
+        self._fields["valid"][row, index] = False
+        episode = self.episodes[index]
+        letter = self._letter(index)
+        letter.fault = describe(
+            error,
+            command,
+            self.slots[index],
+            self.worker,
+            seed=episode.seed,
+            task=None if episode.task is NO_TASK else episode.task,
+        )
+
+    def _letter(self, index: int) -> Letter:
+        letter = self._drafts.get(index)
+        if letter is None:
+            letter = self._drafts[index] = Letter(self.slots[index])
+        return letter
+
+    def _post_drafts(self) -> None:
+        for letter in self._drafts.values():
+            self._outlet.post(letter)
+        self._drafts.clear()
+
+    # The rest -------------------------------------------------------------------------
+
+    def close(self) -> list[BaseException]:
+        """Close every env, whatever the others do; returns what went wrong."""
+        errors = []
+        for adapter in self.adapters:
+            try:
+                adapter.close()
+            except BaseException as error:
+                errors.append(error)
+        self.adapters = []
+        return errors
+
+
+def as_reward(value: Any) -> float:
+    """A reward as a number: scalars of any type, and arrays of one element."""
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "fiub":
+        raise SpaceMismatch(
+            f"reward is {value!r:.80} ({type(value).__name__}, shape {array.shape}); "
+            "it must be one number"
+        )
+    return float(array.reshape(()))
+
+
+def _is_step(result: Any) -> bool:
+    return isinstance(result, tuple) and len(result) == 5
+
+
+def _counted(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)} values"
+    return f"{value!r:.80} ({type(value).__name__})"

@@ -1,0 +1,249 @@
+"""A worker: a shard of envs, the resources beside them, and the commands it obeys.
+
+The same object under every executor: `serial` calls it directly, `thread` and `process`
+run `serve` around it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from corral.core import NO_TASK, EnvSpec
+from corral.errors import Fault, OptionError
+from corral.layout.plan import DataViews
+from corral.workers import commands, context
+from corral.workers.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
+from corral.workers.letters import Reply, describe
+from corral.workers.luggage import opened
+from corral.workers.randomness import episode_seed, seed_globals
+from corral.workers.shard import Codecs, Outlet, Shard, ShardOptions
+
+RESERVED = ("reset", "step", "close")
+"""Calling these behind the shard's back would break the order of its episodes."""
+
+
+@dataclass(slots=True)
+class Job:
+    """All that a worker is told when it starts."""
+
+    worker: int
+    slots: range
+    factories: Any
+    """One per slot; callables, or bytes that open to them."""
+    options: ShardOptions
+    worker_init: Any = None
+    per_worker: Any = None
+    function: Any = None
+    """What `corral.map` maps."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    device: str | None = None
+    owns_process: bool = False
+    """Whether global generators and thread counts are the worker's to set."""
+    threads: int | None = None
+
+
+class Worker:
+    """One worker, from its first resource to its last env closed."""
+
+    def __init__(self, job: Job, lock: Any = None) -> None:
+        self.job = job
+        self.context = context.WorkerContext(
+            index=job.worker,
+            slots=job.slots,
+            device=job.device,
+            shared=job.shared,
+            rng=np.random.default_rng(
+                episode_seed(job.options.root_seed, job.slots.start, 2)
+            ),
+        )
+        self.shard = Shard(job.worker, job.slots, job.options, lock)
+        self.closing = False
+
+    def build(self) -> list[EnvSpec]:
+        """Resources first, then the envs that use them."""
+        context.enter(self.context)
+        job = self.job
+        if job.owns_process:
+            seed_globals(episode_seed(job.options.root_seed, job.slots.start))
+            _limit_torch_threads(job.threads)
+        worker_init = opened(job.worker_init)
+        if worker_init is not None:
+            worker_init()
+        per_worker = opened(job.per_worker)
+        if per_worker is not None:
+            self.context.resource = per_worker()
+        self._function = opened(job.function)
+        return self.shard.build(opened(job.factories) or [])
+
+    def bind(
+        self,
+        views: DataViews,
+        codecs: Codecs,
+        outlet: Outlet,
+        reset_seed: np.ndarray[Any, np.dtype[np.int64]],
+        fetch: Callable[[], Any],
+        answer: Callable[[Reply], None],
+    ) -> None:
+        """Take this worker's part of the block and its end of the mailbox."""
+        self.shard.bind(views, codecs, outlet)
+        self._reset_seed = reset_seed
+        self._fetch = fetch
+        self._answer = answer
+
+    def handle(self, entry: int) -> None:
+        """Obey one queue entry."""
+        context.enter(self.context)
+        self._HANDLERS[entry >> 28](self, entry >> INDEX_BITS & 15, entry & INDEX_MASK)
+
+    def _step(self, mode: int, index: int) -> None:
+        self.shard.step(index, mode)
+
+    def _step_all(self, mode: int, _: int) -> None:
+        self.shard.step_all(mode)
+
+    def _reset(self, _: int, index: int) -> None:
+        seed = int(self._reset_seed[self.job.slots.start + index])
+        self.shard.reset(index, seed if seed >= 0 else None)
+
+    def _mail(self, _mode: int, _index: int) -> None:
+        self.read(self._fetch())
+
+    _HANDLERS = {
+        Verb.STEP: _step,
+        Verb.STEP_ALL: _step_all,
+        Verb.RESET: _reset,
+        Verb.MAIL: _mail,
+    }
+
+    # Messages -------------------------------------------------------------------------
+
+    def read(self, message: Any) -> None:
+        """Obey one message."""
+        self._READERS[type(message)](self, message)
+
+    def _adopt(self, message: commands.Columns) -> None:
+        self.shard.columns.adopt(message.columns)
+
+    def _prepare(self, message: commands.Episode) -> None:
+        episode = self.shard.episodes[message.index]
+        if message.options is not None:
+            episode.next_options = message.options
+        if message.task is not NO_TASK:
+            episode.next_task = message.task
+        if message.seed is not None:
+            episode.next_seed = message.seed
+
+    def _take_action(self, message: commands.Action) -> None:
+        self.shard.episodes[message.index].mailed_action = message.values
+
+    def _reroot(self, message: commands.Root) -> None:
+        self.shard.options.root_seed = message.seed
+        for episode in self.shard.episodes:
+            episode.number = -1
+        if self.job.owns_process:
+            seed_globals(episode_seed(message.seed, self.job.slots.start))
+
+    def _ask(self, message: Ask) -> None:
+        self._answer(self.answer(message))
+
+    _READERS = {
+        commands.Columns: _adopt,
+        commands.Episode: _prepare,
+        commands.Action: _take_action,
+        commands.Root: _reroot,
+        Ask: _ask,
+    }
+
+    def answer(self, message: Ask) -> Reply:
+        """Answer a question, slot by slot."""
+        if message.verb == "close":
+            self.closing = True
+            errors = self.shard.close()
+            faults = [describe(e, "close", None, self.job.worker) for e in errors]
+            return Reply([], faults)
+        if message.verb == "run":
+            return self._attempt("map", [None], lambda _: self._run(message.payload))
+        verb = getattr(self, f"_{message.verb}")
+        return self._attempt(
+            message.verb, message.indexes, lambda index: verb(index, message)
+        )
+
+    def _attempt(
+        self, command: str, indexes: Sequence[Any], work: Callable[[Any], Any]
+    ) -> Reply:
+        values: list[Any] = []
+        faults: list[Fault] = []
+        for index in indexes:
+            slot = None if index is None else self.job.slots[index]
+            try:
+                with self.shard.randomness_of(-1 if slot is None else slot):
+                    values.append(work(index))
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                faults.append(describe(error, command, slot, self.job.worker))
+        return Reply(values, faults)
+
+    def _call(self, index: int, message: Ask) -> Any:
+        name, args, kwargs = message.payload
+        if name in RESERVED:
+            raise OptionError(
+                f"Trying to call function `{name}` with `call`, "
+                f"use `{name}` directly instead."
+            )
+        return self.shard.adapters[index].call(name, args, kwargs)
+
+    def _get_attr(self, index: int, message: Ask) -> Any:
+        return self.shard.adapters[index].get_attr(message.payload)
+
+    def _set_attr(self, index: int, message: Ask) -> None:
+        name, values = message.payload
+        position = message.indexes.index(index)
+        self.shard.adapters[index].set_attr(name, values[position])
+
+    def _run(self, item: Any) -> Any:
+        return self._function(item)
+
+
+def probe(job: Job, seconds: float) -> dict[str, Any]:
+    """Build two envs, step them for a while with sampled actions, and close them."""
+    worker = Worker(job)
+    specs = worker.build()
+    try:
+        for spec in specs:
+            spec.action_space.seed(0)
+        adapters = worker.shard.adapters
+        for adapter in adapters:
+            adapter.reset(0, None, NO_TASK)
+        started = time.perf_counter()
+        deadline = started + seconds
+        steps = 0
+        longest = 0.0
+        for adapter in itertools.cycle(adapters):
+            action = adapter.spec.action_space.sample()
+            before = time.perf_counter()
+            _, _, terminated, truncated, _ = adapter.step(action)
+            if terminated or truncated:
+                adapter.reset(None, None, NO_TASK)
+            now = time.perf_counter()
+            longest += now - before
+            steps += 1
+            if now >= deadline or steps >= 2000:
+                break
+        threads = all(s.metadata.get("corral.threads") for s in specs)
+        return {"step_time": longest / steps, "steps": steps, "threads": threads}
+    finally:
+        worker.shard.close()
+
+
+def _limit_torch_threads(threads: int | None) -> None:
+    torch = sys.modules.get("torch")
+    if threads is not None and torch is not None:
+        torch.set_num_threads(threads)

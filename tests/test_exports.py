@@ -1,0 +1,55 @@
+"""What `import corral` offers, and what it leaves alone."""
+
+import subprocess
+import sys
+
+import corral
+
+HEAVY = ("torch", "stable_baselines3", "pettingzoo", "rich", "mujoco")
+
+
+def modules_after(statement: str) -> set[str]:
+    """The top-level modules a fresh interpreter holds after `statement`."""
+    show = "import sys; print(*{name.split('.')[0] for name in sys.modules})"
+    code = f"{statement}\n{show}"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.split())
+
+
+def test_all_is_sorted_and_without_doubles():
+    assert list(corral.__all__) == sorted(set(corral.__all__))
+
+
+def test_every_exported_name_is_there():
+    missing = [name for name in corral.__all__ if not hasattr(corral, name)]
+    assert not missing
+
+
+def test_star_import_gives_exactly_the_exported_names():
+    names: dict[str, object] = {}
+    exec("from corral import *", names)
+    assert names.keys() - {"__builtins__"} == set(corral.__all__)
+
+
+def test_import_corral_imports_nothing_heavy():
+    assert not modules_after("import corral").intersection(HEAVY)
+
+
+def test_gymnasium_names_of_dropin_import_nothing_heavy():
+    statement = "from corral.dropin import AsyncVectorEnv, SyncVectorEnv"
+    assert not modules_after(statement).intersection(HEAVY)
+
+
+def test_import_corral_starts_no_thread_and_no_process():
+    code = (
+        "import corral, multiprocessing, threading\n"
+        "assert threading.active_count() == 1, threading.enumerate()\n"
+        "assert not multiprocessing.active_children()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,112 @@
+"""A block is memory that leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from corral.transport.block import Block
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+ATTACH = """
+import sys
+from corral.transport.block import Block
+
+block = Block.attach(int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+def count_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_new_block_is_zeroed_and_writable(shared: bool) -> None:
+    block = Block.create(10_000, shared)
+    numbers = np.frombuffer(block.memory, np.uint8)
+    assert len(numbers) == block.size == 10_000
+    assert not numbers.any()
+    numbers[-1] = 3
+    assert block.memory[-1] == 3
+
+
+def test_what_a_worker_writes_is_seen_here(start: Start) -> None:
+    block = Block.create(64, shared=True)
+    assert block.descriptor is not None
+    block.memory[0] = 1
+    script = ATTACH + "assert block.memory[0] == 1; block.memory[63] = 2; block.close()"
+    worker = start(script, block.descriptor, 64, pass_fds=[block.descriptor])
+    assert worker.wait() == 0
+    assert block.memory[63] == 2
+    block.close()
+
+
+def test_read_only_attachment_cannot_be_written() -> None:
+    block = Block.create(64, shared=True)
+    assert block.descriptor is not None
+    reader = Block.attach(os.dup(block.descriptor), 64, writable=False)
+    block.memory[5] = 5
+    assert reader.memory[5] == 5
+    with pytest.raises(TypeError, match="read-only"):
+        reader.memory[5] = 6
+    reader.close()
+    block.close()
+
+
+def test_killed_processes_leave_nothing_in_dev_shm(start: Start) -> None:
+    before = os.listdir("/dev/shm")
+    owner = start("""
+        import os, signal
+        from corral.transport.block import Block
+
+        block = Block.create(1 << 20, shared=True)
+        block.memory[:3] = b"abc"
+        print(os.listdir("/dev/shm"), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    assert owner.stdout is not None
+    assert owner.stdout.readline().strip() == str(before)
+    assert owner.wait() == -9
+    assert os.listdir("/dev/shm") == before
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_close_twice_gives_every_descriptor_back(shared: bool) -> None:
+    before = count_descriptors()
+    block = Block.create(64, shared)
+    block.close()
+    block.close()
+    assert block.descriptor is None
+    assert count_descriptors() == before
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_close_leaves_live_views_intact(shared: bool) -> None:
+    before = count_descriptors()
+    block = Block.create(64, shared)
+    view = np.frombuffer(block.memory, np.int64)
+    view[:] = 7
+    block.close()
+    assert view.sum() == 56
+    del view
+    assert count_descriptors() == before
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_empty_block_is_one_page(shared: bool) -> None:
+    block = Block.create(0, shared)
+    assert block.size == len(block.memory) >= 4096
+    block.close()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_refused_memory_says_how_much_was_wanted(shared: bool) -> None:
+    before = count_descriptors()
+    with pytest.raises(OSError, match=f"block of {2**60} bytes .* memory: .+"):
+        Block.create(2**60, shared)
+    assert count_descriptors() == before
