@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corral.core import EnvSpec, Step
+    from corral.faces.gymnasium_env import make
     from corral.pool import Pool
     from corral.workers.context import this_worker
 
@@ -14,10 +15,11 @@ _HOMES = {
     "EnvSpec": "corral.core",
     "Pool": "corral.pool",
     "Step": "corral.core",
+    "make": "corral.faces.gymnasium_env",
     "this_worker": "corral.workers.context",
 }
 
-__all__ = ["EnvSpec", "Pool", "Step", "this_worker"]
+__all__ = ["EnvSpec", "Pool", "Step", "make", "this_worker"]
 __version__ = "0.1.0"
 
 

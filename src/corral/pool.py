@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ from corral.layout.plan import ACTION_ROWS, DataViews
 from corral.supervision.report import error_for
 from corral.workers import commands
 from corral.workers.autoreset import MODES
-from corral.workers.commands import Ask, Verb
+from corral.workers.commands import WIDE, Ask, Verb
 from corral.workers.letters import Letter, Reply
 from corral.workers.shard import TICKET_MASK, Codecs, ShardOptions
 
@@ -150,6 +151,8 @@ class Pool:
         count = self.num_envs
         self._columns = Columns(self._views.arena, self._views.presence)
         self._all = np.arange(count)
+        self._action_dtypes = [leaf.dtype for leaf in self._codecs.action.leaves]
+        self._wide_used = False
         self._rows = [_Row(self._codecs, self._views, row, self._all) for row in (0, 1)]
         # As in the shard: the ticket of slot i is base + offsets[i].
         self._base = 0
@@ -227,19 +230,20 @@ class Pool:
         leaves, mailed = self._codecs.action.split(actions, self.num_envs)
         if mailed:
             self._mail_actions(self._all, mailed)
-        if self._even or self._settle():
-            self._base += 1
+        arrays, wide = self._fields_for(leaves)
+        even = self._even or self._settle()
+        self._base += 1
+        if even:
             row = self._base % ACTION_ROWS
-            for array, leaf in zip(self._views.action, leaves, strict=True):
+            for array, leaf in zip(arrays, leaves, strict=True):
                 array[row] = leaf
         else:
-            self._base += 1
-            self._write_actions(self._all, leaves)
+            self._write_actions(self._all, leaves, arrays)
         if self._loans:
             self._recall(self._all)
         self._waiting = self.num_envs
         self._pending[:] = True
-        self._executor.send_all(mode)
+        self._executor.send_all(mode | wide)
 
     def _send_some(self, actions: Any, slots: NDArray[np.intp], mode: int) -> None:
         self._check_idle(slots)
@@ -248,13 +252,34 @@ class Pool:
         leaves, mailed = self._codecs.action.split(actions, len(slots))
         if mailed:
             self._mail_actions(slots, mailed)
+        arrays, wide = self._fields_for(leaves)
         self._advance(slots)
-        self._write_actions(slots, leaves)
-        self._executor.send(slots, Verb.STEP, mode)
+        self._write_actions(slots, leaves, arrays)
+        self._executor.send(slots, Verb.STEP, mode | wide)
 
-    def _write_actions(self, slots: NDArray[np.intp], leaves: list[Any]) -> None:
+    def send_raw(self, actions: Sequence[Any]) -> None:
+        """Step all slots with actions that go to the envs exactly as they are given."""
+        self._check()
+        self._check_idle(self._all)
+        for slot, action in enumerate(actions):
+            worker, index = self._place_of(slot)
+            self._executor.tell(worker, commands.RawAction(index, action))
+        self._advance(self._all)
+        self._executor.send(self._all, Verb.STEP, self._mode)
+
+    def _fields_for(self, leaves: list[Any]) -> tuple[list[NDArray[Any]], int]:
+        """Where these actions go without loss: the space's dtypes, or wide ones."""
+        for dtype, leaf in zip(self._action_dtypes, leaves, strict=True):
+            if leaf.dtype is not dtype and not np.can_cast(leaf.dtype, dtype, "safe"):
+                self._wide_used = True
+                return self._views.wide_action, WIDE
+        return self._views.action, 0
+
+    def _write_actions(
+        self, slots: NDArray[np.intp], leaves: list[Any], arrays: list[NDArray[Any]]
+    ) -> None:
         rows = (self._base + self._offsets[slots]) % ACTION_ROWS
-        for array, leaf in zip(self._views.action, leaves, strict=True):
+        for array, leaf in zip(arrays, leaves, strict=True):
             array[rows, slots] = leaf
 
     def _mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
@@ -340,13 +365,14 @@ class Pool:
 
     def _wait(self, count: int, timeout: float | None) -> None:
         try:
-            if not self._executor.wait(self._taken + count & TICKET_MASK, timeout):
-                raise TimeoutError(
-                    f"{count} results were not there after {timeout} s; "
-                    f"{self._waiting} slots have a command under way"
-                )
+            reached = self._executor.wait(self._taken + count & TICKET_MASK, timeout)
         except WorkerDied as error:
             self._bury(error)
+        if not reached:
+            raise TimeoutError(
+                f"{count} results were not there after {timeout} s; "
+                f"{self._waiting} slots have a command under way"
+            )
 
     def _ready(self) -> NDArray[np.intp]:
         tickets = (self._base + self._offsets) & TICKET_MASK
@@ -433,7 +459,9 @@ class Pool:
             return ()
         ticket = self._base + int(self._offsets[slot])
         length = int(self._views.record["episode_length"][1 - (ticket & 1), slot]) + 1
-        decode = self._codecs.action.decoder(self._views.action)
+        # A caller who once gave wide actions gives them always, as a rule.
+        arrays = self._views.wide_action if self._wide_used else self._views.action
+        decode = self._codecs.action.decoder(arrays)
         count = min(length, ACTION_ROWS, ticket)
         tickets = range(ticket - count + 1, ticket + 1)
         return tuple(decode(t % ACTION_ROWS, slot, None) for t in tickets)
@@ -474,6 +502,15 @@ class Pool:
             step.final_obs = self._codecs.obs.assemble(
                 step.final_obs, _mailed_columns(self._mailed_final, step.slots, count)
             )
+
+    def observe(self) -> Any:
+        """The latest observation of every slot, copied."""
+        self._check()
+        rows = (self._base + self._offsets) & 1
+        leaves = [array[rows, self._all] for array in self._views.obs]
+        codec = self._codecs.obs
+        mailed = _mailed_columns(self._mailed_obs, self._all, codec.mailed)
+        return codec.assemble(leaves, mailed)
 
     # Both at once ---------------------------------------------------------------------
 
@@ -522,23 +559,35 @@ class Pool:
     def _ask(
         self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
     ) -> tuple[Any, ...]:
-        """One question per worker that has any of the slots; answers by slot."""
+        return self.collect(self.pose(verb, slots, payload))
+
+    def pose(
+        self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
+    ) -> Question:
+        """Ask one question per worker that has any of the slots, and go on."""
         self._check()
-        chosen = self._choose(slots).tolist()
-        by_worker: dict[int, list[int]] = {}
-        for slot in chosen:
-            by_worker.setdefault(self._place_of(slot)[0], []).append(slot)
-        questions = {
-            worker: Ask(
-                verb, tuple(self._place_of(slot)[1] for slot in its), payload(its)
+        question = Question(self._choose(slots).tolist(), {})
+        for slot in question.slots:
+            question.by_worker.setdefault(self._place_of(slot)[0], []).append(slot)
+        with self._burying():
+            self._executor.ask(
+                {
+                    worker: Ask(
+                        verb, tuple(self._place_of(s)[1] for s in its), payload(its)
+                    )
+                    for worker, its in question.by_worker.items()
+                }
             )
-            for worker, its in by_worker.items()
-        }
-        try:
-            replies = self._executor.ask(questions, None)
-        except WorkerDied as error:
-            self._bury(error)
-        return self._answers(chosen, by_worker, replies)
+        return question
+
+    def collect(
+        self, question: Question, timeout: float | None = None
+    ) -> tuple[Any, ...]:
+        """Wait for the answers to a question, in the order of its slots."""
+        self._check()
+        with self._burying():
+            replies = self._executor.answers(question.by_worker, timeout)
+        return self._answers(question.slots, question.by_worker, replies)
 
     def _answers(
         self,
@@ -626,11 +675,33 @@ class Pool:
 
     # Ending ---------------------------------------------------------------------------
 
-    def _bury(self, error: WorkerDied) -> None:
-        """A worker is gone: name the slot it died on, and serve no more."""
+    def _bury(self, error: WorkerDied) -> NoReturn:
+        """A worker is gone: say what it was doing, and serve no more."""
         self._state = "broken"
-        self._broken_by = error
         raise error
+
+    @contextmanager
+    def _burying(self) -> Iterator[None]:
+        try:
+            yield
+        except WorkerDied as error:
+            self._bury(error)
+
+    @property
+    def waiting(self) -> int:
+        """How many slots have a command under way."""
+        return self._waiting
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments themselves, where they are in this process (serial)."""
+        envs: list[Any] | None = getattr(self._executor, "envs", None)
+        if envs is None:
+            raise OptionError(
+                f"the environments are in {self.layout.workers} {self.layout.backend} "
+                'workers; use call and get_attr, or backend="serial"'
+            )
+        return envs
 
     @property
     def closed(self) -> bool:
@@ -662,6 +733,14 @@ class Pool:
 
 
 @dataclass(slots=True)
+class Question:
+    """Something asked and not yet answered."""
+
+    slots: list[int]
+    by_worker: dict[int, list[int]]
+
+
+@dataclass(slots=True)
 class FaceOptions:
     """How a face differs from the pool's own ways."""
 
@@ -677,7 +756,7 @@ class FaceOptions:
             self.agree = same_spaces
 
 
-def same_spaces(specs: list[EnvSpec]) -> EnvSpec:
+def same_spaces(specs: list[EnvSpec], before: str = "", after: str = "") -> EnvSpec:
     """The first spec, if all slots have its spaces."""
     first = specs[0]
     for slot, spec in enumerate(specs):
@@ -685,8 +764,8 @@ def same_spaces(specs: list[EnvSpec]) -> EnvSpec:
             ours, theirs = getattr(spec, name), getattr(first, name)
             if ours != theirs:
                 raise SpacesDiffer(
-                    f"slot {slot} has another {name.replace('_', ' ')} than slot 0: "
-                    f"{ours} instead of {theirs}"
+                    f"{before}slot {slot} has another {name.replace('_', ' ')} than "
+                    f"slot 0: {ours} instead of {theirs}{after}"
                 )
     return first
 
@@ -793,6 +872,8 @@ def _step(
 def _mailed_columns(
     values: dict[int, list[Any]], slots: NDArray[np.intp], count: int
 ) -> list[tuple[Any, ...]]:
+    if not count:
+        return []
     nothing = [None] * count
     rows = [values.get(slot, nothing) for slot in slots.tolist()]
     return list(zip(*rows, strict=True))

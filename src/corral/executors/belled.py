@@ -10,7 +10,7 @@ ended, and in nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,6 +58,8 @@ class BelledExecutor:
         self._fetched = [0] * workers
         self._inbox: list[Letter] = []
         self._replies: dict[int, Reply] = {}
+        self._unwanted = [0] * workers
+        """Answers that nobody waits for any more."""
         self._lost: dict[int, Fault] = {}
         self._bells: list[Doorbell] = []
         self._mailboxes: list[Any] = []
@@ -162,16 +164,30 @@ class BelledExecutor:
         self._informed_seen = words
         return changed
 
-    def ask(self, questions: dict[int, Ask], timeout: float | None) -> dict[int, Reply]:
-        """Ask all, then collect; letters that arrive meanwhile are kept."""
+    def ask(self, questions: dict[int, Ask]) -> None:
+        """Post every question before waiting for any answer."""
         for worker, question in questions.items():
             self.tell(worker, question)
+
+    def answers(
+        self, workers: Iterable[int], timeout: float | None
+    ) -> dict[int, Reply]:
+        """Wait for the answers; letters that arrive meanwhile are kept."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        for worker in questions:
-            while worker not in self._replies:
-                left = None if deadline is None else deadline - time.monotonic()
-                self._sort(worker, self._fetch(worker, left))
-        return {worker: self._replies.pop(worker) for worker in questions}
+        late = set(workers) - self._replies.keys()
+        try:
+            for worker in sorted(late):
+                while worker not in self._replies:
+                    left = None if deadline is None else deadline - time.monotonic()
+                    self._sort(worker, self._fetch(worker, left))
+                late.discard(worker)
+        except TimeoutError:
+            for worker in late:
+                self._unwanted[worker] += 1
+            for worker in workers:
+                self._replies.pop(worker, None)
+            raise
+        return {worker: self._replies.pop(worker) for worker in workers}
 
     def _fetch(self, worker: int, timeout: float | None) -> object:
         """One message, with an eye on the worker's health."""
@@ -191,7 +207,10 @@ class BelledExecutor:
     def _sort(self, worker: int, message: object) -> None:
         self._fetched[worker] = self._fetched[worker] + 1 & TICKET_MASK
         if isinstance(message, Reply):
-            self._replies[worker] = message
+            if self._unwanted[worker]:
+                self._unwanted[worker] -= 1
+            else:
+                self._replies[worker] = message
         else:
             assert isinstance(message, Letter)
             self._inbox.append(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -84,8 +84,13 @@ class Executor(Protocol):
     def tell(self, worker: int, message: Any) -> None:
         """Post a message that wants no answer."""
 
-    def ask(self, questions: dict[int, Ask], timeout: float | None) -> dict[int, Reply]:
-        """Ask workers and wait for all their answers."""
+    def ask(self, questions: dict[int, Ask]) -> None:
+        """Ask workers; each of them answers in its turn."""
+
+    def answers(
+        self, workers: Iterable[int], timeout: float | None
+    ) -> dict[int, Reply]:
+        """Wait for the answers of workers that were asked; TimeoutError if late."""
 
     def wait(self, target: int, timeout: float | None) -> bool:
         """Wait until `target` slot commands have finished since the start."""

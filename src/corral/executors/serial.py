@@ -7,7 +7,7 @@ them and the order of results is the order of sending.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -118,10 +118,16 @@ class SerialExecutor:
                 self._finished += 1
         return True
 
-    def ask(self, questions: dict[int, Ask], timeout: float | None) -> dict[int, Reply]:
+    def ask(self, questions: dict[int, Ask]) -> None:
         """Run what is waiting, then answer."""
         self._run_all()
-        return {worker: self._worker.answer(q) for worker, q in questions.items()}
+        self._answers = {w: self._worker.answer(q) for w, q in questions.items()}
+
+    def answers(
+        self, workers: Iterable[int], timeout: float | None
+    ) -> dict[int, Reply]:
+        """What was answered already."""
+        return self._answers
 
     def _run_all(self) -> None:
         pending = sum(

@@ -79,6 +79,8 @@ class DataPlan:
     record: Field
     obs: tuple[Field, ...]
     action: tuple[Field, ...]
+    wide_action: tuple[Field, ...]
+    """Where actions go that do not fit the space's dtype without loss."""
     final_obs: tuple[Field, ...]
     arena: Field
     presence: Field
@@ -120,6 +122,14 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
         record=record,
         obs=leaves("obs", observation, ROWS),
         action=leaves("action", action, ACTION_ROWS),
+        wide_action=tuple(
+            planner.add(
+                f"wide_action{list(leaf.path)}",
+                widened(leaf.dtype),
+                (ACTION_ROWS, slots, *leaf.shape),
+            )
+            for leaf in action.leaves
+        ),
         final_obs=leaves("final_obs", observation, 1),
         # Untouched pages of the arena cost nothing: the memory is there when written.
         arena=planner.add(
@@ -128,6 +138,16 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
         presence=planner.add("presence", np.dtype("u1"), (ROWS, slots, MAX_COLUMNS)),
         size=planner.size,
     )
+
+
+def widened(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """The widest dtype of the same kind.
+
+    Gymnasium hands an env the action it was given: float64 into a float32 space stays
+    float64, and the trajectory depends on it.
+    """
+    wide = {"f": "f8", "i": "i8", "u": "u8", "c": "c16"}.get(dtype.kind)
+    return dtype if wide is None else np.dtype(wide)
 
 
 class ControlViews:
@@ -159,6 +179,7 @@ class DataViews:
         self.record = plan.record.view(memory)
         self.obs = views(plan.obs)
         self.action = views(plan.action)
+        self.wide_action = views(plan.wide_action)
         self.final_obs = views(plan.final_obs)
         self.arena = plan.arena.view(memory)
         self.presence = plan.presence.view(memory)

@@ -19,6 +19,10 @@ INDEX_BITS = 24
 INDEX_MASK = (1 << INDEX_BITS) - 1
 
 
+WIDE = 4
+"""Added to the mode of a step: the actions are in the block's wide rows."""
+
+
 class Verb(enum.IntEnum):
     """The frequent commands."""
 
@@ -66,6 +70,14 @@ class Action:
 
     index: int
     values: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RawAction:
+    """A slot's next action, as the caller gave it."""
+
+    index: int
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)

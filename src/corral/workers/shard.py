@@ -20,11 +20,13 @@ from corral.layout.codec import Codec, codec_for
 from corral.layout.columns import Columns
 from corral.layout.plan import ACTION_ROWS, DataViews
 from corral.workers import autoreset
+from corral.workers.commands import WIDE
 from corral.workers.letters import Letter, describe
 from corral.workers.randomness import Isolation, episode_seed
 from corral.workers.record import ENDED, OBS, REWARD, Recorder
 
 
+NO_ACTION = object()
 TICKET_MASK = 0xFFFFFFFF
 """Tickets are counted for ever and compared as unsigned 32-bit words."""
 
@@ -52,6 +54,7 @@ class _Episode:
     next_options: dict[str, Any] | None = None
     next_seed: int | None = None
     mailed_action: list[Any] | None = None
+    raw_action: Any = NO_ACTION
 
 
 @dataclass(slots=True)
@@ -133,9 +136,13 @@ class Shard:
         self._encode = codecs.obs.encoder(obs, "obs")
         final = [array[:, part] for array in views.final_obs]
         self._encode_final = codecs.obs.encoder(final, "obs")
-        actions = [array[:, part] for array in views.action]
-        self._decode = codecs.action.decoder(actions)
-        self._decode_all = codecs.action.walker(actions)
+        # By the WIDE bit of a command: the space's own dtypes, or wide ones.
+        actions = [
+            [array[:, part] for array in arrays]
+            for arrays in (views.action, views.wide_action)
+        ]
+        self._decode = [codecs.action.decoder(arrays) for arrays in actions]
+        self._decode_all = [codecs.action.walker(arrays) for arrays in actions]
         self.columns = Columns(views.arena, views.presence)
         self._outlet = outlet
         self._steps = [self._isolated(i, a.step) for i, a in enumerate(self.adapters)]
@@ -166,12 +173,13 @@ class Shard:
 
     def step_all(self, mode: int) -> None:
         """Step every slot of the shard."""
-        if not self._settle() or self._decode_all is None:
+        decode_all = self._decode_all[mode // WIDE]
+        if not self._settle() or decode_all is None:
             for index in range(len(self.slots)):
                 self.step(index, mode)
             return
         self._base += 1
-        self._walk(self._base, mode, self._decode_all(self._base % ACTION_ROWS))
+        self._walk(self._base, mode % WIDE, decode_all(self._base % ACTION_ROWS))
 
     def _walk(self, ticket: int, mode: int, actions: Iterable[Any]) -> None:
         """The hot loop: everything in it runs once per env step."""
@@ -209,13 +217,14 @@ class Shard:
         """Step one slot."""
         ticket = self._advance(index)
         row = ticket & 1
+        wide, mode = divmod(mode, WIDE)
         result = None
         self._recorder.mark()
         try:
             if self.over[index]:
                 autoreset.instead_of_stepping(self, index, row, mode)
             else:
-                result = self._steps[index](self._action(index, ticket))
+                result = self._steps[index](self._action(index, ticket, wide))
                 obs, reward, terminated, truncated, info = result
                 left = self._recorder.record(
                     row, index, obs, reward, terminated, truncated
@@ -226,10 +235,13 @@ class Shard:
             self._fail(index, row, "step", error, result)
         self._publish(index, ticket)
 
-    def _action(self, index: int, ticket: int) -> Any:
+    def _action(self, index: int, ticket: int, wide: int) -> Any:
         episode = self.episodes[index]
+        if episode.raw_action is not NO_ACTION:
+            action, episode.raw_action = episode.raw_action, NO_ACTION
+            return action
         mailed, episode.mailed_action = episode.mailed_action, None
-        return self._decode(ticket % ACTION_ROWS, index, mailed)
+        return self._decode[wide](ticket % ACTION_ROWS, index, mailed)
 
     def reset(self, index: int, seed: int | None) -> None:
         """Start an episode because the caller asked for it."""

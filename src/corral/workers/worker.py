@@ -143,6 +143,9 @@ class Worker:
     def _take_action(self, message: commands.Action) -> None:
         self.shard.episodes[message.index].mailed_action = message.values
 
+    def _take_raw_action(self, message: commands.RawAction) -> None:
+        self.shard.episodes[message.index].raw_action = message.value
+
     def _reroot(self, message: commands.Root) -> None:
         self.shard.options.root_seed = message.seed
         for episode in self.shard.episodes:
@@ -157,6 +160,7 @@ class Worker:
         commands.Columns: _adopt,
         commands.Episode: _prepare,
         commands.Action: _take_action,
+        commands.RawAction: _take_raw_action,
         commands.Root: _reroot,
         Ask: _ask,
     }

@@ -1,0 +1,1 @@
+"""Familiar APIs over a pool: translation, and nothing else."""

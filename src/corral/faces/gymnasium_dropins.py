@@ -1,0 +1,177 @@
+"""Gymnasium's two vector envs, with its constructor arguments, on our workers."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import iterate
+
+from corral.core import EnvSpec
+from corral.errors import Fault, OptionError
+from corral.faces.gymnasium_env import (
+    CorralVectorEnv,
+    ObservationMode,
+    autoreset_mode,
+    open_pool,
+)
+from corral.layout.codec import codec_for
+
+Factory = Callable[[], Any]
+
+
+class _Lenient(CorralVectorEnv):
+    """Hands on actions of a wrong shape, as Gymnasium does: the env may take them."""
+
+    def _sent_raw(self, actions: Any) -> bool:
+        if np.ndim(actions) == 0 or len(actions) != self.num_envs:
+            return False
+        self.pool.send_raw(list(iterate(self.action_space, actions)))
+        return True
+
+
+class AsyncVectorEnv(_Lenient):
+    """`gymnasium.vector.AsyncVectorEnv`, always in worker processes.
+
+    Args:
+        env_fns: one factory per slot.
+        shared_memory: refuses custom spaces when True, as Gymnasium does; fixed-size
+            spaces go through shared memory either way.
+        copy: False to get views instead of copies.
+        context: checked; workers are started clean whatever it says.
+        daemon: checked; workers may have children and never outlive the parent.
+        worker: must be None: our workers run many slots, and have another protocol.
+        observation_mode: as in Gymnasium.
+        autoreset_mode: as in Gymnasium.
+        max_concurrency: at most as many worker processes.
+        **options: anything else that `corral.Pool` takes.
+    """
+
+    def __init__(
+        self,
+        env_fns: Iterable[Factory],
+        shared_memory: bool = True,
+        copy: bool = True,
+        context: str | None = None,
+        daemon: bool = True,
+        worker: Any = None,
+        observation_mode: ObservationMode = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_concurrency: int | None = None,
+        **options: Any,
+    ) -> None:
+        _check(context, worker, max_concurrency)
+        self.env_fns = list(env_fns)
+        self.shared_memory = shared_memory
+        self.context = context
+        self.daemon = daemon
+        self.worker = worker
+        self.observation_mode = observation_mode
+        self.max_concurrency = max_concurrency
+        if max_concurrency is not None:
+            options.setdefault("workers", max_concurrency)
+        mode = _mode(autoreset_mode)
+        pool, batched = open_pool(
+            self.env_fns,
+            None,
+            mode,
+            observation_mode,
+            check=_refuse_custom_spaces if shared_memory else None,
+            backend="process",
+            name="AsyncVectorEnv",
+            **options,
+        )
+        super().__init__(pool, batched, mode, copy)
+
+    def _announce(self, faults: Sequence[Fault]) -> None:
+        """Gymnasium logs every error before it raises the last one."""
+        for fault in faults:
+            gymnasium.logger.error(
+                f"Received the following error from Worker-{fault.slot} - "
+                "Shutting it down"
+            )
+            gymnasium.logger.error(f"{fault.traceback}")
+        gymnasium.logger.error("Raising the last exception back to the main process.")
+
+
+class SyncVectorEnv(_Lenient):
+    """`gymnasium.vector.SyncVectorEnv`, always in the caller's thread, with `.envs`."""
+
+    def __init__(
+        self,
+        env_fns: Iterable[Factory],
+        copy: bool = True,
+        observation_mode: ObservationMode = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        **options: Any,
+    ) -> None:
+        self.env_fns = list(env_fns)
+        self.observation_mode = observation_mode
+        mode = _mode(autoreset_mode)
+        pool, batched = open_pool(
+            self.env_fns,
+            None,
+            mode,
+            observation_mode,
+            backend="serial",
+            name="SyncVectorEnv",
+            **options,
+        )
+        super().__init__(pool, batched, mode, copy)
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments themselves."""
+        return self.pool.envs
+
+
+_mode = autoreset_mode
+
+
+def _check(context: Any, worker: Any, max_concurrency: Any) -> None:
+    if context is not None:
+        multiprocessing.get_context(context)  # raises ValueError for an unknown one
+    if worker is not None:
+        raise OptionError(
+            "a custom `worker` speaks Gymnasium's pipe protocol, one process per env; "
+            "our workers run many slots through shared memory. Put what it did into a "
+            "gymnasium.Wrapper, or into `worker_init`."
+        )
+    if max_concurrency is None:
+        return
+    if not isinstance(max_concurrency, (int, np.integer)):
+        raise OptionError(
+            "`max_concurrency` must be an integer or None, "
+            f"got {type(max_concurrency)}."
+        )
+    if max_concurrency < 1:
+        raise OptionError(
+            f"`max_concurrency` must be a positive or None, got {max_concurrency}."
+        )
+
+
+def _refuse_custom_spaces(spec: EnvSpec) -> None:
+    if _has_custom(spec.observation_space):
+        raise OptionError(
+            "Using `AsyncVector(..., shared_memory=True)` caused an error, you can "
+            "disable this feature with `shared_memory=False` however this is slower. "
+            f"Nothing is known of the observation space {spec.observation_space}; "
+            "corral.register_codec can tell how it is stored."
+        )
+
+
+def _has_custom(space: gymnasium.Space[Any]) -> bool:
+    """Gymnasium's own spaces of no fixed size travel by mailbox and are welcome."""
+    if isinstance(space, spaces.Dict):
+        return any(_has_custom(part) for part in space.values())
+    if isinstance(space, spaces.Tuple):
+        return any(_has_custom(part) for part in space)
+    known = isinstance(
+        space, (spaces.Text, spaces.Graph, spaces.Sequence, spaces.OneOf)
+    )
+    return not known and codec_for(space).mailed > 0

@@ -1,0 +1,543 @@
+"""A pool as a `gymnasium.vector.VectorEnv`.
+
+Gymnasium's words for ours: `terminations`, `truncations`, `final_obs`, and infos as a
+dict of arrays with masks. `valid` and `started` are attributes, never info keys.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from itertools import compress
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, spaces
+from gymnasium.error import (
+    AlreadyPendingCallError,
+    ClosedEnvironmentError,
+    NoAsyncCallError,
+)
+from gymnasium.spaces.utils import is_space_dtype_shape_equiv
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_differing_spaces, batch_space, iterate
+from numpy.typing import NDArray
+
+from corral.core import EnvSpec, Factory, Step
+from corral.errors import (
+    ClosedError,
+    CorralError,
+    EnvError,
+    Fault,
+    OptionError,
+    OrderError,
+    SpaceMismatch,
+    SpacesDiffer,
+)
+from corral.pool import FaceOptions, Pool, Question, same_spaces
+
+AUTORESET_MODES = {
+    "next_step": AutoresetMode.NEXT_STEP,
+    "same_step": AutoresetMode.SAME_STEP,
+    "off": AutoresetMode.DISABLED,
+}
+_OURS = {mode: name for name, mode in AUTORESET_MODES.items()}
+ObservationMode = str | tuple[Space[Any], Space[Any]]
+
+
+class EnvsClosed(ClosedError, ClosedEnvironmentError):
+    """Used after close()."""
+
+
+class CallPending(OrderError, AlreadyPendingCallError):
+    """Another call is under way."""
+
+    def __init__(self, message: str, name: str) -> None:
+        AlreadyPendingCallError.__init__(self, message, name)
+
+
+class NothingPending(OrderError, NoAsyncCallError):
+    """Nothing was asked that could be waited for."""
+
+    def __init__(self, message: str, name: str) -> None:
+        NoAsyncCallError.__init__(self, message, name)
+
+
+class WaitTimeout(multiprocessing.TimeoutError, TimeoutError):
+    """The results were not there in time."""
+
+
+class ActionTypeError(SpaceMismatch, TypeError):
+    """One action was given where there are many slots."""
+
+
+class CorralVectorEnv(VectorEnv[Any, Any, Any]):
+    """Gymnasium's vector API over a pool; made by `corral.make`."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        batched: Space[Any],
+        autoreset_mode: AutoresetMode,
+        copy: bool = True,
+    ) -> None:
+        self.pool = pool
+        self.layout = pool.layout
+        self.num_envs = pool.num_envs
+        self.copy = copy
+        self.autoreset_mode = autoreset_mode
+        self.metadata = {**pool.spec.metadata, "autoreset_mode": autoreset_mode}
+        self.render_mode = pool.spec.render_mode
+        self.single_observation_space = pool.spec.observation_space
+        self.single_action_space = pool.spec.action_space
+        self.observation_space = batched
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._same_step = autoreset_mode == AutoresetMode.SAME_STEP
+        self._pending: str | None = None
+        self._question: Question | None = None
+        self._last: Step | None = None
+
+    # Reset ----------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset all slots, or those of `options["reset_mask"]`."""
+        self.reset_async(seed=seed, options=options)
+        return self.reset_wait()
+
+    def reset_async(
+        self,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """Send the resets; `reset_wait` takes the results."""
+        seeds = self._seeds(seed)
+        self._begin("reset", "reset_async")
+        slots = None
+        if options is not None and "reset_mask" in options:
+            options = dict(options)  # the caller's own stays as it is
+            slots = np.flatnonzero(self._checked_mask(options.pop("reset_mask")))
+            seeds = None if seeds is None else [seeds[slot] for slot in slots]
+        with self._translated():
+            self.pool.send_reset(
+                slots,
+                seed=int(seed) if isinstance(seed, (int, np.integer)) else None,
+                seeds=seeds,
+                options=options,
+            )
+        self._pending = "reset"
+
+    def _seeds(self, seed: Any) -> list[int | None] | None:
+        if seed is None:
+            return None
+        if isinstance(seed, (int, np.integer)):
+            return [int(seed) + slot for slot in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise OptionError(
+                "If seeds are passed as a list the length must match "
+                f"num_envs={self.num_envs} but got length={len(seed)}."
+            )
+        return [None if one is None else int(one) for one in seed]
+
+    def _checked_mask(self, mask: Any) -> NDArray[np.bool_]:
+        name = "`options['reset_mask']` must"
+        if not isinstance(mask, np.ndarray):
+            raise TypeError(f"{name} be a numpy array, got {type(mask)}")
+        if mask.shape != (self.num_envs,):
+            raise OptionError(f"{name} have shape `({self.num_envs},)`, got {mask.shape}")
+        if mask.dtype != np.bool_:
+            raise TypeError(f"{name} have `dtype=np.bool_`, got {mask.dtype}")
+        if not mask.any():
+            raise OptionError(
+                f"{name} contain a boolean array with at least one True value, "
+                f"got reset_mask={mask}"
+            )
+        return mask
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
+        """Wait for the resets that were sent."""
+        step = self._finish("reset", timeout)
+        if len(step) == self.num_envs:
+            return self._own(step.obs), step.infos.to_vector(self.num_envs)
+        infos: dict[str, Any] = {}
+        for position, slot in enumerate(step.slots.tolist()):
+            infos = self._add_info(infos, step.infos.of(position), slot)
+        return self.pool.observe(), infos
+
+    # Step -----------------------------------------------------------------------------
+
+    def step(
+        self, actions: Any
+    ) -> tuple[
+        Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+    ]:
+        """Step every slot."""
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: Any) -> None:
+        """Send the actions; `step_wait` takes the results."""
+        if self._pending is not None or self.closed or self.pool.waiting:
+            self._begin("step", "step_async")
+        try:
+            self.pool.send(actions)
+        except SpaceMismatch as error:
+            if not self._sent_raw(actions):
+                raise self._translation(error, actions) from error.__cause__
+        except CorralError as error:
+            raise self._translation(error) from error.__cause__
+        self._pending = "step"
+
+    def _sent_raw(self, actions: Any) -> bool:
+        """Whether actions that fit no space were handed on all the same."""
+        return False
+
+    def step_wait(
+        self, timeout: float | None = None
+    ) -> tuple[
+        Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+    ]:
+        """Wait for the steps that were sent."""
+        step = self._finish("step", timeout)
+        infos = step.infos.to_vector(self.num_envs) if step.infos else {}
+        if self._same_step:
+            self._add_finals(step, infos)
+        return (
+            self._own(step.obs),
+            step.reward.copy(),
+            step.terminated.copy(),
+            step.truncated.copy(),
+            infos,
+        )
+
+    def _add_finals(self, step: Step, infos: dict[str, Any]) -> None:
+        """`final_obs` and `final_info`, where an episode ended."""
+        ended = step.ended
+        if not ended.any():
+            return
+        single = batch_space(self.single_observation_space, self.num_envs)
+        finals: list[Any] = list(iterate(single, step.final_obs))
+        if isinstance(self.single_observation_space, spaces.Discrete):
+            finals = [final.item() for final in finals]  # an int, as envs return it
+        for slot in compress(range(self.num_envs), ended.tolist()):
+            final = {"final_obs": deepcopy(finals[slot])}
+            if slot in step.final_infos:
+                final["final_info"] = step.final_infos[slot]
+            self._add_info(infos, final, slot)
+
+    def _own(self, obs: Any) -> Any:
+        """The caller's own memory, unless views were asked for."""
+        if not self.copy:
+            return obs
+        return obs.copy() if type(obs) is np.ndarray else deepcopy(obs)
+
+    # Calls ----------------------------------------------------------------------------
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method, or read an attribute, of every env."""
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Send the calls; `call_wait` takes the results."""
+        self._begin("call", "call_async")
+        with self._translated():
+            payload = (name, args, kwargs)
+            self._question = self.pool.pose("call", None, lambda _: payload)
+        self._pending = "call"
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Wait for the calls that were sent."""
+        self._expect("call")
+        self._pending = None
+        assert self._question is not None
+        with self._translated(), self._timing("call_wait", timeout):
+            return self.pool.collect(self._question, timeout)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of every env; a method is called, as Gymnasium does."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env; a list or tuple has one value for each."""
+        self._begin("set_attr", "set_attr")
+        with self._translated():
+            self.pool.set_attr(name, values)
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Render every env."""
+        return self.call("render")
+
+    @property
+    def np_random_seed(self) -> Any:
+        """The seed of every env."""
+        return self.get_attr("np_random_seed")
+
+    @property
+    def np_random(self) -> Any:
+        """The generator of every env."""
+        return self.get_attr("np_random")
+
+    # Ours -----------------------------------------------------------------------------
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """False where the last step's row is filler: a next-step reset, or a fault."""
+        return self._latest().valid.copy()
+
+    @property
+    def started(self) -> NDArray[np.bool_]:
+        """True where the last observation is the first of an episode."""
+        return self._latest().started.copy()
+
+    def _latest(self) -> Step:
+        if self._last is None:
+            raise OrderError("nothing was received yet: reset first")
+        return self._last
+
+    # States ---------------------------------------------------------------------------
+
+    def _begin(self, what: str, method: str) -> None:
+        """Nothing else may be under way."""
+        self._check_open()
+        if self._pending is not None:
+            raise CallPending(
+                f"Calling `{method}` while waiting for a pending call to "
+                f"`{self._pending}` to complete.",
+                self._pending,
+            )
+        if self.pool.waiting:
+            # A wait that timed out left results behind; they belong to nobody.
+            with self._translated():
+                self.pool.recv(copy=False)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise EnvsClosed(
+                f"Trying to operate on `{type(self).__name__}`, "
+                "after a call to `close()`."
+            )
+
+    def _expect(self, what: str) -> None:
+        self._check_open()
+        if self._pending != what:
+            raise NothingPending(
+                f"Calling `{what}_wait` without any prior call to `{what}_async`.", what
+            )
+
+    def _finish(self, what: str, timeout: float | None) -> Step:
+        if self._pending != what or self.closed:
+            self._expect(what)
+        self._pending = None
+        try:
+            step = self.pool.recv(timeout=timeout, copy=False)
+        except TimeoutError as error:
+            if isinstance(error, CorralError):
+                raise
+            raise _late(f"{what}_wait", timeout) from None
+        except CorralError as error:
+            raise self._translation(error) from error.__cause__
+        self._last = step
+        return step
+
+    @contextmanager
+    def _timing(self, method: str, timeout: float | None) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError as error:
+            if isinstance(error, CorralError):
+                raise
+            raise _late(method, timeout) from None
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except CorralError as error:
+            raise self._translation(error) from error.__cause__
+
+    def _translation(self, error: CorralError, actions: Any = None) -> BaseException:
+        """What Gymnasium's users would get: the env's own exception, ours behind it."""
+        if isinstance(error, SpaceMismatch) and np.ndim(_plain(actions)) == 0:
+            if actions is not None:
+                return ActionTypeError(
+                    f"one action ({actions!r}) for {self.num_envs} slots; "
+                    "give one for each"
+                )
+        faults: tuple[Fault, ...] = getattr(error, "faults", ())
+        if faults:
+            self._announce(faults)
+        own = faults[-1].exception if faults else None
+        if not isinstance(error, EnvError) or own is None:
+            return error
+        # Under serial the env's exception is our cause already: not in a circle.
+        if error.__cause__ is own:
+            error.__cause__ = None
+        own.__cause__ = error
+        return own
+
+    def _announce(self, faults: Sequence[Fault]) -> None:
+        """For faces whose users expect to be told as well."""
+
+    # Ending ---------------------------------------------------------------------------
+
+    def close_extras(
+        self, timeout: float | None = None, terminate: bool = False, **_: Any
+    ) -> None:
+        """End the workers, after what is under way unless `terminate`."""
+        if self._pending is not None:
+            gymnasium.logger.warn(
+                "Calling `close` while waiting for a pending call to "
+                f"`{self._pending}` to complete."
+            )
+            try:
+                getattr(self, f"{self._pending}_wait")(0 if terminate else timeout)
+            except multiprocessing.TimeoutError:
+                terminate = True
+            except Exception:
+                gymnasium.logger.warn("The pending call failed; closing all the same.")
+        self.pool.close(0.0 if terminate else timeout)
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True) and hasattr(self, "pool"):
+            self.pool.close(2.0)
+
+
+def make(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None = None,
+    *,
+    autoreset: str | AutoresetMode = "next_step",
+    copy: bool = True,
+    observation_mode: ObservationMode = "same",
+    **options: Any,
+) -> CorralVectorEnv:
+    """Many environments as one `gymnasium.vector.VectorEnv`.
+
+    Example::
+
+        envs = corral.make("Ant-v5", num_envs=64)
+        observations, infos = envs.reset(seed=0)
+
+    Args:
+        env: a registered id, a factory, or one factory per slot.
+        num_envs: how many; known already when a list of factories is given.
+        autoreset: "next_step", "same_step", "off", or Gymnasium's own enum.
+        copy: False to get views into the block instead of copies.
+        observation_mode: as in Gymnasium: "same", "different", or two spaces.
+        **options: everything `corral.Pool` takes.
+    """
+    pool, batched = open_pool(
+        env, num_envs, autoreset_mode(autoreset), observation_mode, **options
+    )
+    envs = CorralVectorEnv(pool, batched, autoreset_mode(autoreset), copy)
+    if isinstance(env, str):
+        envs.spec = gymnasium.spec(env)
+    return envs
+
+
+def autoreset_mode(value: str | AutoresetMode) -> AutoresetMode:
+    """Gymnasium's enum, its values, or our names for them."""
+    if isinstance(value, AutoresetMode):
+        return value
+    if value in AUTORESET_MODES:
+        return AUTORESET_MODES[value]
+    try:
+        return AutoresetMode(value)
+    except ValueError:
+        raise OptionError(
+            f"autoreset is {value!r}; choose one of {', '.join(AUTORESET_MODES)}"
+        ) from None
+
+
+def open_pool(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None,
+    mode: AutoresetMode,
+    observation_mode: ObservationMode,
+    check: Callable[[EnvSpec], None] | None = None,
+    name: str = "make",
+    **options: Any,
+) -> tuple[Pool, Space[Any]]:
+    """A pool with Gymnasium's habits, and its batched observation space."""
+    _check_observation_mode(observation_mode)
+    batched: list[Space[Any]] = []
+
+    def agree(specs: list[EnvSpec]) -> EnvSpec:
+        spec, space = _agree(specs, observation_mode, name)
+        if check is not None:
+            check(spec)
+        batched.append(space)
+        return spec
+
+    face = FaceOptions(bare_resets=True, wants_reset=False, agree=agree)
+    pool = Pool(env, num_envs, autoreset=_OURS[mode], _face=face, **options)  # type: ignore[arg-type]
+    return pool, batched[0]
+
+
+def _check_observation_mode(mode: ObservationMode) -> None:
+    if isinstance(mode, tuple) and len(mode) == 2:
+        if not all(isinstance(space, Space) for space in mode):
+            raise TypeError(
+                "Expected both elements of observation_mode to be Spaces, "
+                f"got {type(mode[0])} and {type(mode[1])}"
+            )
+    elif mode not in ("same", "different"):
+        raise OptionError(
+            "Invalid `observation_mode`, expected: 'same' or 'different' or tuple of "
+            f"single and batch observation space, actual got {mode}"
+        )
+
+
+def _agree(
+    specs: list[EnvSpec], mode: ObservationMode, name: str
+) -> tuple[EnvSpec, Space[Any]]:
+    """The spec for all slots and the batched observation space."""
+    if mode == "same":
+        spec = same_spaces(
+            specs,
+            f"{name}(..., observation_mode='same') however the sub-environments "
+            "observation spaces are not equivalent. ",
+            ". If this is intentional, use `observation_mode='different'` instead.",
+        )
+        return spec, batch_space(spec.observation_space, len(specs))
+    first = specs[0]
+    batched: Space[Any] | None = None
+    if isinstance(mode, tuple):
+        batched, single = mode
+        first = replace(first, observation_space=single)
+    for slot, spec in enumerate(specs):
+        if not is_space_dtype_shape_equiv(
+            spec.observation_space, first.observation_space
+        ):
+            raise SpacesDiffer(
+                f"slot {slot} has an observation space of another shape or dtype: "
+                f"{spec.observation_space}, expected {first.observation_space}"
+            )
+        if spec.action_space != first.action_space:
+            raise SpacesDiffer(
+                f"slot {slot} has another action space than slot 0: "
+                f"{spec.action_space} instead of {first.action_space}"
+            )
+    if batched is None:
+        batched = batch_differing_spaces([spec.observation_space for spec in specs])
+    return first, batched
+
+
+def _late(method: str, timeout: float | None) -> WaitTimeout:
+    return WaitTimeout(
+        f"The call to `{method}` has timed out after {timeout} second(s)."
+    )
+
+
+def _plain(actions: Any) -> Any:
+    """Something numpy can tell the dimensions of."""
+    return [None] if isinstance(actions, (dict, tuple, list)) else actions
