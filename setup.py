@@ -1,4 +1,4 @@
-"""The two C parts. Both are optional: without a compiler their Python twins are used."""
+"""The two C parts, both optional: without a compiler their Python twins are used."""
 
 import sys
 

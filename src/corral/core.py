@@ -92,6 +92,8 @@ class Adapter(Protocol):
 
         observation, info = adapter.reset(seed, options, task)
         observation, reward, terminated, truncated, info = adapter.step(action)
+
+    Attributes are reached through whatever wraps the env.
     """
 
     spec: EnvSpec

@@ -1,21 +1,22 @@
 """Everything Corral raises, and the fault that most of it carries.
 
-    CorralError
-    ├── UsageError                 the caller's mistake; the pool still works and can be closed
-    │   ├── ClosedError            used after close()
-    │   ├── OwnershipError         used from another thread, or in a forked child
-    │   ├── OrderError             step before reset, recv with nothing sent, send while pending
-    │   ├── StaleViewError         (debug) a view was kept longer than it lives
-    │   ├── SpaceMismatch          a value does not fit its space        (also ValueError)
-    │   ├── SpacesDiffer           the envs of one pool do not agree     (also RuntimeError)
-    │   ├── OptionError            an argument has no meaning here       (also ValueError)
-    │   ├── FactoryError           a factory cannot be sent to a worker  (also TypeError)
-    │   └── MissingExtra           an optional package is not installed  (also ImportError)
-    └── FaultError                 something went wrong beside the caller; carries a Fault
-        ├── EnvError               an environment raised
-        ├── StartError             a worker or an environment could not be built
-        ├── WorkerDied             a worker process ended                (also ConnectionError)
-        └── WorkerHung             a deadline passed                     (also TimeoutError)
+CorralError
+├── UsageError           the caller's mistake; the pool still works and can be closed
+│   ├── ClosedError      used after close()
+│   ├── OwnershipError   used from another thread, or in a forked child
+│   ├── OrderError       step before reset, recv with nothing sent, send while pending
+│   │   └── EpisodeOver  step after the end, with autoreset off (also AssertionError)
+│   ├── StaleViewError   (debug) a view was kept longer than it lives
+│   ├── SpaceMismatch    a value does not fit its space        (also ValueError)
+│   ├── SpacesDiffer     the envs of one pool do not agree     (also RuntimeError)
+│   ├── OptionError      an argument has no meaning here       (also ValueError)
+│   ├── FactoryError     a factory cannot be sent to a worker  (also TypeError)
+│   └── MissingExtra     an optional package is not installed  (also ImportError)
+└── FaultError           something went wrong beside the caller; carries a Fault
+    ├── EnvError         an environment raised
+    ├── StartError       a worker or an environment could not be built
+    ├── WorkerDied       a worker process ended                (also ConnectionError)
+    └── WorkerHung       a deadline passed                     (also TimeoutError)
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class OwnershipError(UsageError):
 
 class OrderError(UsageError):
     """Calls came in an order that has no meaning."""
+
+
+class EpisodeOver(OrderError, AssertionError):
+    """Stepped after the end of its episode, with autoreset off."""
 
 
 class StaleViewError(UsageError):

@@ -18,7 +18,8 @@ def adapt(env: Any) -> GymnasiumAdapter:
         return GymnasiumAdapter(env)
     if env is None:
         raise OptionError(
-            "the factory returned None, not an environment; does it end in `return env`?"
+            "the factory returned None, not an environment; "
+            "does it end in `return env`?"
         )
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise OptionError(

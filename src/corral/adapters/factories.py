@@ -54,7 +54,7 @@ def _chosen(
 ) -> list[Factory]:
     if isinstance(env, str) or callable(env):
         count = 1 if num_envs is None else num_envs
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        if not _is_count(count):
             raise OptionError(f"num_envs is {num_envs!r}; it must be an integer >= 1")
         return [env] * count  # type: ignore[list-item]
     if isinstance(env, gymnasium.Env):
@@ -68,13 +68,19 @@ def _chosen(
         )
     for position, factory in enumerate(env):
         if not callable(factory):
-            raise OptionError(f"item {position} of the list is {factory!r}, not callable")
+            raise OptionError(
+                f"item {position} of the list is {factory!r}, not callable"
+            )
     if not env or (num_envs is not None and num_envs != len(env)):
         raise OptionError(
             f"num_envs is {num_envs!r} and {len(env)} factories were given; "
             "give one factory per slot, at least one"
         )
-    return list(env)
+    return list(env)  # type: ignore[arg-type]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _check_registered(env_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,7 +15,7 @@ class GymnasiumAdapter:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env = env
-        self.step = env.step
+        self.step: Callable[[Any], tuple[Any, Any, Any, Any, dict[str, Any]]] = env.step
         self.spec = EnvSpec(
             observation_space=env.observation_space,
             action_space=env.action_space,
@@ -26,7 +26,9 @@ class GymnasiumAdapter:
         # Meta-RL envs (Meta-World, garage, learn2learn) take their task by a method of
         # their own; others read it from the reset options.
         self._set_task = (
-            env.get_wrapper_attr("set_task") if env.has_wrapper_attr("set_task") else None
+            env.get_wrapper_attr("set_task")
+            if env.has_wrapper_attr("set_task")
+            else None
         )
 
     def reset(

@@ -54,13 +54,19 @@ def place(
 
 def _check(backend: str, workers: int | None, isolation: str | None) -> None:
     if backend not in BACKENDS:
-        raise OptionError(f"backend is {backend!r}; choose one of {', '.join(BACKENDS)}")
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise OptionError(
+            f"backend is {backend!r}; choose one of {', '.join(BACKENDS)}"
+        )
+    if workers is not None and not _is_count(workers):
         raise OptionError(f"workers is {workers!r}; it must be an integer >= 1")
     if isolation not in (None, "slot"):
         raise OptionError(f'isolation is {isolation!r}; it can be None or "slot"')
     if isolation == "slot" and workers is not None:
         raise OptionError('isolation="slot" decides the number of workers itself')
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _process(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -55,7 +56,7 @@ def shards(slots: int, workers: int) -> list[range]:
     bounds = [0]
     for worker in range(workers):
         bounds.append(bounds[-1] + small + (worker < larger))
-    return [range(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [range(first, end) for first, end in pairwise(bounds)]
 
 
 # Measured on 2 cores: what a batch costs on top of the env steps themselves.

@@ -10,7 +10,7 @@ ended, and in nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,12 +22,14 @@ from corral.layout.plan import ControlViews
 from corral.supervision.report import error_for
 from corral.transport.doorbell import Doorbell
 from corral.transport.mailbox import MailboxClosed
-from corral.workers.commands import Ask, Verb, entry
+from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
 from corral.workers.letters import Letter, Reply
 from corral.workers.shard import TICKET_MASK
 
 SLICE = 0.02
 """Seconds between looks at the workers while waiting for them."""
+BUSY_SLICE = 0.001
+"""The same while they post letters too big for their mailbox."""
 SPIN = 50e-6
 """Longest time to burn before sleeping: about what a wake-up costs."""
 
@@ -72,21 +74,22 @@ class BelledExecutor:
         self._bell = bell
         self.done = control.done
         self.reset_seed = control.reset_seed
-        self._queues = [memoryview(queue) for queue in control.queue]
-        self._posted = memoryview(control.posted)
+        self._consumed = [words.data for words in control.consumed]
+        self._queues = [queue.data for queue in control.queue]
+        self._posted = control.posted.data
         self._posted_seen = bytes(self._posted)
-        self._informed_words = memoryview(control.informed)
+        self._informed_words = control.informed.data
         self._informed_seen = bytes(self._informed_words)
 
     # Sending --------------------------------------------------------------------------
 
     def send_all(self, mode: int) -> None:
         """One entry and one ring per worker."""
-        command = entry(Verb.STEP_ALL, mode)
-        for worker in range(len(self.shards)):
+        command = STEP_ALL_ENTRIES[mode]
+        for worker, bell in enumerate(self._bells):
             self._push(worker, command)
-            self._bells[worker].ring()
-            self._bells[worker].flush()
+            bell.ring()
+            bell.flush()
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """One entry per slot, one ring per worker."""
@@ -101,61 +104,87 @@ class BelledExecutor:
                 self._bells[worker].flush()
 
     def tell(self, worker: int, message: Any) -> None:
-        """Post a message, then its place in the order."""
+        """Announce a message, then post it.
+
+        In this order, since a message that is bigger than the mailbox can only be
+        posted while the worker reads it.
+        """
         if worker in self._lost:
             raise error_for(self._lost[worker])
-        try:
-            self._mailboxes[worker].post(message)
-        except MailboxClosed:
-            self._raise_if_dead(worker, "send")
-            raise
-        self._push(worker, entry(Verb.MAIL))
+        packed = self._pack(message)
+        self._push(worker, MAIL_ENTRY)
         self._bells[worker].ring()
         self._bells[worker].flush()
+        try:
+            self._post(worker, packed)
+        except MailboxClosed:
+            self._await_death(worker, "send")
+            raise
+
+    def _pack(self, message: Any) -> Any:
+        """The message as it travels; whatever can go wrong with that, before it does."""
+        return message
+
+    def _post(self, worker: int, packed: Any) -> None:
+        self._mailboxes[worker].post(packed)
 
     def _push(self, worker: int, command: int) -> None:
         queue, sent = self._queues[worker], self._sent[worker]
-        if sent - self._control.consumed[worker, 0] & TICKET_MASK >= len(queue):
+        if sent - self._consumed[worker][0] & TICKET_MASK >= len(queue):
             self._wait_for_room(worker)
         queue[sent % len(queue)] = command
         self._sent[worker] = sent + 1 & TICKET_MASK
 
     def _wait_for_room(self, worker: int) -> None:
         """Only mail can fill a queue, and only of a worker that is busy for long."""
-        while (
-            self._sent[worker] - int(self._control.consumed[worker, 0]) & TICKET_MASK
-        ) >= len(self._queues[worker]):
+        while not self._has_room(worker):
             self._bells[worker].flush()
             self._raise_if_dead(worker, "send")
+            self._collect()
             time.sleep(0.001)
+
+    def _has_room(self, worker: int) -> bool:
+        under_way = self._sent[worker] - self._consumed[worker][0] & TICKET_MASK
+        return under_way < len(self._queues[worker])
 
     # Receiving ------------------------------------------------------------------------
 
     def wait(self, target: int, timeout: float | None) -> bool:
         """Wait until `target` slot commands have finished since the start."""
+        piece = SLICE
         if timeout is None:
-            while not self._bell.wait(target, SLICE, self._spin):
+            while not self._bell.wait(target, piece, self._spin):
                 self._raise_if_any_dead("step")
+                piece = BUSY_SLICE if self._collect() else piece
             return True
         deadline = time.monotonic() + timeout
         while True:
             left = deadline - time.monotonic()
-            if self._bell.wait(target, max(0.0, min(SLICE, left)), self._spin):
+            if self._bell.wait(target, max(0.0, min(piece, left)), self._spin):
                 return True
             self._raise_if_any_dead("step")
+            piece = BUSY_SLICE if self._collect() else piece
             if left <= 0:
                 return False
 
-    def letters(self) -> Iterator[Letter]:
-        """Fetch as many messages as the workers have said they posted."""
+    def letters(self) -> Sequence[Letter]:
+        """What the workers have written beside the block."""
+        self._collect()
+        if not self._inbox:
+            return ()
+        letters, self._inbox = self._inbox, []
+        return letters
+
+    def _collect(self) -> bool:
+        """Fetch as many messages as the workers have announced; False if none."""
         posted = bytes(self._posted)
-        if posted != self._posted_seen:
-            self._posted_seen = posted
-            for worker, count in enumerate(self._posted):
-                while count - self._fetched[worker] & TICKET_MASK in range(1, 1 << 31):
-                    self._sort(worker, self._fetch(worker, None))
-        while self._inbox:
-            yield self._inbox.pop(0)
+        if posted == self._posted_seen:
+            return False
+        self._posted_seen = posted
+        for worker, count in enumerate(self._posted):
+            while count - self._fetched[worker] & TICKET_MASK in range(1, 1 << 31):
+                self._sort(worker, self._fetch(worker, None))
+        return True
 
     def informed(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
@@ -188,6 +217,15 @@ class BelledExecutor:
                 self._replies.pop(worker, None)
             raise
         return {worker: self._replies.pop(worker) for worker in workers}
+
+    def first_answers(self, taken: int) -> dict[int, Reply]:
+        """Wait until more than `taken` items were run since the start; who ran them."""
+        self.wait(taken + 1 & TICKET_MASK, None)
+        self._collect()
+        # Looked at every time: others that answer quickly must not hide a death.
+        self._raise_if_any_dead("map")
+        answered, self._replies = self._replies, {}
+        return answered
 
     def _fetch(self, worker: int, timeout: float | None) -> object:
         """One message, with an eye on the worker's health."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,9 +57,11 @@ class Assignment:
 class Executor(Protocol):
     """Owns workers; moves commands to them and results back. The pool's loop::
 
-        executor.send_all(Verb.STEP_ALL, mode)
+        executor.send_all(mode)
         executor.wait(finished)           # rings so far, or an error that says why not
         for letter in executor.letters(): ...
+
+    Built first, bound once the spaces are known, closed in any state.
     """
 
     capabilities: Capabilities
@@ -92,10 +94,16 @@ class Executor(Protocol):
     ) -> dict[int, Reply]:
         """Wait for the answers of workers that were asked; TimeoutError if late."""
 
+    def first_answers(self, taken: int) -> dict[int, Reply]:
+        """Wait until more than `taken` items were run since the start; who ran them.
+
+        For workers without slots, which have answered nothing but `run`.
+        """
+
     def wait(self, target: int, timeout: float | None) -> bool:
         """Wait until `target` slot commands have finished since the start."""
 
-    def letters(self) -> Iterator[Letter]:
+    def letters(self) -> Sequence[Letter]:
         """What has arrived beside the block."""
 
     def informed(self) -> bool:

@@ -22,6 +22,7 @@ import sys
 import time
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import spawn
 from typing import Any
 
@@ -35,7 +36,7 @@ from corral.supervision.report import error_for, signal_name
 from corral.transport import doorbell
 from corral.transport.block import Block
 from corral.transport.lifeline import Lifeline
-from corral.transport.mailbox import Mailbox, MailboxClosed
+from corral.transport.mailbox import Mailbox
 from corral.transport.shared_arrays import SharedArrays, share
 from corral.workers import luggage, main
 from corral.workers.commands import Ask, Verb, entry
@@ -158,7 +159,7 @@ class ProcessExecutor(BelledExecutor):
 
     def probe(self, job: Job, seconds: float) -> dict[str, Any]:
         """Have worker 0 time two envs that are not kept."""
-        self._mailboxes[0].post(main.Probe(job, seconds))
+        self._post(0, self._pack(main.Probe(job, seconds)))
         answer = self._await_start(0)
         assert isinstance(answer, dict)
         return answer
@@ -170,7 +171,7 @@ class ProcessExecutor(BelledExecutor):
         specs: list[EnvSpec] = []
         try:
             for worker in range(len(self.shards)):
-                self._mailboxes[worker].post(main.Build(self.job(worker)))
+                self._post(worker, self._pack(main.Build(self.job(worker))))
             for worker in range(len(self.shards)):
                 specs.extend(self._await_start(worker).specs)
         except BaseException:
@@ -206,7 +207,9 @@ class ProcessExecutor(BelledExecutor):
         try:
             answer = self._fetch(worker, timeout)
         except TimeoutError as error:
-            fault = Fault("hung", "construct", None, worker, self._processes[worker].pid)
+            fault = Fault(
+                "hung", "construct", None, worker, self._processes[worker].pid
+            )
             raise error_for(fault) from error
         if isinstance(answer, main.Failed):
             raise error_for(_as_start(answer.fault, self._output.tail(worker)))
@@ -228,6 +231,12 @@ class ProcessExecutor(BelledExecutor):
             self._fetch(worker, None)
         self._bound = True
         return DataViews(plan, self._blocks[-1].memory)
+
+    def _pack(self, message: Any) -> bytes:
+        return luggage.dumps(message)
+
+    def _post(self, worker: int, packed: Any) -> None:
+        self._mailboxes[worker].post_bytes(packed)
 
     # Health ---------------------------------------------------------------------------
 
@@ -258,21 +267,26 @@ class ProcessExecutor(BelledExecutor):
                 with suppress(Exception):
                     self._ask_to_close(worker)
         deadline = time.monotonic() + (10.0 if timeout is None else timeout)
-        for process in self._processes:
-            _wait_until(process, deadline)
-        for process in self._processes:
-            with suppress(Exception):
-                _end(process)
-        self._release()
+        try:
+            for process in self._processes:
+                _wait_until(process, deadline)
+        finally:  # a second Ctrl-C cuts the waiting short, not the ending
+            for process in self._processes:
+                with suppress(Exception):
+                    _end(process)
+            self._release()
 
     def _ask_to_close(self, worker: int) -> None:
-        if self._bound:
-            self._mailboxes[worker].post(Ask("close"), timeout=1.0)
+        # For a worker whose queue is full, or that is not looking at it yet.
+        self._control.stop[worker, 0] = 1
+        if self._bound and self._has_room(worker):
+            with suppress(Exception):
+                self._mailboxes[worker].post(Ask("close"), timeout=0.1)
             self._push(worker, entry(Verb.MAIL))
             self._bells[worker].ring()
             self._bells[worker].flush()
-        else:
-            self._mailboxes[worker].close()
+        # One that is posting a letter we will not read has to stop trying.
+        self._mailboxes[worker].close()
 
     def _release(self) -> None:
         for part in (self._output, self._lifeline, *self._mailboxes):
@@ -326,8 +340,6 @@ def _unpacked(function: Any, what: str) -> luggage.Unpacked | None:
 
 
 def _as_start(fault: Fault, output: str) -> Fault:
-    from dataclasses import replace
-
     return replace(fault, kind="start", output=output)
 
 

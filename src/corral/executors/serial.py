@@ -7,8 +7,9 @@ them and the order of results is the order of sending.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from corral.executors.contract import Assignment, Capabilities
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
 from corral.transport.block import Block
-from corral.workers.commands import Ask, Verb, entry
+from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
 from corral.workers.letters import Letter, Reply, describe
 from corral.workers.shard import Codecs, Outlet
 from corral.workers.worker import Job, Worker
@@ -46,6 +47,8 @@ class SerialExecutor:
         self._messages: deque[Any] = deque()
         self._letters: list[Letter] = []
         self._finished = 0
+        # By verb: how many slots are done when the command is.
+        self._results_of = (0, 1, assignment.slots, 1, 0)
         self._informed = False
         self._worker = Worker(
             Job(
@@ -79,7 +82,7 @@ class SerialExecutor:
         self._data = Block.create(plan.size, shared=False)
         views = DataViews(plan, self._data.memory)
         outlet = Outlet(
-            done=memoryview(self.done),
+            done=self.done.data,
             ring=None,
             inform=self._inform,
             post=self._letters.append,
@@ -94,7 +97,7 @@ class SerialExecutor:
 
     def send_all(self, mode: int) -> None:
         """Keep the command until its results are waited for."""
-        self._queue.append(entry(Verb.STEP_ALL, mode))
+        self._queue.append(STEP_ALL_ENTRIES[mode])
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Keep the commands until their results are waited for."""
@@ -103,24 +106,23 @@ class SerialExecutor:
     def tell(self, worker: int, message: Any) -> None:
         """Keep the message in its place among the commands."""
         self._messages.append(message)
-        self._queue.append(entry(Verb.MAIL))
+        self._queue.append(MAIL_ENTRY)
 
     def wait(self, target: int, timeout: float | None) -> bool:
         """Run commands until enough slots are done."""
-        queue, handle = self._queue, self._worker.handle
         while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
-            command = queue.popleft()
-            handle(command)
-            verb = command >> 28
-            if verb == Verb.STEP_ALL:
-                self._finished += self._assignment.slots
-            elif verb != Verb.MAIL:
-                self._finished += 1
+            self._run_next()
         return True
+
+    def _run_next(self) -> None:
+        command = self._queue.popleft()
+        self._worker.handle(command)
+        self._finished += self._results_of[command >> 28]
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Run what is waiting, then answer."""
-        self._run_all()
+        while self._queue:
+            self._run_next()
         self._answers = {w: self._worker.answer(q) for w, q in questions.items()}
 
     def answers(
@@ -129,20 +131,13 @@ class SerialExecutor:
         """What was answered already."""
         return self._answers
 
-    def _run_all(self) -> None:
-        pending = sum(
-            self._assignment.slots if command >> 28 == Verb.STEP_ALL else 1
-            for command in self._queue
-            if command >> 28 != Verb.MAIL
-        )
-        self.wait(self._finished + pending, None)
-        while self._queue:
-            self._worker.handle(self._queue.popleft())
-
-    def letters(self) -> Iterator[Letter]:
+    def letters(self) -> Sequence[Letter]:
         """What the shard wrote beside the block."""
-        while self._letters:
-            yield self._letters.pop(0)
+        if not self._letters:
+            return ()
+        letters = self._letters.copy()
+        self._letters.clear()
+        return letters
 
     def informed(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
@@ -174,8 +169,6 @@ def read_only(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 def start_fault(error: BaseException, worker: int) -> Fault:
     """A constructor's exception as a fault."""
-    from dataclasses import replace
-
     slot = getattr(error, "slot", None)
     return replace(describe(error, "construct", slot, worker), kind="start")
 

@@ -7,8 +7,10 @@ the caller's thread counts and global generators, and cannot be given up when th
 from __future__ import annotations
 
 import threading
+import time
 
 from corral.core import EnvSpec
+from corral.errors import Fault
 from corral.executors.belled import BelledExecutor
 from corral.executors.contract import Assignment, Capabilities
 from corral.executors.serial import read_only, start_fault
@@ -126,21 +128,30 @@ class ThreadExecutor(BelledExecutor):
             mailbox.post(desk)
         return views
 
+    def _dead(self, worker: int) -> Fault | None:
+        """Threads do not die, unless an env raises KeyboardInterrupt in one."""
+        if self._threads[worker].is_alive():
+            return None
+        return Fault(kind="died", command="step", worker=worker)
+
     def close(self, timeout: float | None) -> None:
         """Ask the threads to close their envs; one that hangs is left behind."""
         if self._closed:
             return
         self._closed = True
         for worker, mailbox in enumerate(self._mailboxes):
-            if self._threads[worker].is_alive() and len(self._blocks) > 1:
+            self._control.stop[worker, 0] = 1  # for one whose queue is full
+            alive = self._threads[worker].is_alive() and len(self._blocks) > 1
+            if alive and self._has_room(worker):
                 mailbox.post(Ask("close"))
                 self._push(worker, entry(Verb.MAIL))
                 self._bells[worker].ring()
                 self._bells[worker].flush()
             else:
                 mailbox.close()
+        deadline = time.monotonic() + (10.0 if timeout is None else timeout)
         for thread in self._threads:
-            thread.join(timeout)
+            thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
             return  # a thread that hangs still uses the memory
         for bell in (self._bell, *self._bells):

@@ -13,14 +13,16 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
 from corral.core import EnvSpec
-from corral.errors import Fault, OptionError
+from corral.errors import Fault, OptionError, StartError
 from corral.faces.gymnasium_env import (
     CorralVectorEnv,
     ObservationMode,
     autoreset_mode,
     open_pool,
+    raise_own,
 )
 from corral.layout.codec import codec_for
+from corral.pool import Pool
 
 Factory = Callable[[], Any]
 
@@ -76,7 +78,7 @@ class AsyncVectorEnv(_Lenient):
         if max_concurrency is not None:
             options.setdefault("workers", max_concurrency)
         mode = _mode(autoreset_mode)
-        pool, batched = open_pool(
+        pool, batched = _opened(
             self.env_fns,
             None,
             mode,
@@ -113,7 +115,7 @@ class SyncVectorEnv(_Lenient):
         self.env_fns = list(env_fns)
         self.observation_mode = observation_mode
         mode = _mode(autoreset_mode)
-        pool, batched = open_pool(
+        pool, batched = _opened(
             self.env_fns,
             None,
             mode,
@@ -131,6 +133,14 @@ class SyncVectorEnv(_Lenient):
 
 
 _mode = autoreset_mode
+
+
+def _opened(*arguments: Any, **options: Any) -> tuple[Pool, gymnasium.Space[Any]]:
+    """A constructor's own exception comes out of ours, as in Gymnasium."""
+    try:
+        return open_pool(*arguments, **options)
+    except StartError as error:
+        raise_own(error)
 
 
 def _check(context: Any, worker: Any, max_concurrency: Any) -> None:

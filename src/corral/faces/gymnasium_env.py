@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from itertools import compress
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
@@ -37,8 +37,10 @@ from corral.errors import (
     OrderError,
     SpaceMismatch,
     SpacesDiffer,
+    StartError,
 )
 from corral.pool import FaceOptions, Pool, Question, same_spaces
+from corral.supervision.report import error_for
 
 AUTORESET_MODES = {
     "next_step": AutoresetMode.NEXT_STEP,
@@ -152,7 +154,9 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         if not isinstance(mask, np.ndarray):
             raise TypeError(f"{name} be a numpy array, got {type(mask)}")
         if mask.shape != (self.num_envs,):
-            raise OptionError(f"{name} have shape `({self.num_envs},)`, got {mask.shape}")
+            raise OptionError(
+                f"{name} have shape `({self.num_envs},)`, got {mask.shape}"
+            )
         if mask.dtype != np.bool_:
             raise TypeError(f"{name} have `dtype=np.bool_`, got {mask.dtype}")
         if not mask.any():
@@ -191,9 +195,9 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
             self.pool.send(actions)
         except SpaceMismatch as error:
             if not self._sent_raw(actions):
-                raise self._translation(error, actions) from error.__cause__
+                self._raise(self._refusal(error, actions))
         except CorralError as error:
-            raise self._translation(error) from error.__cause__
+            self._raise(error)
         self._pending = "step"
 
     def _sent_raw(self, actions: Any) -> bool:
@@ -282,7 +286,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         return self.get_attr("np_random_seed")
 
     @property
-    def np_random(self) -> Any:
+    def np_random(self) -> Any:  # type: ignore[misc]
         """The generator of every env."""
         return self.get_attr("np_random")
 
@@ -344,7 +348,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
                 raise
             raise _late(f"{what}_wait", timeout) from None
         except CorralError as error:
-            raise self._translation(error) from error.__cause__
+            self._raise(error)
         self._last = step
         return step
 
@@ -362,27 +366,24 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         try:
             yield
         except CorralError as error:
-            raise self._translation(error) from error.__cause__
+            self._raise(error)
 
-    def _translation(self, error: CorralError, actions: Any = None) -> BaseException:
-        """What Gymnasium's users would get: the env's own exception, ours behind it."""
-        if isinstance(error, SpaceMismatch) and np.ndim(_plain(actions)) == 0:
-            if actions is not None:
-                return ActionTypeError(
-                    f"one action ({actions!r}) for {self.num_envs} slots; "
-                    "give one for each"
-                )
+    def _refusal(self, error: SpaceMismatch, actions: Any) -> SpaceMismatch:
+        """A TypeError as well where Gymnasium could not have iterated the actions."""
+        if np.ndim(_plain(actions)) > 0:
+            return error
+        return ActionTypeError(
+            f"actions is {actions!r}; give one for each of the {self.num_envs} slots"
+        )
+
+    def _raise(self, error: CorralError) -> NoReturn:
+        """Raise what Gymnasium's users would get."""
         faults: tuple[Fault, ...] = getattr(error, "faults", ())
         if faults:
             self._announce(faults)
-        own = faults[-1].exception if faults else None
-        if not isinstance(error, EnvError) or own is None:
-            return error
-        # Under serial the env's exception is our cause already: not in a circle.
-        if error.__cause__ is own:
-            error.__cause__ = None
-        own.__cause__ = error
-        return own
+        if len(faults) > 1 and isinstance(error, EnvError):
+            error = error_for(faults[-1])  # Gymnasium raises the last of them
+        raise_own(error)
 
     def _announce(self, faults: Sequence[Fault]) -> None:
         """For faces whose users expect to be told as well."""
@@ -530,6 +531,17 @@ def _agree(
     if batched is None:
         batched = batch_differing_spaces([spec.observation_space for spec in specs])
     return first, batched
+
+
+def raise_own(error: CorralError) -> NoReturn:
+    """Raise the env's own exception with ours as its cause; ours if it has none."""
+    own = error.fault.exception if isinstance(error, (EnvError, StartError)) else None
+    if own is None:
+        raise error from error.__cause__
+    # Under serial the env's exception is our cause already: not in a circle.
+    if error.__cause__ is own:
+        error.__cause__ = None
+    raise own from error
 
 
 def _late(method: str, timeout: float | None) -> WaitTimeout:

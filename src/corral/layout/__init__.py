@@ -1,0 +1,1 @@
+"""Spaces -> fields in a block: pure arithmetic, no operating system."""

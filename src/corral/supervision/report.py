@@ -86,15 +86,11 @@ def _tail(text: str, lines: int = 20) -> str:
 
 
 def _raised(fault: Fault) -> str:
-    return (
-        f"{where(fault)}: {fault.error_type} in {fault.command}: {fault.error_text}"
-    )
+    return f"{where(fault)}: {fault.error_type} in {fault.command}: {fault.error_text}"
 
 
 def _start(fault: Fault) -> str:
-    return (
-        f"{where(fault)} could not be built: {fault.error_type}: {fault.error_text}"
-    )
+    return f"{where(fault)} could not be built: {fault.error_type}: {fault.error_text}"
 
 
 def _died(fault: Fault) -> str:

@@ -1,0 +1,1 @@
+"""What runs beside the envs, the same under every executor."""

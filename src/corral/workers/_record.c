@@ -7,13 +7,17 @@
 #include <Python.h>
 #define NPY_NO_DEPRECATED_API NPY_1_20_API_VERSION
 #include <numpy/arrayobject.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 #include <time.h>
 
 #define ENDED 1
 #define OBS 2
 #define REWARD 4
+#define UNFIT 8
+#define OVER 1
 #define MAX_DIMENSIONS 8
 
 /* Offsets as in layout/plan.py RECORD. */
@@ -35,6 +39,9 @@ typedef struct {
     int dimensions;
     npy_intp shape[MAX_DIMENSIONS];
     double mark;
+    Py_buffer done; /* (slots,) of uint32 */
+    PyObject *ring; /* or NULL */
+    Py_ssize_t at;  /* the slot that `run` is at */
 } Recorder;
 
 static double now(void) {
@@ -44,11 +51,15 @@ static double now(void) {
 }
 
 static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"records", "obs", NULL};
-    PyObject *records, *obs;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O", names, &PyArray_Type,
-                                     &records, &obs))
+    static char *names[] = {"records", "obs", "done", "ring", NULL};
+    PyObject *records, *obs, *done, *ring;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO", names, &PyArray_Type,
+                                     &records, &obs, &done, &ring))
         return -1;
+    if (self->records != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "a recorder is made once");
+        return -1;
+    }
     PyArrayObject *array = (PyArrayObject *)records;
     if (PyArray_NDIM(array) != 2 || PyArray_DIM(array, 0) != 2 ||
         PyArray_ITEMSIZE(array) < (npy_intp)sizeof(Record)) {
@@ -60,9 +71,18 @@ static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
     self->record_slot = PyArray_STRIDE(array, 1);
     self->slots = PyArray_DIM(array, 1);
     self->mark = now();
+    if (PyObject_GetBuffer(done, &self->done, PyBUF_WRITABLE) < 0)
+        return -1;
     Py_INCREF(records);
-    Py_XSETREF(self->records, array);
-    Py_CLEAR(self->obs);
+    self->records = array;
+    if (self->done.len != self->slots * (Py_ssize_t)sizeof(uint32_t)) {
+        PyErr_SetString(PyExc_ValueError, "done must be (slots,) of uint32");
+        return -1;
+    }
+    if (ring != Py_None) {
+        Py_INCREF(ring);
+        self->ring = ring;
+    }
     if (obs == Py_None)
         return 0;
     if (!PyArray_Check(obs)) {
@@ -91,8 +111,11 @@ static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
 
 static void Recorder_dealloc(Recorder *self) {
     PyTypeObject *type = Py_TYPE(self);
+    if (self->records != NULL)
+        PyBuffer_Release(&self->done);
     Py_XDECREF(self->records);
     Py_XDECREF(self->obs);
+    Py_XDECREF(self->ring);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
 }
@@ -127,25 +150,19 @@ static int plain_number(PyObject *value, double *number) {
     return 0;
 }
 
-static PyObject *Recorder_record(Recorder *self, PyObject *const *args,
-                                 Py_ssize_t count) {
-    if (count != 6)
-        return PyErr_Format(PyExc_TypeError, "record takes 6 arguments, not %zd", count);
-    Py_ssize_t row = PyLong_AsSsize_t(args[0]);
-    Py_ssize_t slot = PyLong_AsSsize_t(args[1]);
-    if (PyErr_Occurred())
-        return NULL;
-    if ((row != 0 && row != 1) || slot < 0 || slot >= self->slots)
-        return PyErr_Format(PyExc_IndexError, "no row %zd, slot %zd", row, slot);
-    int terminated = PyObject_IsTrue(args[4]);
-    int truncated = PyObject_IsTrue(args[5]);
+/* Stores one transition; returns what is left to do, or -1 on error. */
+static long store(Recorder *self, Py_ssize_t row, Py_ssize_t slot, PyObject *obs,
+                  PyObject *reward_object, PyObject *terminated_object,
+                  PyObject *truncated_object) {
+    int terminated = PyObject_IsTrue(terminated_object);
+    int truncated = PyObject_IsTrue(truncated_object);
     if (terminated < 0 || truncated < 0)
-        return NULL;
+        return -1;
     double reward = 0.0;
-    int plain = plain_number(args[3], &reward);
+    int plain = plain_number(reward_object, &reward);
     if (plain < 0)
-        return NULL;
-    long left = copy_obs(self, row, slot, args[2]) ? 0 : OBS;
+        return -1;
+    long left = copy_obs(self, row, slot, obs) ? 0 : OBS;
     char *at = self->records_at + slot * self->record_slot;
     Record *record = (Record *)(at + row * self->record_row);
     Record *previous = (Record *)(at + (1 - row) * self->record_row);
@@ -166,7 +183,92 @@ static PyObject *Recorder_record(Recorder *self, PyObject *const *args,
     double at_end = now();
     record->step_time = at_end - self->mark;
     self->mark = at_end;
-    return PyLong_FromLong(terminated || truncated ? left | ENDED : left);
+    return terminated || truncated ? left | ENDED : left;
+}
+
+static int in_range(Recorder *self, Py_ssize_t row, Py_ssize_t slot) {
+    if (PyErr_Occurred())
+        return 0;
+    if ((row == 0 || row == 1) && slot >= 0 && slot < self->slots)
+        return 1;
+    PyErr_Format(PyExc_IndexError, "no row %zd, slot %zd", row, slot);
+    return 0;
+}
+
+static PyObject *Recorder_record(Recorder *self, PyObject *const *args,
+                                 Py_ssize_t count) {
+    if (count != 6)
+        return PyErr_Format(PyExc_TypeError, "record takes 6 arguments, not %zd", count);
+    Py_ssize_t row = PyLong_AsSsize_t(args[0]);
+    Py_ssize_t slot = PyLong_AsSsize_t(args[1]);
+    if (!in_range(self, row, slot))
+        return NULL;
+    long left = store(self, row, slot, args[2], args[3], args[4], args[5]);
+    return left < 0 ? NULL : PyLong_FromLong(left);
+}
+
+/* A step's result, if it is the five-tuple with an empty dict that needs no care. */
+static int is_step(PyObject *result) {
+    return PyTuple_CheckExact(result) && PyTuple_GET_SIZE(result) == 5;
+}
+
+static int is_empty(PyObject *info) {
+    return PyDict_CheckExact(info) && PyDict_GET_SIZE(info) == 0;
+}
+
+static int publish(Recorder *self, Py_ssize_t slot, uint32_t ticket) {
+    /* After all that belongs to it: x86 keeps the order of stores, others are told. */
+    __atomic_store_n((uint32_t *)self->done.buf + slot, ticket, __ATOMIC_RELEASE);
+    if (self->ring == NULL)
+        return 1;
+    PyObject *rung = PyObject_CallNoArgs(self->ring);
+    Py_XDECREF(rung);
+    return rung != NULL;
+}
+
+static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
+                              Py_ssize_t count) {
+    if (count != 6 || !PyList_CheckExact(args[2]) || !PyIter_Check(args[3]) ||
+        !PyByteArray_CheckExact(args[4]))
+        return PyErr_Format(PyExc_TypeError,
+                            "run(row, slot, steps, actions, care, ticket)");
+    Py_ssize_t row = PyLong_AsSsize_t(args[0]);
+    Py_ssize_t first = PyLong_AsSsize_t(args[1]);
+    uint32_t ticket = (uint32_t)PyLong_AsUnsignedLongMask(args[5]);
+    PyObject *steps = args[2], *actions = args[3], *care = args[4];
+    if (!in_range(self, row, first))
+        return NULL;
+    if (PyList_GET_SIZE(steps) != self->slots ||
+        PyByteArray_GET_SIZE(care) != self->slots)
+        return PyErr_Format(PyExc_ValueError, "%zd slots", (Py_ssize_t)self->slots);
+    for (self->at = first; self->at < self->slots; self->at++) {
+        PyObject *action = PyIter_Next(actions);
+        if (action == NULL)
+            return PyErr_Occurred() ? NULL
+                                    : PyErr_Format(PyExc_ValueError, "too few actions");
+        if (PyByteArray_AS_STRING(care)[self->at] & OVER) {
+            Py_DECREF(action);
+            return Py_BuildValue("(iO)", 0, Py_None);
+        }
+        PyObject *result = PyObject_CallOneArg(PyList_GET_ITEM(steps, self->at), action);
+        Py_DECREF(action);
+        if (result == NULL)
+            return NULL;
+        if (!is_step(result))
+            return Py_BuildValue("(iN)", UNFIT, result);
+        PyObject **part = &PyTuple_GET_ITEM(result, 0);
+        long left = store(self, row, self->at, part[0], part[1], part[2], part[3]);
+        if (left < 0) {
+            Py_DECREF(result);
+            return NULL;
+        }
+        if (left || PyByteArray_AS_STRING(care)[self->at] || !is_empty(part[4]))
+            return Py_BuildValue("(lN)", left, result);
+        Py_DECREF(result);
+        if (!publish(self, self->at, ticket))
+            return NULL;
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *Recorder_mark(Recorder *self, PyObject *Py_UNUSED(ignored)) {
@@ -177,12 +279,20 @@ static PyObject *Recorder_mark(Recorder *self, PyObject *Py_UNUSED(ignored)) {
 static PyMethodDef Recorder_methods[] = {
     {"record", (PyCFunction)(void (*)(void))Recorder_record, METH_FASTCALL,
      "Store one transition; returns what is left to do, and whether it ENDED."},
+    {"run", (PyCFunction)(void (*)(void))Recorder_run, METH_FASTCALL,
+     "Step slots until one needs care, or none is left."},
     {"mark", (PyCFunction)Recorder_mark, METH_NOARGS,
      "Start the clock of the next slot's step time."},
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef Recorder_members[] = {
+    {"at", T_PYSSIZET, offsetof(Recorder, at), READONLY, "The slot that run is at."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyType_Slot Recorder_slots[] = {
+    {Py_tp_members, Recorder_members},
     {Py_tp_doc, "Writes records; slots are counted from the shard's first."},
     {Py_tp_init, Recorder_init},
     {Py_tp_new, PyType_GenericNew},

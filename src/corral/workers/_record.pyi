@@ -1,3 +1,4 @@
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -5,8 +6,24 @@ from numpy.typing import NDArray
 
 class Recorder:
     def __init__(
-        self, records: NDArray[np.void], obs: NDArray[np.generic] | None
+        self,
+        records: NDArray[np.void],
+        obs: NDArray[np.generic] | None,
+        done: memoryview,
+        ring: Callable[[], object] | None,
     ) -> None: ...
+    @property
+    def at(self) -> int: ...
+    def run(
+        self,
+        row: int,
+        slot: int,
+        steps: list[Callable[[Any], Any]],
+        actions: Iterator[Any],
+        care: bytearray,
+        ticket: int,
+        /,
+    ) -> tuple[int, Any] | None: ...
     def mark(self) -> None: ...
     def record(
         self,

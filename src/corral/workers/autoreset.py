@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from corral.errors import OrderError
+from corral.errors import EpisodeOver
+
+from corral.workers.record import OVER
 
 if TYPE_CHECKING:
     from corral.workers.shard import Shard
@@ -24,7 +26,7 @@ MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF}
 def instead_of_stepping(shard: Shard, index: int, row: int, mode: int) -> None:
     """The slot's episode is over: what a step command means now."""
     if mode == OFF:
-        raise OrderError(
+        raise EpisodeOver(
             "stepped after its episode ended; with autoreset off, reset it first"
         )
     # An episode that ended under `off` or `next_step` is restarted in either mode.
@@ -38,7 +40,7 @@ def after_the_end(
     """The step just taken ended the episode."""
     shard.write_final(index, obs)
     if mode != SAME_STEP:
-        shard.over[index] = True
+        shard.care[index] |= OVER
         shard.write_info(index, row, info, final=True)
         return
     shard.keep_final_info(index, info)

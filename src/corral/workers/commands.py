@@ -37,6 +37,11 @@ def entry(verb: Verb, mode: int = 0, index: int = 0) -> int:
     return verb << 28 | mode << INDEX_BITS | index
 
 
+# Made once: arithmetic on an IntEnum costs 0.3 µs, which a batch of CartPoles notices.
+STEP_ALL_ENTRIES = tuple(entry(Verb.STEP_ALL, mode) for mode in range(2 * WIDE))
+MAIL_ENTRY = entry(Verb.MAIL)
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A question; the worker answers with a Reply."""

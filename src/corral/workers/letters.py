@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
@@ -82,10 +82,4 @@ def for_travel(fault: Fault) -> Fault:
     """The fault without an exception that would not survive the journey."""
     if fault.exception is None or survives(fault.exception):
         return fault
-    return _without_exception(fault)
-
-
-def _without_exception(fault: Fault) -> Fault:
-    from dataclasses import replace
-
     return replace(fault, exception=None)

@@ -42,7 +42,7 @@ def absolute_path() -> list[str]:
 
 
 def environment(threads: int | None, device: str | None) -> dict[str, str]:
-    """The parent's environment, with thread counts set before any import can read them."""
+    """The parent's environment, with thread counts in place before any import."""
     environ = dict(os.environ)
     if threads is not None:
         environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
@@ -60,6 +60,7 @@ def importable(name: str) -> bool:
         return name != "__main__"
     if getattr(module, "__file__", None) is None:
         return _has_loader(module)
+    found: importlib.machinery.ModuleSpec | None = None
     path: Any = None
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
@@ -68,6 +69,7 @@ def importable(name: str) -> bool:
             # Not on the path: maybe an import hook (editable installs) knows it.
             return _known_to_a_hook(parts[0])
         path = found.submodule_search_locations
+    assert found is not None
     return found.origin is None or _same_file(found.origin, module.__file__)
 
 
@@ -80,7 +82,7 @@ def _known_to_a_hook(top: str) -> bool:
     for finder in sys.meta_path:
         if finder is importlib.machinery.PathFinder or not hasattr(finder, "find_spec"):
             continue
-        # pytest's assertion rewriter finds what PathFinder finds, and is not in workers.
+        # pytest's assertion rewriter finds what PathFinder does, and workers lack it.
         if type(finder).__module__.startswith("_pytest"):
             continue
         if finder.find_spec(top, None) is not None:
@@ -181,7 +183,7 @@ def pack_registry() -> list[bytes]:
     for spec in gymnasium.registry.values():
         try:
             packed.append(dumps(spec))
-        except Exception:  # noqa: S112 - a worker that needs it says "not registered"
+        except Exception:  # a worker that needs it says "not registered"
             continue
     return packed
 
@@ -191,7 +193,7 @@ def unpack_registry(packed: list[bytes]) -> None:
     for data in packed:
         try:
             spec = pickle.loads(data)
-        except Exception:  # noqa: S112 - its module is missing here; asking for it says so
+        except Exception:  # its module is missing here; asking for it says so
             continue
         gymnasium.registry[spec.id] = spec
 

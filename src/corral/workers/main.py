@@ -1,10 +1,10 @@
 """The entry point of a worker process.
 
-    bootstrap (path set, package imported)
-      -> main: lifeline, signals, output, luggage
-      -> mailbox: Probe*  Build  Bind
-      -> serve until told to close
-      -> every env closed, whichever way it ended
+bootstrap (path set, package imported)
+  -> main: lifeline, signals, output, luggage
+  -> mailbox: Probe*  Build  Bind
+  -> serve until told to close
+  -> every env closed, whichever way it ended
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def main(
     except MailboxClosed:
         pass  # the parent is gone or gave us up; the envs are closed
     finally:
+        box.close()
         _flush_output()
 
 

@@ -1,7 +1,7 @@
 """The loop of a worker: wait for the bell, obey, ring.
 
-    while not told to close:
-        bell.wait -> queue entry -> worker.handle -> (per slot: done, ring) -> flush
+while not told to close:
+    bell.wait -> queue entry -> worker.handle -> (per slot: done, ring) -> flush
 """
 
 from __future__ import annotations
@@ -32,36 +32,40 @@ class Desk:
 
     def outlet(self, slots: range, post: Callable[[Any], None]) -> Outlet:
         """What the shard announces its results to."""
-        informed = memoryview(self.control.informed)
+        informed = self.control.informed.data
         index = self.index
 
         def inform() -> None:
             informed[index] = informed[index] + 1 & TICKET_MASK
 
         return Outlet(
-            done=memoryview(self.control.done)[slots.start : slots.stop],
+            done=self.control.done.data[slots.start : slots.stop],
             ring=self.parent_bell.ring,
             inform=inform,
             post=self.poster(post),
         )
 
     def poster(self, post: Callable[[Any], None]) -> Callable[[Letter | Reply], None]:
-        """Post, then count: the parent fetches as many messages as it was told of."""
-        posted = memoryview(self.control.posted)
+        """Announce, then post: the parent fetches as many messages as it was told of.
+
+        In this order, since a message that is bigger than the mailbox can only be
+        posted while the parent reads it.
+        """
+        posted = self.control.posted.data
         index = self.index
 
-        def post_and_count(message: Letter | Reply) -> None:
-            post(message)
+        def announce_and_post(message: Letter | Reply) -> None:
             posted[index] = posted[index] + 1 & TICKET_MASK
+            post(message)
 
-        return post_and_count
+        return announce_and_post
 
 
 def serve(worker: Worker, desk: Desk) -> bool:
     """Obey until told to close; False when the parent went away instead."""
-    queue = memoryview(desk.control.queue[desk.index])
-    consumed = memoryview(desk.control.consumed[desk.index])
-    stop = memoryview(desk.control.stop[desk.index])
+    queue = desk.control.queue[desk.index].data
+    consumed = desk.control.consumed[desk.index].data
+    stop = desk.control.stop[desk.index].data
     capacity = len(queue)
     seen = 0
     while not worker.closing:

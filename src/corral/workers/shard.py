@@ -23,7 +23,15 @@ from corral.workers import autoreset
 from corral.workers.commands import WIDE
 from corral.workers.letters import Letter, describe
 from corral.workers.randomness import Isolation, episode_seed
-from corral.workers.record import ENDED, OBS, REWARD, Recorder
+from corral.workers.record import (
+    ENDED,
+    NOISY,
+    OBS,
+    OVER,
+    REWARD,
+    UNFIT,
+    Recorder,
+)
 
 
 NO_ACTION = object()
@@ -96,15 +104,14 @@ class Shard:
         self.slots = slots
         self.options = options
         self.adapters: list[Adapter] = []
-        self.over = [False] * len(slots)
+        self.care = bytearray(len(slots))
+        """By slot: OVER, NOISY, or nothing that the recorder has to stop for."""
         self.episodes = [_Episode() for _ in slots]
         # The ticket of slot i is base + offsets[i]; a command to the whole shard moves
         # the base alone, so as long as no slot was sent to by itself one row fits all.
         self._base = 0
         self._offsets = [0] * len(slots)
         self._even = True
-        # Slots that have written infos: their columns want clearing when infos stop.
-        self._noisy = [False] * len(slots)
         self._drafts: dict[int, Letter] = {}
         self._generator_seeds: dict[int, int] = {}
         self._isolation = (
@@ -132,7 +139,9 @@ class Shard:
         self._fields = {name: records[name] for name in records.dtype.names or ()}
         obs = [array[:, part] for array in views.obs]
         plain = codecs.obs.plain and len(obs) == 1
-        self._recorder = Recorder(records, obs[0] if plain else None)
+        self._recorder = Recorder(
+            records, obs[0] if plain else None, outlet.done, outlet.ring
+        )
         self._encode = codecs.obs.encoder(obs, "obs")
         final = [array[:, part] for array in views.final_obs]
         self._encode_final = codecs.obs.encoder(final, "obs")
@@ -182,36 +191,40 @@ class Shard:
         self._walk(self._base, mode % WIDE, decode_all(self._base % ACTION_ROWS))
 
     def _walk(self, ticket: int, mode: int, actions: Iterable[Any]) -> None:
-        """The hot loop: everything in it runs once per env step."""
-        record, over, noisy, drafts = (
-            self._recorder.record,
-            self.over,
-            self._noisy,
-            self._drafts,
-        )
-        done, ring = self._outlet.done, self._outlet.ring
+        """Let the recorder run, and take care of what it stops at."""
+        recorder, count = self._recorder, len(self._steps)
         row, stamp = ticket & 1, ticket & TICKET_MASK
-        self._recorder.mark()
+        actions = iter(actions)
+        recorder.mark()
         index = 0
-        for step, action in zip(self._steps, actions, strict=True):
+        while index < count:
             result = None
             try:
-                if over[index]:
-                    autoreset.instead_of_stepping(self, index, row, mode)
-                else:
-                    result = step(action)
-                    obs, reward, terminated, truncated, info = result
-                    left = record(row, index, obs, reward, terminated, truncated)
-                    if left or info or noisy[index]:
-                        self._finish(index, row, mode, left, result)
+                stop = recorder.run(
+                    row, index, self._steps, actions, self.care, stamp
+                )
+                if stop is None:
+                    return
+                index = recorder.at
+                left, result = stop
+                self._take_care(index, row, mode, left, result)
             except BaseException as error:
+                index = recorder.at
                 self._fail(index, row, "step", error, result)
-            if drafts:
-                self._post_drafts()
-            done[index] = stamp
-            if ring is not None:
-                ring()
+            self._publish(index, ticket)
             index += 1
+
+    def _take_care(
+        self, index: int, row: int, mode: int, left: int, result: Any
+    ) -> None:
+        """A slot that was over, or whose outcome is not plain."""
+        if self.care[index] & OVER:
+            autoreset.instead_of_stepping(self, index, row, mode)
+            return
+        if left == UNFIT:
+            obs, reward, terminated, truncated, _ = result
+            left = self._recorder.record(row, index, obs, reward, terminated, truncated)
+        self._finish(index, row, mode, left, result)
 
     def step(self, index: int, mode: int) -> None:
         """Step one slot."""
@@ -221,16 +234,9 @@ class Shard:
         result = None
         self._recorder.mark()
         try:
-            if self.over[index]:
-                autoreset.instead_of_stepping(self, index, row, mode)
-            else:
+            if not self.care[index] & OVER:
                 result = self._steps[index](self._action(index, ticket, wide))
-                obs, reward, terminated, truncated, info = result
-                left = self._recorder.record(
-                    row, index, obs, reward, terminated, truncated
-                )
-                if left or info or self._noisy[index]:
-                    self._finish(index, row, mode, left, result)
+            self._take_care(index, row, mode, UNFIT, result)
         except BaseException as error:
             self._fail(index, row, "step", error, result)
         self._publish(index, ticket)
@@ -294,7 +300,7 @@ class Shard:
             self._isolation.forget(slot)
         with self.randomness_of(slot):
             result = self.adapters[index].reset(episode.seed, options, episode.task)
-        self.over[index] = False
+        self.care[index] &= ~OVER
         try:
             obs, info = result
         except (TypeError, ValueError):
@@ -376,7 +382,7 @@ class Shard:
         if rest:
             self._letter(index).info = rest
         if info:
-            self._noisy[index] = True
+            self.care[index] |= NOISY
             self._outlet.inform()
 
     def _wanted(self, info: dict[str, Any]) -> dict[str, Any]:
