@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from corral.core import EnvSpec, Step
     from corral.faces.gymnasium_env import make
+    from corral.mapping import map
     from corral.pool import Pool
     from corral.workers.context import this_worker
 
@@ -16,10 +17,11 @@ _HOMES = {
     "Pool": "corral.pool",
     "Step": "corral.core",
     "make": "corral.faces.gymnasium_env",
+    "map": "corral.mapping",
     "this_worker": "corral.workers.context",
 }
 
-__all__ = ["EnvSpec", "Pool", "Step", "make", "this_worker"]
+__all__ = ["EnvSpec", "Pool", "Step", "make", "map", "this_worker"]
 __version__ = "0.1.0"
 
 

@@ -14,6 +14,7 @@ CorralError
 │   └── MissingExtra     an optional package is not installed  (also ImportError)
 └── FaultError           something went wrong beside the caller; carries a Fault
     ├── EnvError         an environment raised
+    ├── ItemError        a function given to `corral.map` raised
     ├── StartError       a worker or an environment could not be built
     ├── WorkerDied       a worker process ended                (also ConnectionError)
     └── WorkerHung       a deadline passed                     (also TimeoutError)
@@ -80,7 +81,7 @@ class Fault:
     kind: str
     """raised | died | hung | start"""
     command: str
-    """What was being done: construct, reset, step, render, call, close, start."""
+    """What was being done: construct, reset, step, render, call, close, start, map."""
     slot: int | None = None
     worker: int | None = None
     pid: int | None = None
@@ -94,6 +95,8 @@ class Fault:
     error_text: str | None = None
     traceback: str | None = None
     output: str = ""
+    item: int | None = None
+    """The item's place among those given to `corral.map`."""
     exception: BaseException | None = field(default=None, compare=False)
     """The env's own exception, where it survived the journey."""
 
@@ -111,6 +114,10 @@ class FaultError(CorralError):
 
 class EnvError(FaultError):
     """An environment raised."""
+
+
+class ItemError(FaultError):
+    """A function given to `corral.map` raised."""
 
 
 class StartError(FaultError):

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -49,6 +49,17 @@ from corral.workers.letters import Letter, Reply
 from corral.workers.shard import TICKET_MASK, Codecs, ShardOptions
 
 _NO_INFOS = Infos([], {})
+_SCALARS = (
+    "reward",
+    "terminated",
+    "truncated",
+    "started",
+    "valid",
+    "episode_return",
+    "episode_length",
+    "seed",
+)
+"""The fields of a record that a Step shows, in its order."""
 Slots = Sequence[int] | NDArray[np.integer]
 
 
@@ -199,9 +210,11 @@ class Pool:
         self._check()
         chosen = self._choose(slots)
         self._check_idle(chosen)
+        per_slot = _Episodes(len(chosen), seeds, options, tasks)
+        if self._loans:
+            self._recall(chosen)
         if seed is not None:
             self._new_root(seed)
-        per_slot = _Episodes(len(chosen), seeds, options, tasks)
         for position, slot in enumerate(chosen.tolist()):
             number, message = per_slot.at(position)
             self._executor.reset_seed[slot] = number
@@ -230,6 +243,8 @@ class Pool:
             self._check_idle(self._all)
         if self._unstarted and self._face.wants_reset:
             self._check_started(self._all)
+        if self._loans:
+            self._recall(self._all)
         leaves, mailed = self._codecs.action.split(actions, self.num_envs)
         if mailed:
             self._mail_actions(self._all, mailed)
@@ -242,8 +257,6 @@ class Pool:
                 array[row] = leaf
         else:
             self._write_actions(self._all, leaves, arrays)
-        if self._loans:
-            self._recall(self._all)
         self.waiting = self.num_envs
         self._whole = True
         self._executor.send_all(mode | wide)
@@ -252,6 +265,8 @@ class Pool:
         self._check_idle(slots)
         if self._face.wants_reset:
             self._check_started(slots)
+        if self._loans:
+            self._recall(slots)
         leaves, mailed = self._codecs.action.split(actions, len(slots))
         if mailed:
             self._mail_actions(slots, mailed)
@@ -264,6 +279,8 @@ class Pool:
         """Step all slots with actions that go to the envs exactly as they are given."""
         self._check()
         self._check_idle(self._all)
+        if self._loans:
+            self._recall(self._all)
         for slot, action in enumerate(actions):
             worker, index = self._place_of(slot)
             self._executor.tell(worker, commands.RawAction(index, action))
@@ -296,8 +313,6 @@ class Pool:
         self._even = False
         self._pending[slots] = True
         self.waiting += len(slots)
-        if self._loans:
-            self._recall(slots)
 
     def _spread(self) -> None:
         """Mark each slot of a batch that was sent as a whole."""
@@ -398,8 +413,8 @@ class Pool:
         self._whole = False
         self._taken = self._taken + self.num_envs & TICKET_MASK
         letters = self._executor.letters()
-        if letters:
-            self._open_letters(letters)
+        if letters or self._letters:
+            self._open_letters(letters, self._all)
         infos = _NO_INFOS
         if self._executor.informed() or self._letters:
             infos = self._infos(self._columns.read(row), self._all)
@@ -415,7 +430,7 @@ class Pool:
         self._pending[slots] = False
         self.waiting -= len(slots)
         self._taken = self._taken + len(slots) & TICKET_MASK
-        self._open_letters(self._executor.letters())
+        self._open_letters(self._executor.letters(), slots)
         rows = (self._base + self._offsets[slots]) & 1
         infos = self._infos(self._columns.read(rows, slots), slots)
         whole = None if copy else self._whole_shard(slots, rows)
@@ -441,16 +456,27 @@ class Pool:
             return slice(first, last)
         return None
 
-    def _open_letters(self, letters: Sequence[Letter]) -> None:
-        """Sort what came by mail; a fault in it is raised here."""
-        faults = []
+    def _open_letters(self, letters: Sequence[Letter], slots: NDArray[np.intp]) -> None:
+        """Sort what came by mail; a fault of the slots being taken is raised here."""
         for letter in letters:
-            if letter.fault is not None:
-                faults.append(self._with_actions(letter.fault))
-            else:
-                self._letters[letter.slot] = letter
-        if faults:
-            raise self._failure(faults)
+            self._letters[letter.slot] = letter
+        if any(letter.fault is not None for letter in self._letters.values()):
+            self._raise_faults(slots)
+
+    def _raise_faults(self, slots: NDArray[np.intp]) -> None:
+        """What the same batch brought for other slots is gone with the error."""
+        chosen = slots.tolist()
+        taken = [self._letters[slot] for slot in chosen if slot in self._letters]
+        faults = [
+            self._with_actions(one.fault) for one in taken if one.fault is not None
+        ]
+        if not faults:
+            return  # of a slot that is not taken yet
+        for letter in taken:
+            del self._letters[letter.slot]
+            if letter.obs is not None:
+                self._mailed_obs[letter.slot] = letter.obs
+        raise self._failure(faults)
 
     def _failure(self, faults: list[Fault]) -> CorralError:
         """One error for all of them; the slots want a reset before the next step."""
@@ -463,8 +489,6 @@ class Pool:
         return error
 
     def _with_actions(self, fault: Fault) -> Fault:
-        from dataclasses import replace
-
         assert fault.slot is not None
         return replace(fault, last_actions=self._last_actions(fault.slot))
 
@@ -682,8 +706,11 @@ class Pool:
         self._loans.append(loan)
 
     def _recall(self, slots: NDArray[np.intp]) -> None:
-        """(debug) These slots are sent to: views of the row they will write expire."""
-        rows = (self._base + self._offsets[slots]) & 1
+        """(debug) These slots will be sent to: views of the row they write expire.
+
+        Called before anything is changed, so that a refused send was not sent.
+        """
+        rows = (self._base + self._offsets[slots] + 1) & 1
         for loan in list(self._loans):
             if loan.expires(slots, rows):
                 self._loans.remove(loan)
@@ -694,7 +721,26 @@ class Pool:
     def _bury(self, error: WorkerDied) -> NoReturn:
         """A worker is gone: say what it was doing, and serve no more."""
         self._state = "broken"
+        assert error.fault.worker is not None
+        shard = self._executor.shards[error.fault.worker]
+        self._spread()
+        tickets = (self._base + self._offsets) & TICKET_MASK
+        for slot in shard:
+            # A shard is walked in order: it died on the first slot that is not done.
+            if self._pending[slot] and self._executor.done[slot] != tickets[slot]:
+                raise error_for(self._last_words(error.fault, slot)) from None
         raise error
+
+    def _last_words(self, fault: Fault, slot: int) -> Fault:
+        """What the block still says about a slot whose worker is gone."""
+        previous = 1 - (self._base + int(self._offsets[slot]) & 1)
+        seed = int(self._views.record["seed"][previous, slot])
+        return replace(
+            fault,
+            slot=slot,
+            seed=None if seed < 0 else seed,
+            last_actions=self._last_actions(slot),
+        )
 
     @contextmanager
     def _burying(self) -> Iterator[None]:
@@ -797,19 +843,7 @@ class _Row:
         record = views.record[row, part]
         self._leaves = [array[row, part] for array in views.obs]
         self._final = [array[0, part] for array in views.final_obs]
-        self._scalars = [
-            record[name]
-            for name in (
-                "reward",
-                "terminated",
-                "truncated",
-                "started",
-                "valid",
-                "episode_return",
-                "episode_length",
-                "seed",
-            )
-        ]
+        self._scalars = [record[name] for name in _SCALARS]
 
         self._views_step = self._step(_NO_INFOS, copy=False)
         # Letters replace the observations of a batch with mailed leaves.
@@ -851,19 +885,7 @@ def _gather(
         slots,
         [array[rows, slots] for array in views.obs],
         [array[0, slots] for array in views.final_obs],
-        [
-            np.ascontiguousarray(record[name])
-            for name in (
-                "reward",
-                "terminated",
-                "truncated",
-                "started",
-                "valid",
-                "episode_return",
-                "episode_length",
-                "seed",
-            )
-        ],
+        [np.ascontiguousarray(record[name]) for name in _SCALARS],
         infos,
     )
 
@@ -913,7 +935,7 @@ class _Loan:
         self._slots = set(step.slots.tolist())
         self._row = dict(zip(step.slots.tolist(), rows.tolist(), strict=True))
         self._arrays: list[weakref.ref[NDArray[Any]]] = []
-        for name in ("obs", "final_obs", "reward", "terminated", "truncated"):
+        for name in ("obs", "final_obs", *_SCALARS):
             setattr(step, name, self._private(getattr(step, name)))
 
     def _private(self, value: Any) -> Any:
@@ -957,7 +979,9 @@ class _Episodes:
     ) -> None:
         for name, values in (("seeds", seeds), ("tasks", tasks)):
             if values is not None and len(values) != count:
-                raise OptionError(f"{len(values)} {name} for {count} slots; one for each")
+                raise OptionError(
+                    f"{len(values)} {name} for {count} slots; one for each"
+                )
         if options is not None and not isinstance(options, dict):
             if len(options) != count:
                 raise OptionError(f"{len(options)} options for {count} slots")
@@ -988,7 +1012,9 @@ class _Episodes:
 
 def _mode(autoreset: str) -> int:
     if autoreset not in MODES:
-        raise OptionError(f"autoreset is {autoreset!r}; choose one of {', '.join(MODES)}")
+        raise OptionError(
+            f"autoreset is {autoreset!r}; choose one of {', '.join(MODES)}"
+        )
     return MODES[autoreset]
 
 

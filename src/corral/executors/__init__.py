@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from corral.errors import OptionError
-from corral.executors.assign import Placement, choose, shards, usable_cores
+from corral.executors.assign import Placement, choose, enough_workers, shards, usable_cores
 from corral.executors.contract import Assignment, Executor
 from corral.executors.process import ProcessExecutor
 from corral.executors.serial import SerialExecutor
@@ -14,7 +14,16 @@ from corral.executors.thread import ThreadExecutor
 BACKENDS = ("auto", "serial", "thread", "process")
 PROBE_SECONDS = 0.3
 
-__all__ = ["BACKENDS", "Executor", "Placement", "place", "usable_cores"]
+__all__ = [
+    "BACKENDS",
+    "Executor",
+    "Placement",
+    "ProcessExecutor",
+    "SerialExecutor",
+    "ThreadExecutor",
+    "place",
+    "usable_cores",
+]
 
 
 def place(
@@ -44,7 +53,7 @@ def place(
             raise OptionError(f"backend='serial' has one worker, not workers={workers}")
         placement = Placement("serial", 1, slots, "asked for")
         return SerialExecutor(assignment), placement
-    count = min(workers or assignment.cores, slots)
+    count = min(workers or enough_workers(slots, assignment.cores), slots)
     if backend == "thread":
         placement = Placement("thread", count, slots, "asked for")
         chosen = replace(assignment, shards=shards(slots, count))
@@ -82,7 +91,7 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     if cores == 1:
         placement = Placement("serial", 1, slots, "there is one usable core")
         return SerialExecutor(assignment), placement
-    workers = min(cores, slots)
+    workers = enough_workers(slots, cores)
     executor = ProcessExecutor(replace(assignment, shards=shards(slots, workers)))
     executor.launch()
     try:
@@ -94,6 +103,8 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
         executor.close(2.0)
         raise
     if placement.backend == "process":
+        if placement.workers < workers:
+            executor.dismiss(shards(slots, placement.workers))
         return executor, placement
     executor.close(2.0)
     if placement.backend == "thread":

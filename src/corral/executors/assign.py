@@ -59,32 +59,50 @@ def shards(slots: int, workers: int) -> list[range]:
     return [range(first, end) for first, end in pairwise(bounds)]
 
 
-# Measured on 2 cores: what a batch costs on top of the env steps themselves.
-SERIAL_PER_SLOT = 0.5e-6
-PROCESS_PER_SLOT = 0.8e-6
-PROCESS_PER_BATCH = 45e-6
+def enough_workers(slots: int, cores: int) -> int:
+    """As few workers as leave the largest shard as small as all cores would."""
+    most = min(slots, cores)
+    return math.ceil(slots / math.ceil(slots / most))
+
+
+# What a batch costs on top of the env steps, measured on 2 and on 16 cores. A parent
+# that has a core for itself spins and is there at once; one that shares must be woken.
+SERIAL_PER_SLOT = 0.3e-6
+WORKER_PER_SLOT = 0.5e-6
+SPINNING_BATCH, SPINNING_BATCH_PER_WORKER = 15e-6, 1e-6
+SLEEPING_BATCH, SLEEPING_BATCH_PER_WORKER = 30e-6, 4e-6
+
+
+def batch_time(num_envs: int, cores: int, workers: int, step_time: float) -> float:
+    """What a batch takes on so many workers, by the measurements above."""
+    largest = math.ceil(num_envs / workers)
+    if workers < cores:
+        fixed = SPINNING_BATCH + workers * SPINNING_BATCH_PER_WORKER
+    else:
+        fixed = SLEEPING_BATCH + workers * SLEEPING_BATCH_PER_WORKER
+    return largest * (step_time + WORKER_PER_SLOT) + fixed
 
 
 def choose(num_envs: int, cores: int, step_time: float, threads: bool) -> Placement:
     """The quicker of serial and workers, for a batch of steps of this length."""
-    workers = min(cores, num_envs)
-    largest = math.ceil(num_envs / workers)
-    serial = num_envs * (step_time + SERIAL_PER_SLOT)
-    parallel = largest * (step_time + PROCESS_PER_SLOT) + PROCESS_PER_BATCH
     measured = f"a step takes {_time(step_time)}"
-    if workers == 1:
-        return Placement(
-            "serial", 1, num_envs, f"{measured}; there is one usable core", step_time
-        )
+    if cores == 1:
+        reason = f"{measured}; there is one usable core"
+        return Placement("serial", 1, num_envs, reason, step_time)
+    counts = {enough_workers(num_envs, count) for count in {cores, max(1, cores - 1)}}
+    parallel, workers = min(
+        (batch_time(num_envs, cores, count, step_time), count) for count in counts
+    )
+    serial = num_envs * (step_time + SERIAL_PER_SLOT)
     costs = (
         f"{measured}, so a batch of {num_envs} about {_time(serial)} in the caller "
         f"and {_time(parallel)} on {workers} workers"
     )
-    if serial <= parallel:
+    if serial <= parallel or workers == 1:
         return Placement("serial", 1, num_envs, costs, step_time)
-    kind = "thread" if threads else "process"
     if threads:
         costs += "; the env says that it releases the GIL"
+    kind = "thread" if threads else "process"
     return Placement(kind, workers, num_envs, costs, step_time)
 
 

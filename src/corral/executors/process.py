@@ -13,7 +13,6 @@ spawn either: that imports the user's `__main__` again.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import pickle
 import signal
@@ -51,8 +50,8 @@ class ProcessExecutor(BelledExecutor):
 
     def __init__(self, assignment: Assignment) -> None:
         super().__init__(assignment)
-        largest = max((len(shard) for shard in self.shards), default=0)
-        plan = plan_control(assignment.slots, len(self.shards), largest)
+        # Room for the whole pool in each queue: `dismiss` may make shards larger.
+        plan = plan_control(assignment.slots, len(self.shards), assignment.slots)
         self._packed = _Packed(assignment)
         self._owner = os.getpid()
         self._closed = False
@@ -78,7 +77,9 @@ class ProcessExecutor(BelledExecutor):
         try:
             for worker in range(len(self.shards)):
                 self._spawn(worker)
-                self._mailboxes[worker].post_bytes(welcome)
+            # Only now: a big registry cannot be posted before the worker reads it.
+            for worker in range(len(self.shards)):
+                self._post(worker, welcome, "start")
         except BaseException:
             self.close(0.0)
             raise
@@ -129,8 +130,8 @@ class ProcessExecutor(BelledExecutor):
             *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
             "-c",
             main.BOOTSTRAP,
-            json.dumps(luggage.absolute_path()),
-            json.dumps(arguments),
+            repr(luggage.absolute_path()),
+            repr(arguments),
         ]
         try:
             return subprocess.Popen(
@@ -157,9 +158,23 @@ class ProcessExecutor(BelledExecutor):
             )
             raise error_for(fault) from error
 
+    def dismiss(self, shards: list[range]) -> None:
+        """Go on with fewer workers than were launched, before anything is built."""
+        keep = len(shards)
+        for part in self._mailboxes[keep:]:
+            part.close()
+        for process in self._processes[keep:]:
+            _wait_until(process, time.monotonic() + 2.0)
+            _end(process)
+        for bell in self._bells[keep:]:
+            bell.close()
+        del self._mailboxes[keep:], self._processes[keep:], self._bells[keep:]
+        self._assign(shards)
+        self._queues = self._queues[:keep]
+
     def probe(self, job: Job, seconds: float) -> dict[str, Any]:
         """Have worker 0 time two envs that are not kept."""
-        self._post(0, self._pack(main.Probe(job, seconds)))
+        self._post(0, self._pack(main.Probe(job, seconds)), "start")
         answer = self._await_start(0)
         assert isinstance(answer, dict)
         return answer
@@ -171,7 +186,7 @@ class ProcessExecutor(BelledExecutor):
         specs: list[EnvSpec] = []
         try:
             for worker in range(len(self.shards)):
-                self._post(worker, self._pack(main.Build(self.job(worker))))
+                self._post(worker, self._pack(main.Build(self.job(worker))), "start")
             for worker in range(len(self.shards)):
                 specs.extend(self._await_start(worker).specs)
         except BaseException:
@@ -195,7 +210,7 @@ class ProcessExecutor(BelledExecutor):
             worker_init=packed.worker_init,
             per_worker=packed.per_worker,
             function=packed.function,
-            shared=self._shared,  # type: ignore[arg-type]
+            shared=self._shared or {},  # type: ignore[arg-type]
             device=assignment.device(worker),
             owns_process=True,
             threads=assignment.threads_per_worker,
@@ -224,18 +239,19 @@ class ProcessExecutor(BelledExecutor):
         )
         os.ftruncate(block.descriptor, plan.size)
         self._blocks.append(Block.attach(os.dup(block.descriptor), plan.size))
-        bind = main.Bind(plan, luggage.dumps(codecs), self._worker_spin)
-        for mailbox in self._mailboxes:
-            mailbox.post(bind)
+        bind = self._pack(main.Bind(plan, luggage.dumps(codecs), self._worker_spin))
+        for worker in range(len(self.shards)):
+            self._post(worker, bind, "start")
         for worker in range(len(self.shards)):
             self._fetch(worker, None)
         self._bound = True
+        self._open_lanes()
         return DataViews(plan, self._blocks[-1].memory)
 
     def _pack(self, message: Any) -> bytes:
         return luggage.dumps(message)
 
-    def _post(self, worker: int, packed: Any) -> None:
+    def _put(self, worker: int, packed: Any) -> None:
         self._mailboxes[worker].post_bytes(packed)
 
     # Health ---------------------------------------------------------------------------

@@ -126,6 +126,7 @@ class ThreadExecutor(BelledExecutor):
                 desk.poster(theirs.post),
             )
             mailbox.post(desk)
+        self._open_lanes()
         return views
 
     def _dead(self, worker: int) -> Fault | None:

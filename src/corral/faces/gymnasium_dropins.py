@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -31,9 +32,13 @@ class _Lenient(CorralVectorEnv):
     """Hands on actions of a wrong shape, as Gymnasium does: the env may take them."""
 
     def _sent_raw(self, actions: Any) -> bool:
-        if np.ndim(actions) == 0 or len(actions) != self.num_envs:
+        try:
+            each = list(iterate(self.action_space, actions))
+        except (TypeError, ValueError, LookupError):  # nothing to iterate over
             return False
-        self.pool.send_raw(list(iterate(self.action_space, actions)))
+        if len(each) != self.num_envs:
+            return False
+        self.pool.send_raw(each)
         return True
 
 
@@ -92,13 +97,17 @@ class AsyncVectorEnv(_Lenient):
 
     def _announce(self, faults: Sequence[Fault]) -> None:
         """Gymnasium logs every error before it raises the last one."""
-        for fault in faults:
+        # Where warnings are errors, the env's own is still the one to raise.
+        with suppress(Warning):
+            for fault in faults:
+                gymnasium.logger.error(
+                    "Received the following error from Worker-%s - Shutting it down",
+                    fault.slot,
+                )
+                gymnasium.logger.error("%s", fault.traceback)
             gymnasium.logger.error(
-                f"Received the following error from Worker-{fault.slot} - "
-                "Shutting it down"
+                "Raising the last exception back to the main process."
             )
-            gymnasium.logger.error(f"{fault.traceback}")
-        gymnasium.logger.error("Raising the last exception back to the main process.")
 
 
 class SyncVectorEnv(_Lenient):

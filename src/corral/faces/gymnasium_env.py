@@ -168,13 +168,24 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Wait for the resets that were sent."""
+        before = self._last
         step = self._finish("reset", timeout)
         if len(step) == self.num_envs:
             return self._own(step.obs), step.infos.to_vector(self.num_envs)
+        self._last = self._overlaid(before, step)
         infos: dict[str, Any] = {}
         for position, slot in enumerate(step.slots.tolist()):
             infos = self._add_info(infos, step.infos.of(position), slot)
         return self.pool.observe(), infos
+
+    def _overlaid(self, before: Step | None, step: Step) -> Step:
+        """The flags of all slots after a reset of some."""
+        flags = {}
+        for name in ("valid", "started"):
+            nothing = np.zeros(self.num_envs, np.bool_)
+            flags[name] = nothing if before is None else getattr(before, name).copy()
+            flags[name][step.slots] = getattr(step, name)
+        return replace(step, **flags)
 
     # Step -----------------------------------------------------------------------------
 
@@ -285,8 +296,8 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         """The seed of every env."""
         return self.get_attr("np_random_seed")
 
-    @property
-    def np_random(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def np_random(self) -> Any:
         """The generator of every env."""
         return self.get_attr("np_random")
 
@@ -394,18 +405,21 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         self, timeout: float | None = None, terminate: bool = False, **_: Any
     ) -> None:
         """End the workers, after what is under way unless `terminate`."""
-        if self._pending is not None:
-            gymnasium.logger.warn(
-                "Calling `close` while waiting for a pending call to "
-                f"`{self._pending}` to complete."
-            )
+        pending, failed = self._pending, False
+        if pending is not None:
             try:
-                getattr(self, f"{self._pending}_wait")(0 if terminate else timeout)
+                getattr(self, f"{pending}_wait")(0 if terminate else timeout)
             except multiprocessing.TimeoutError:
                 terminate = True
             except Exception:
-                gymnasium.logger.warn("The pending call failed; closing all the same.")
+                failed = True
         self.pool.close(0.0 if terminate else timeout)
+        # Last of all: a warning may be an error, and must not leave workers behind.
+        if pending is not None:
+            gymnasium.logger.warn(
+                f"Calling `close` while waiting for a pending call to `{pending}` to "
+                f"complete{', which failed' if failed else ''}."
+            )
 
     def __del__(self) -> None:
         if not getattr(self, "closed", True) and hasattr(self, "pool"):

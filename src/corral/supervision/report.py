@@ -9,6 +9,7 @@ from corral.errors import (
     EnvError,
     Fault,
     FaultError,
+    ItemError,
     RemoteTraceback,
     StartError,
     UsageError,
@@ -40,6 +41,8 @@ def signal_name(exit_code: int | None) -> str | None:
 def where(fault: Fault) -> str:
     """The place of a fault, in the project's words."""
     parts = []
+    if fault.item is not None:
+        parts.append(f"item {fault.item}")
     if fault.slot is not None:
         parts.append(f"slot {fault.slot}")
     if fault.worker is not None:
@@ -51,8 +54,10 @@ def where(fault: Fault) -> str:
 
 def error_for(fault: Fault) -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
-    if isinstance(fault.exception, UsageError):
-        error: CorralError = type(fault.exception)(f"{where(fault)}: {fault.exception}")
+    if fault.item is not None and fault.kind == "raised":
+        error: CorralError = ItemError(_message(fault), fault)
+    elif isinstance(fault.exception, UsageError):
+        error = type(fault.exception)(f"{where(fault)}: {fault.exception}")
     else:
         error = _KINDS[fault.kind](_message(fault), fault)
     error.__cause__ = _cause(fault)
@@ -96,13 +101,15 @@ def _start(fault: Fault) -> str:
 def _died(fault: Fault) -> str:
     name = fault.signal_name
     if name is not None:
-        how = f"by {name} ({_CAUSES.get(name, 'a signal')})"
+        how = f"the process ended by {name} ({_CAUSES.get(name, 'a signal')})"
+    elif fault.exit_code is not None:
+        how = f"the process ended with exit code {fault.exit_code} (os._exit in it?)"
     else:
-        how = f"with exit code {fault.exit_code} (os._exit or sys.exit in an env?)"
-    return (
-        f"{where(fault)}: the process ended {how} during {fault.command}. Its other "
-        "slots are lost with it; close the pool."
-    )
+        how = "the thread ended (KeyboardInterrupt raised in it?)"
+    died = f"{where(fault)}: {how} during {fault.command}."
+    if fault.item is not None:
+        return died
+    return f"{died} Its other slots are lost with it; close the pool."
 
 
 def _hung(fault: Fault) -> str:

@@ -18,6 +18,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <sched.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +93,9 @@ static Outcome spin(Line *line, uint32_t target, int64_t until)
                 return REACHED;
             pause_cpu();
         }
+        /* Whoever we wait for may be waiting for this very core: a parent on a machine
+           that has as many cores as workers. */
+        sched_yield();
     } while (read_clock() < until);
     return WOKEN;
 }

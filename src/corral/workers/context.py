@@ -32,9 +32,11 @@ class WorkerContext:
 _current = threading.local()
 
 
-def enter(context: WorkerContext) -> None:
-    """Make this the context of the running thread."""
+def enter(context: WorkerContext | None) -> WorkerContext | None:
+    """Make this the context of the running thread; returns the one before."""
+    before: WorkerContext | None = getattr(_current, "context", None)
     _current.context = context
+    return before
 
 
 def this_worker() -> WorkerContext:

@@ -137,8 +137,8 @@ def pack(value: Any, what: str) -> bytes:
         culprit = _culprit(value, what)
         raise FactoryError(
             f"{what} cannot be sent to a worker process: {culprit} cannot be pickled "
-            f"({type(error).__name__}: {error}). Create it inside the factory, or use "
-            'backend="serial" or "thread", which send nothing.'
+            f"({type(error).__name__}: {error}). Create it inside the factory or "
+            'function, or use backend="serial" or "thread", which send nothing.'
         ) from error
 
 

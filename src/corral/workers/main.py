@@ -15,7 +15,7 @@ import os
 import pickle
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from corral.core import EnvSpec
@@ -31,13 +31,14 @@ from corral.workers.serve import Desk, serve
 from corral.workers.shard import Codecs
 from corral.workers.worker import Job, Worker, probe
 
-# What the parent runs us with. Nothing is imported before the path is in place, and
-# the user's __main__ is never imported at all.
+# What the parent runs us with. Nothing but the built-in sys is imported before the path
+# is in place (until then a json.py in the working directory would be everybody's json),
+# and the user's __main__ is never imported at all.
 BOOTSTRAP = (
-    "import sys, json; "
-    "sys.path[:] = json.loads(sys.argv[1]); "
+    "import sys; "
+    "sys.path[:] = eval(sys.argv[1]); "
     "from corral.workers.main import main; "
-    "main(**json.loads(sys.argv[2]))"
+    "main(**eval(sys.argv[2]))"
 )
 
 
@@ -179,12 +180,14 @@ class _Process:
 
     def _explained(self, error: BaseException, job: Job) -> Fault:
         slot = getattr(error, "slot", None)
+        fault = describe(error, "construct", slot, self.index, pid=os.getpid())
         if isinstance(error, ImportError):
-            error.args = (
+            text = (
                 f"{error} (in the worker; module {error.name!r} is not importable from "
-                f"its sys.path: {sys.path})",
+                f"its sys.path: {sys.path})"
             )
-        return describe(error, "construct", slot, self.index, pid=os.getpid())
+            return replace(fault, error_text=text)
+        return fault
 
     def _serve(self, worker: Worker, bind: Bind) -> None:
         data = Block.attach(self.block, bind.plan.size)

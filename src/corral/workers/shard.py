@@ -376,8 +376,10 @@ class Shard:
         if not isinstance(info, dict):
             raise SpaceMismatch(f"info is {_counted(info)}; it must be a dict")
         wanted = self.options.infos
-        if wanted == "none" or (wanted == "final" and not final):
+        if wanted == "none":
             return
+        if wanted == "final" and not final:
+            info = {}  # and the columns of an earlier end are cleared
         rest = self.columns.write(row, self.slots[index], self._wanted(info))
         if rest:
             self._letter(index).info = rest

@@ -100,7 +100,6 @@ class Worker:
 
     def handle(self, entry: int) -> None:
         """Obey one queue entry."""
-        context.enter(self.context)
         self._HANDLERS[entry >> 28](self, entry >> INDEX_BITS & 15, entry & INDEX_MASK)
 
     def _unknown(self, mode: int, index: int) -> None:
@@ -176,7 +175,6 @@ class Worker:
 
     def answer(self, message: Ask) -> Reply:
         """Answer a question, slot by slot."""
-        context.enter(self.context)
         if message.verb == "close":
             self.closing = True
             errors = self.shard.close()

@@ -1,0 +1,1 @@
+"""Faces, held against what they stand in for."""

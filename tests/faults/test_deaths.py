@@ -1,0 +1,253 @@
+"""A worker that dies is one typed error, told promptly, after which close works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import psutil
+import pytest
+from conftest import wait_until
+
+import corral
+from corral.errors import (
+    ClosedError,
+    EnvError,
+    FaultError,
+    StartError,
+    WorkerDied,
+    WorkerHung,
+)
+
+DIE, EXIT, LEAVE = 1, 2, 3
+
+
+class Mortal(gym.Env[Any, Any]):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        if options and options.get("die"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        if action == DIE:
+            print("about to die")
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == EXIT:
+            os._exit(3)
+        if action == LEAVE:
+            sys.exit("I am off")
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+    def pid(self):
+        return os.getpid()
+
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def hang(self):
+        time.sleep(600)
+
+
+@pytest.fixture
+def pool():
+    with corral.Pool(Mortal, 4, backend="process", workers=2) as pool:
+        pool.reset()
+        yield pool
+    assert not psutil.Process().children(recursive=True)
+
+
+def check(error: FaultError, worker: int, signal_name: str | None = "SIGKILL") -> None:
+    fault = error.fault
+    assert (fault.kind, fault.worker) == ("died", worker)
+    assert fault.signal_name == signal_name
+    assert fault.pid is not None and not psutil.pid_exists(fault.pid)
+    assert f"worker {worker}" in str(error)
+    assert (signal_name or "exit code") in str(error)
+
+
+def test_env_that_kills_its_process_in_a_step(pool, capsys):
+    with pytest.raises(WorkerDied, match="about to die") as caught:
+        pool.step([0, 0, 0, DIE])
+    check(caught.value, worker=1)
+    assert isinstance(caught.value, ConnectionError)
+    with pytest.raises(ClosedError, match="died"):
+        pool.step([0] * 4)
+    pool.close()
+
+
+def test_env_that_exits_its_process_in_a_step(pool):
+    with pytest.raises(WorkerDied) as caught:
+        pool.step([EXIT, 0, 0, 0])
+    check(caught.value, worker=0, signal_name=None)
+    assert caught.value.fault.exit_code == 3
+
+
+def test_sys_exit_in_a_step_is_an_exception_like_any_other(pool):
+    with pytest.raises(EnvError, match="SystemExit in step: I am off") as caught:
+        pool.step([0, 0, LEAVE, 0])
+    assert caught.value.fault.slot == 2
+    pool.reset()
+    assert pool.step([0] * 4).reward.sum() == 4
+
+
+def test_env_that_dies_in_reset(pool):
+    with pytest.raises(WorkerDied) as caught:
+        pool.reset([2], options={"die": True})
+    check(caught.value, worker=1)
+
+
+def test_env_that_dies_in_a_call(pool):
+    with pytest.raises(WorkerDied) as caught:
+        pool.call("die", slots=[1])
+    check(caught.value, worker=0)
+
+
+@pytest.mark.parametrize("what", ["step", "call", "reset", "set_attr", "assign"])
+def test_worker_killed_while_idle_is_noticed_by_the_next_command(pool, what):
+    pid = pool.call("pid")[3]
+    os.kill(pid, signal.SIGKILL)
+    # Until it is a zombie it can still take messages.
+    wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    commands = {
+        "step": lambda: pool.step([0] * 4),
+        "call": lambda: pool.call("pid"),
+        "reset": lambda: pool.reset(options={"x": 1}),
+        "set_attr": lambda: pool.set_attr("x", 1),
+        "assign": lambda: (pool.assign(3, "task"), pool.step([0] * 4)),
+    }
+    with pytest.raises(WorkerDied) as caught:
+        commands[what]()
+    check(caught.value, worker=1)
+    with pytest.raises(ClosedError):
+        pool.step([0] * 4)
+
+
+def test_worker_killed_from_outside_while_it_hangs(pool):
+    pids = pool.call("pid")
+    question = pool.pose("call", [3], lambda _: ("hang", (), {}))
+    os.kill(pids[3], signal.SIGSEGV)
+    with pytest.raises(WorkerDied) as caught:
+        pool.collect(question)
+    check(caught.value, worker=1, signal_name="SIGSEGV")
+
+
+def test_all_workers_killed_at_once(pool):
+    for pid in set(pool.call("pid")):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(WorkerDied):
+        pool.step([0] * 4)
+    pool.close()
+    pool.close()
+
+
+def test_stopped_worker_is_ended_by_close(pool):
+    os.kill(pool.call("pid")[0], signal.SIGSTOP)
+    pool.close(timeout=0.2)
+
+
+def test_dead_workers_children_die_with_it():
+    class Parent(Mortal):
+        def bear(self):
+            import subprocess
+
+            return subprocess.Popen(["sleep", "600"]).pid
+
+    with corral.Pool(Parent, 2, backend="process", workers=2) as pool:
+        pool.reset()
+        child = pool.call("bear", slots=[1])[0]
+        with pytest.raises(WorkerDied):
+            pool.step([0, DIE])
+        # Its new parent, init, may take a moment to bury it.
+        wait_until(
+            lambda: not psutil.pid_exists(child)
+            or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+        )
+
+
+# Starting --------------------------------------------------------------------------
+
+
+def built(env: type, **options: Any) -> corral.Pool:
+    return corral.Pool(env, 2, backend="process", workers=2, **options)
+
+
+def test_constructor_that_kills_its_process():
+    class Stillborn(Mortal):
+        def __init__(self):
+            if corral.this_worker().index == 1:
+                print("famous last words")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(WorkerDied, match="famous last words") as caught:
+        built(Stillborn)
+    check(caught.value, worker=1)
+    assert caught.value.fault.command == "start"
+    assert not psutil.Process().children(recursive=True)
+
+
+def test_constructor_that_exits_python():
+    class Leaving(Mortal):
+        def __init__(self):
+            sys.exit("no")
+
+    with pytest.raises(StartError, match="SystemExit: no") as caught:
+        built(Leaving)
+    assert caught.value.fault.slot == 0
+    assert not psutil.Process().children(recursive=True)
+
+
+def test_constructor_that_hangs():
+    class Hanging(Mortal):
+        def __init__(self):
+            if corral.this_worker().index == 1:
+                time.sleep(600)
+
+    with pytest.raises(WorkerHung) as caught:
+        built(Hanging, start_timeout=1.5)
+    assert (caught.value.fault.worker, caught.value.fault.kind) == (1, "hung")
+    assert isinstance(caught.value, TimeoutError)
+    assert not psutil.Process().children(recursive=True)
+
+
+def test_constructor_that_raises_closes_the_envs_before_it(tmp_path):
+    class Picky(Mortal):
+        def __init__(self):
+            self.number = len(list(tmp_path.glob("built-*")))
+            if self.number == 1:
+                raise ValueError("one is enough")
+            (tmp_path / f"built-{self.number}").touch()
+
+        def close(self):
+            (tmp_path / "closed").touch()
+
+    with pytest.raises(StartError, match="one is enough") as caught:
+        corral.Pool(Picky, 2, backend="process", workers=1)
+    assert caught.value.fault.slot == 1
+    assert (tmp_path / "closed").exists()
+    assert not psutil.Process().children(recursive=True)
+
+
+def test_interpreter_that_cannot_start(monkeypatch, tmp_path):
+    (tmp_path / "corral.py").write_text("raise SystemError('not this corral')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(WorkerDied, match="not this corral"):
+        built(Mortal)
+    assert not psutil.Process().children(recursive=True)
+
+
+def test_auto_whose_probe_dies_leaves_nothing():
+    class Stillborn(Mortal):
+        def __init__(self):
+            os._exit(5)
+
+    with pytest.raises(WorkerDied, match="exit code 5"):
+        corral.Pool(Stillborn, 4)
+    assert not psutil.Process().children(recursive=True)

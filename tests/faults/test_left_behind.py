@@ -1,0 +1,278 @@
+"""However a program ends, no process, no shared memory and no open env stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import Script, wait_until
+
+import corral.transport.doorbell as doorbell
+
+# Two workers with two envs each; every env has a child, and says when it is closed.
+RANCH = """
+import atexit, corral, gc, signal, subprocess, threading
+
+class Horse(Env):
+    def __init__(self):
+        self.child = subprocess.Popen(["sleep", "600"])
+        self.index = corral.this_worker().index
+
+    def step(self, action):
+        if action == 1:
+            time.sleep(600)
+        return super().step(action)
+
+    def close(self):
+        with open(f"closed-{os.getpid()}", "a") as file:
+            file.write("closed\\n")
+
+pool = corral.Pool(Horse, 4, backend="process", workers=2)
+pool.reset()
+pool.step([0] * 4)
+print(*sorted(set(pool.call("pid"))), flush=True)
+"""
+
+
+def shared_memory() -> set[str]:
+    ours = ("corral", "psm_", "sem.")
+    return {name for name in os.listdir("/dev/shm") if name.startswith(ours)}
+
+
+def closed_envs(folder: Path) -> int:
+    return sum(len(f.read_text().split()) for f in folder.glob("closed-*"))
+
+
+def start_ranch(start, ending: str) -> Script:
+    script: Script = start(RANCH + ending)
+    workers = [int(pid) for pid in script.line().split()]
+    assert len(workers) == 2
+    return script
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        pytest.param("pool.close()", 0, id="close"),
+        pytest.param("with pool: pass", 0, id="context manager"),
+        pytest.param("raise SystemError('mine')", 1, id="exception"),
+        pytest.param("raise SystemExit(3)", 3, id="exit"),
+        pytest.param("pass", 0, id="never closed"),
+        pytest.param("pool.send([0] * 4)", 0, id="never received"),
+        pytest.param("atexit.register(pool.close)", 0, id="closed by atexit"),
+        pytest.param(
+            "pool.cycle = [pool]; del pool; gc.collect()", 0, id="garbage in a cycle"
+        ),
+        pytest.param(
+            "del pool\nimport psutil\nassert not psutil.Process().children()",
+            0,
+            id="reference dropped",
+        ),
+        pytest.param(
+            "def stay():\n    kept = pool\n    gate.wait()\n"
+            "gate = threading.Event()\n"
+            "threading.Thread(target=stay, daemon=True).start()",
+            0,
+            id="kept by a daemon thread",
+        ),
+    ],
+)
+def test_program_that_ends_by_itself_leaves_nothing(start, tmp_path, ending, code):
+    before = shared_memory()
+    script = start_ranch(start, ending)
+    script.finish(code=code)
+    assert script.stderr.count("Traceback") == (code == 1), script.stderr
+    # A worker may be a moment behind its parent, no more.
+    wait_until(lambda: not script.family())
+    assert shared_memory() <= before
+    assert closed_envs(tmp_path) == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_parent_killed_while_stepping_leaves_nothing(start, tmp_path, number):
+    before = shared_memory()
+    script = start_ranch(start, "while True:\n    pool.step([0] * 4)")
+    assert len(script.family()) == 1 + 2 + 4
+    script.kill(number)
+    script.finish(code=-number)
+    assert script.stderr == ""
+    wait_until(lambda: not script.family())
+    assert shared_memory() <= before
+    assert closed_envs(tmp_path) == 4
+
+
+def test_parent_killed_while_an_env_hangs_leaves_nothing(start):
+    script = start_ranch(start, "pool.send([1] * 4); print('sent', flush=True); pool.recv()")
+    assert script.line() == "sent"
+    script.kill()
+    script.finish(code=-signal.SIGKILL)
+    wait_until(lambda: not script.family())
+
+
+@pytest.mark.skipif(doorbell.KIND != "futex", reason="the Python twin needs the GIL")
+def test_parent_killed_while_an_env_hangs_with_the_gil_leaves_nothing(start):
+    script: Script = start("""
+        import corral, ctypes
+
+        class Stuck(Env):
+            def step(self, action):
+                print("stuck", flush=True)
+                ctypes.PyDLL(None).sleep(600)
+
+        with corral.Pool(Stuck, 2, backend="process", workers=2) as pool:
+            pool.reset()
+            pool.step([0, 0])
+    """)
+    assert script.line() == "stuck"
+    script.kill()
+    script.finish(code=-signal.SIGKILL)
+    wait_until(lambda: not script.family())
+
+
+def test_parent_killed_while_workers_start_leaves_nothing(start):
+    script: Script = start("""
+        import corral
+
+        class Slow(Env):
+            def __init__(self):
+                print("building", flush=True)
+                time.sleep(600)
+
+        corral.Pool(Slow, 2, backend="process", workers=2)
+    """)
+    assert script.line() == "building"
+    script.kill()
+    script.finish(code=-signal.SIGKILL)
+    wait_until(lambda: not script.family())
+
+
+@pytest.mark.parametrize(
+    ("work", "closes"),
+    [
+        pytest.param("while True: pool.step([0] * 4)", 4, id="stepping"),
+        pytest.param("pool.step([1] * 4)", 0, id="hanging"),
+        pytest.param("while True: pool.call('pid')", 4, id="calling"),
+        pytest.param("with pool: pool.step([1, 0, 0, 0])", 2, id="one hanging"),
+        pytest.param("while True: corral.map(abs, range(10 ** 9))", 4, id="mapping"),
+    ],
+)
+def test_ctrl_c_shows_one_traceback_and_leaves_nothing(start, tmp_path, work, closes):
+    before = shared_memory()
+    ready = "threading.Timer(0.1, lambda: print('at work', flush=True)).start()\n"
+    if "with pool" in work:
+        work = "pool._close_timeout = 1.0\n" + work
+    script = start_ranch(start, ready + work)
+    assert script.line() == "at work"
+    # As the terminal does it: to the whole foreground group.
+    os.killpg(script.process.pid, signal.SIGINT)
+    script.finish(code=-signal.SIGINT)
+    assert script.stderr.count("Traceback") == 1, script.stderr
+    assert script.stderr.endswith("KeyboardInterrupt\n")
+    wait_until(lambda: not script.family())
+    assert shared_memory() <= before
+    assert closed_envs(tmp_path) >= closes
+
+
+def test_ctrl_c_that_is_caught_leaves_a_pool_that_can_go_on(start, tmp_path):
+    script = start_ranch(
+        start,
+        """
+try:
+    print("at work", flush=True)
+    while True:
+        pool.step([0] * 4)
+except KeyboardInterrupt:
+    pass
+if pool.waiting:
+    pool.recv()
+print(pool.step([0] * 4).reward.sum())
+pool.close()
+""",
+    )
+    assert script.line() == "at work"
+    script.kill(signal.SIGINT)
+    assert script.finish() == "4.0\n"
+    assert closed_envs(tmp_path) == 4
+
+
+def test_second_ctrl_c_during_close_ends_the_workers_at_once(start):
+    script: Script = start("""
+        import corral, psutil
+
+        class Clinging(Env):
+            def close(self):
+                print("closing", flush=True)
+                time.sleep(600)
+
+        pool = corral.Pool(Clinging, 1, backend="process", close_timeout=500.0)
+        try:
+            pool.close()
+        except KeyboardInterrupt:
+            print(psutil.Process().children())
+    """)
+    assert script.line() == "closing"
+    script.kill(signal.SIGINT)
+    assert script.finish() == "[]\n"
+
+
+def test_forked_child_neither_uses_nor_closes_the_pool(start, tmp_path):
+    script = start_ranch(
+        start,
+        """
+from corral.errors import OwnershipError
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    try:
+        pool.step([0] * 4)
+    except OwnershipError as error:
+        os.write(write, str(error).encode())
+    pool.close()
+    del pool
+    gc.collect()
+    sys.exit(0)  # with atexit, destructors and all
+_, status = os.waitpid(child, 0)
+print(os.read(read, 1000).decode(), status, flush=True)
+print(pool.step([0] * 4).reward.sum(), flush=True)
+pool.close()
+""",
+    )
+    said = script.finish().splitlines()
+    assert said[0].startswith("this pool belongs to the parent") and said[0][-1] == "0"
+    assert said[1] == "4.0"
+    assert closed_envs(tmp_path) == 4
+
+
+def test_forked_child_that_outlives_the_parent_does_not_keep_the_workers(start):
+    script = start_ranch(
+        start,
+        """
+if os.fork() == 0:
+    print("forked", os.getpid(), flush=True)
+    time.sleep(600)
+time.sleep(600)
+""",
+    )
+    child = int(script.line().split()[1])
+    script.kill()
+    wait_until(lambda: [p.pid for p in script.family()] == [child])
+    psutil.Process(child).kill()
+
+
+def test_thread_pool_does_not_hold_up_the_end_of_the_program(start):
+    script: Script = start("""
+        import corral
+
+        class Stuck(Env):
+            def step(self, action):
+                time.sleep(600)
+
+        pool = corral.Pool(Stuck, 2, backend="thread", workers=2)
+        pool.reset()
+        pool.send([0, 0])
+    """)
+    script.finish()
+    assert script.stderr == ""
