@@ -1,4 +1,4 @@
-"""What several rooms' tests share: scripts run for real, and a look at what they left."""
+"""What several rooms' tests share: scripts run for real, and what they leave."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import corral
 
 SOURCE = Path(corral.__file__).parents[1]
 
-ENV = '''
+ENV = """
 import gymnasium as gym, numpy as np, os, sys, time
 
 class Env(gym.Env):
@@ -36,7 +36,7 @@ class Env(gym.Env):
 
     def pid(self):
         return os.getpid()
-'''
+"""
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
@@ -115,7 +115,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Script]]:
         path = tmp_path / "script.py"
         path.write_text(ENV + textwrap.dedent(code))
         command = [sys.executable, *flags, *(arguments or [str(path)])]
-        scripts.append(Script(command, stdin, cwd=options.pop("cwd", tmp_path), **options))
+        scripts.append(
+            Script(command, stdin, cwd=options.pop("cwd", tmp_path), **options)
+        )
         return scripts[-1]
 
     yield start_one

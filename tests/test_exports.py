@@ -19,6 +19,20 @@ def modules_after(statement: str) -> set[str]:
     return set(result.stdout.split())
 
 
+def test_the_root_offers_these_names():
+    assert corral.__all__ == [
+        "EnvSpec",
+        "Pool",
+        "StandIn",
+        "Step",
+        "errors",
+        "make",
+        "map",
+        "register_codec",
+        "this_worker",
+    ]
+
+
 def test_all_is_sorted_and_without_doubles():
     assert list(corral.__all__) == sorted(set(corral.__all__))
 
@@ -41,6 +55,20 @@ def test_import_corral_imports_nothing_heavy():
 def test_gymnasium_names_of_dropin_import_nothing_heavy():
     statement = "from corral.dropin import AsyncVectorEnv, SyncVectorEnv"
     assert not modules_after(statement).intersection(HEAVY)
+
+
+def test_modules_of_the_root_need_no_import_of_their_own():
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import corral; corral.errors.EnvError; corral.dropin.SyncVectorEnv",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_import_corral_starts_no_thread_and_no_process():

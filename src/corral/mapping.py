@@ -1,8 +1,8 @@
 """A plain parallel map on the same supervised workers as a pool's, but without slots.
 
-    scores = corral.map(score, candidates, per_worker=load_model)
+scores = corral.map(score, candidates, per_worker=load_model)
 
-    items ──► whichever worker is free ──► results, in the order of the items
+items ──► whichever worker is free ──► results, in the order of the items
 """
 
 from __future__ import annotations

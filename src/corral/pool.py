@@ -36,7 +36,7 @@ from corral.errors import (
     StaleViewError,
     WorkerDied,
 )
-from corral.executors import Executor, Placement, place, usable_cores
+from corral.executors import place, usable_cores
 from corral.executors.contract import Assignment
 from corral.layout.columns import Columns
 from corral.layout.infos import Infos
@@ -220,7 +220,7 @@ class Pool:
             self._executor.reset_seed[slot] = number
             if message:
                 worker, index = self._place_of(slot)
-                self._executor.tell(worker, commands.Episode(index, **message))
+                self._tell(worker, commands.Episode(index, **message))
         self._advance(chosen)
         self._started[chosen] = True
         self._unstarted = self.num_envs - int(np.count_nonzero(self._started))
@@ -283,7 +283,7 @@ class Pool:
             self._recall(self._all)
         for slot, action in enumerate(actions):
             worker, index = self._place_of(slot)
-            self._executor.tell(worker, commands.RawAction(index, action))
+            self._tell(worker, commands.RawAction(index, action))
         self._advance(self._all)
         self._executor.send(self._all, Verb.STEP, self._mode)
 
@@ -306,7 +306,7 @@ class Pool:
         for position, slot in enumerate(slots.tolist()):
             worker, index = self._place_of(slot)
             values = [column[position] for column in mailed]
-            self._executor.tell(worker, commands.Action(index, values))
+            self._tell(worker, commands.Action(index, values))
 
     def _advance(self, slots: NDArray[np.intp]) -> None:
         self._offsets[slots] += 1
@@ -329,16 +329,16 @@ class Pool:
         return self._even
 
     def assign(self, slot: int, task: Any) -> None:
-        """Give the slot's next episode a task: the first to start after what was sent."""
+        """Give a task to the slot's first episode that starts after what was sent."""
         self._check()
         (chosen,) = self._choose([slot]).tolist()
         worker, index = self._place_of(chosen)
-        self._executor.tell(worker, commands.Episode(index, task=task))
+        self._tell(worker, commands.Episode(index, task=task))
 
     def _new_root(self, seed: int) -> None:
         self.seed = _root_seed(seed)
         for worker in range(len(self._executor.shards)):
-            self._executor.tell(worker, commands.Root(self.seed))
+            self._tell(worker, commands.Root(self.seed))
 
     # Receiving ------------------------------------------------------------------------
 
@@ -518,7 +518,7 @@ class Pool:
             new = self._columns.define(info)
             if new:
                 for worker in range(len(self._executor.shards)):
-                    self._executor.tell(worker, commands.Columns(new))
+                    self._tell(worker, commands.Columns(new))
         return Infos(columns, remainders) if columns or remainders else _NO_INFOS
 
     def _add_mail(self, step: Step) -> None:
@@ -568,7 +568,7 @@ class Pool:
     def call(
         self, name: str, *args: Any, slots: Slots | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """Call a method, or read an attribute, of the envs in these slots, or of all."""
+        """Call a method, or read an attribute, of the envs in these slots, or all."""
         return self._ask("call", slots, lambda _: (name, args, kwargs))
 
     def get_attr(self, name: str, slots: Slots | None = None) -> tuple[Any, ...]:
@@ -700,7 +700,7 @@ class Pool:
     # Views on loan --------------------------------------------------------------------
 
     def _lend(self, step: Step) -> None:
-        """(debug) Swap the views for private copies that can be told when they expire."""
+        """(debug) Swap the views for private copies that are told when they expire."""
         rows = (self._base + self._offsets[step.slots]) & 1
         loan = _Loan(step, rows)
         self._loans.append(loan)
@@ -717,6 +717,12 @@ class Pool:
                 loan.collect()
 
     # Ending ---------------------------------------------------------------------------
+
+    def _tell(self, worker: int, message: Any) -> None:
+        try:
+            self._executor.tell(worker, message)
+        except WorkerDied as error:
+            self._bury(error)
 
     def _bury(self, error: WorkerDied) -> NoReturn:
         """A worker is gone: say what it was doing, and serve no more."""
@@ -828,7 +834,7 @@ def same_spaces(specs: list[EnvSpec], before: str = "", after: str = "") -> EnvS
 
 
 class _Row:
-    """One row of the block as the arrays of a Step; made once, used every other step."""
+    """One row of the block as the arrays of a Step; made once and used again."""
 
     def __init__(
         self,
@@ -982,9 +988,9 @@ class _Episodes:
                 raise OptionError(
                     f"{len(values)} {name} for {count} slots; one for each"
                 )
-        if options is not None and not isinstance(options, dict):
-            if len(options) != count:
-                raise OptionError(f"{len(options)} options for {count} slots")
+        listed = options is not None and not isinstance(options, dict)
+        if listed and len(options) != count:
+            raise OptionError(f"{len(options)} options for {count} slots; one for each")
         self._seeds = seeds
         self._options = options
         self._tasks = tasks
@@ -1031,7 +1037,9 @@ def _info_choice(infos: str | Sequence[str]) -> str | tuple[str, ...]:
 def _root_seed(seed: int | None) -> int:
     if seed is None:
         return int.from_bytes(os.urandom(8), "little") >> 1
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    given: object = seed
+    whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
+    if not whole or seed < 0:
         raise OptionError(f"seed is {seed!r}; it must be an integer >= 0")
     return int(seed)
 

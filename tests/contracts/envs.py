@@ -52,7 +52,10 @@ class Mixed(gymnasium.Env[Any, Any]):
         assert type(action) is dict and type(action["parts"]) is tuple
         self._sum += float(box.sum()) + int(action["gear"]) + int(discrete.sum())
         self._left -= 1
-        info: dict[str, Any] = {"sum": self._sum, "deep": {"box": box, "left": self._left}}
+        info: dict[str, Any] = {
+            "sum": self._sum,
+            "deep": {"box": box, "left": self._left},
+        }
         if self._left % 2:
             info["odd"] = np.float32(self._sum)
         if self._left % 3 == 0:
@@ -197,7 +200,13 @@ class Witness(gymnasium.Env[Any, Any]):
         return 0, {}
 
     def step(self, action: Any) -> Any:
-        return 0, 0.0, False, False, {"dtype": action.dtype.str, "raw": action.tobytes()}
+        return (
+            0,
+            0.0,
+            False,
+            False,
+            {"dtype": action.dtype.str, "raw": action.tobytes()},
+        )
 
 
 class Talker(gymnasium.Env[Any, Any]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -174,7 +175,7 @@ def test_a_step_after_the_end_with_autoreset_off_names_the_slot(
     pool.reset()
     end = pool.step([1, 1, 1])
     assert end.ended[1] and not end.started.any()
-    with pytest.raises(OrderError, match="slot 1.*after its episode ended"):
+    with pytest.raises(OrderError, match=r"slot 1.*after its episode ended"):
         pool.step([1], slots=[1])
     assert pool.reset(slots=[1]).started.all()
     assert pool.step([1], slots=[1]).ended.all()
@@ -197,7 +198,7 @@ def test_an_observation_buffer_that_is_reused_does_not_reach_into_the_past(
 ) -> None:
     pool = make_pool(functools.partial(Countdown, float, 50), 2)
     kept = [pool.reset().obs] + [pool.step([1, 1]).obs for _ in range(3)]
-    for before, after in zip(kept, kept[1:], strict=False):
+    for before, after in itertools.pairwise(kept):
         assert (after == before + np.float32(1)).all()
 
 

@@ -199,7 +199,12 @@ WRONG_ACTIONS: dict[str, tuple[Any, Any, Any, str]] = {
     "one for all": (None, 1, [0, 0, 0], r"actions is 1 .*each of the 3 slots"),
     "none": (None, None, [0, 0, 0], "actions is None"),
     "float": (None, [0, 1.5, 0], [0, 0, 0], r"actions.*1\.5.*needs an integer"),
-    "floats": (None, np.zeros(3), [0, 0, 0], r"actions\[0\] is 0\.0 .*needs an integer"),
+    "floats": (
+        None,
+        np.zeros(3),
+        [0, 0, 0],
+        r"actions\[0\] is 0\.0 .*needs an integer",
+    ),
     "text": (None, ["a", "b", "c"], [0, 0, 0], r"actions\[0\].*needs an integer"),
     "shape": (BOX, np.zeros((3, 3)), np.zeros((3, 2)), r"\(3, 3\).*\(3, 2\)"),
     "ragged": (BOX, [[0, 0], [0], [0, 0]], np.zeros((3, 2)), r"actions\[1\].*\(1,\)"),
@@ -207,13 +212,14 @@ WRONG_ACTIONS: dict[str, tuple[Any, Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("backend", ["serial", "process"])
+# Refused before anything is sent, so before any executor is asked.
+@pytest.mark.parametrize("backend", ["serial"])
 @pytest.mark.parametrize("name", WRONG_ACTIONS)
 def test_actions_that_do_not_fit_are_named_and_not_sent(
     make_pool: MakePool, name: str
 ) -> None:
     space, wrong, right, text = WRONG_ACTIONS[name]
-    pool = make_pool(functools.partial(Echo, space), 3, workers=1)
+    pool = make_pool(functools.partial(Echo, space), 3)
     pool.reset()
     with pytest.raises(SpaceMismatch, match=text):
         pool.send(wrong)
@@ -237,31 +243,30 @@ def test_parts_of_an_action_are_named_by_their_path(make_pool: MakePool) -> None
     assert_still_works(pool, [good, good])
 
 
-@pytest.mark.parametrize(
-    ("slots", "text"),
-    [
-        ([0, 3], "slots 0 to 2"),
-        ([-1], "slots 0 to 2"),
-        ([1, 1], "named twice"),
-        ([], "empty"),
-        ([0.5], "integers"),
-        ([[0, 1]], "integers"),
-        (1, "integers"),
-    ],
-)
-def test_slots_that_are_not_there_are_refused(
-    make_pool: MakePool, slots: Any, text: str
-) -> None:
+WRONG_SLOTS: list[tuple[Any, str]] = [
+    ([0, 3], "slots 0 to 2"),
+    ([-1], "slots 0 to 2"),
+    ([1, 1], "named twice"),
+    ([], "empty"),
+    ([0.5], "integers"),
+    ([[0, 1]], "integers"),
+    (1, "integers"),
+]
+
+
+def test_slots_that_are_not_there_are_refused(make_pool: MakePool) -> None:
     pool = make_pool(Echo, 3)
     pool.reset()
-    for call in (
-        lambda: pool.send([1], slots=slots),
-        lambda: pool.send_reset(slots),
-        lambda: pool.call("add", 1, slots=slots),
-        lambda: pool.set_attr("gain", 1, slots=slots),
-    ):
-        with pytest.raises(OptionError, match=text):
-            call()
+    calls: list[Callable[[Any], Any]] = [
+        lambda slots: pool.send([1], slots=slots),
+        lambda slots: pool.send_reset(slots),
+        lambda slots: pool.call("add", 1, slots=slots),
+        lambda slots: pool.set_attr("gain", 1, slots=slots),
+    ]
+    for slots, text in WRONG_SLOTS:
+        for call in calls:
+            with pytest.raises(OptionError, match=text):
+                call(slots)
     assert_still_works(pool, [1, 1, 1])
 
 
@@ -286,12 +291,17 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), SHAPES, ids=lambda value: repr(value)[:12])
+# The shard is the same everywhere: one process pool is enough to see the way home.
+PLACED = [(place, *shape) for place in ("serial", "thread") for shape in SHAPES]
+PLACED.append(("process", *SHAPES[0]))
+
+
+@pytest.mark.parametrize(
+    ("backend", "value", "text"), PLACED, ids=lambda value: repr(value)[:12]
+)
 def test_an_observation_that_does_not_fit_names_its_slot(
-    make_pool: MakePool, value: Any, text: str, backend: str
+    make_pool: MakePool, value: Any, text: str
 ) -> None:
-    if backend == "process" and value is not SHAPES[0][0]:
-        pytest.skip("the same code; one such pool is enough")
     pool = make_pool(broken("step obs", value))
     pool.reset()
     with pytest.raises(SpaceMismatch, match=f"slot 1.*{text}"):
@@ -317,7 +327,7 @@ def test_an_observation_that_does_not_fit_names_its_slot(
 def test_a_step_that_returns_something_else_names_its_slot(
     make_pool: MakePool, value: Any, text: str
 ) -> None:
-    pool = make_pool(broken("step returns", value))
+    pool = make_pool(broken("step returns", value), workers=1)
     pool.reset()
     with pytest.raises(SpaceMismatch, match=rf"slot 1.*step\(\) returned {text}"):
         pool.step([0, 0, 0])
@@ -325,13 +335,17 @@ def test_a_step_that_returns_something_else_names_its_slot(
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(np.zeros(4, np.float32), r"array\("), (None, "None"), ((1, 2, 3), "a tuple of 3")],
+    [
+        (np.zeros(4, np.float32), r"array\("),
+        (None, "None"),
+        ((1, 2, 3), "a tuple of 3"),
+    ],
     ids=["observation alone", "None", "3-tuple"],
 )
 def test_a_reset_that_returns_something_else_names_its_slot(
     make_pool: MakePool, value: Any, text: str
 ) -> None:
-    pool = make_pool(broken("reset returns", value))
+    pool = make_pool(broken("reset returns", value), workers=1)
     with pytest.raises(SpaceMismatch, match=rf"slot 1.*reset\(\) returned {text}"):
         pool.reset()
 
@@ -340,7 +354,7 @@ def test_a_reset_that_returns_something_else_names_its_slot(
 def test_a_reward_that_is_no_number_names_its_slot(
     make_pool: MakePool, value: Any
 ) -> None:
-    pool = make_pool(broken("reward", value), workers=None)
+    pool = make_pool(broken("reward", value), workers=1)
     pool.reset()
     with pytest.raises(SpaceMismatch, match=r"slot 1.*reward is"):
         pool.step([0, 0, 0])
@@ -441,7 +455,9 @@ def test_sending_twice_is_refused(make_pool: MakePool) -> None:
     pool = make_pool(Echo, 2)
     pool.send_reset()
     for again in (lambda: pool.send([1, 1]), pool.send_reset):
-        with pytest.raises(OrderError, match=r"slots \[0, 1\] have a command under way"):
+        with pytest.raises(
+            OrderError, match=r"slots \[0, 1\] have a command under way"
+        ):
             again()
     assert len(pool.recv()) == 2
 

@@ -70,7 +70,9 @@ def test_infos_of_some_slots_are_theirs(make_pool: MakePool) -> None:
 
 def test_a_key_that_is_absent_this_step_is_absent(make_pool: MakePool) -> None:
     infos = [{}, {"a": 1}, {"b": 2}, {}, {"a": 3}]
-    pool = make_pool([functools.partial(Talker, infos), functools.partial(Talker, [{}])])
+    pool = make_pool(
+        [functools.partial(Talker, infos), functools.partial(Talker, [{}])]
+    )
     pool.reset()
     seen = [pool.step([0, 0]).infos.to_vector(2) for _ in range(2 * len(infos))]
     keys = [{key for key in vector if not key.startswith("_")} for vector in seen]
@@ -120,7 +122,9 @@ def test_only_the_keys_that_were_asked_for_come(make_pool: MakePool, mode: str) 
     for _ in range(40):
         step = pool.step([0, 0, 0])
         said_now = [step.infos.of(slot) for slot in range(3)]
-        seen |= {key for info in [*said_now, *step.final_infos.values()] for key in info}
+        seen |= {
+            key for info in [*said_now, *step.final_infos.values()] for key in info
+        }
     assert seen == set(keys)
 
 

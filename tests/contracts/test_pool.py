@@ -177,7 +177,9 @@ def test_a_seed_that_is_drawn_is_told_and_repeats_the_run(make_pool: MakePool) -
 
 def test_seeds_options_and_tasks_are_given_per_slot(echo: Pool) -> None:
     step = echo.reset(slots=[2, 0], seeds=[40, None], options=[{"a": 1}, None])
-    at = dict(zip(step.slots.tolist(), (step.infos.of(0), step.infos.of(1)), strict=True))
+    at = dict(
+        zip(step.slots.tolist(), (step.infos.of(0), step.infos.of(1)), strict=True)
+    )
     assert at[2] == {"seed": 40, "options": {"a": 1}}
     assert at[0] == {"seed": episode_seed(7, 0, 1), "options": None}
     assert step.seed.tolist() == [episode_seed(7, 0, 1), 40]
@@ -397,7 +399,9 @@ def test_views_are_views_and_copies_are_not(make_pool: MakePool) -> None:
 def test_a_view_kept_too_long_is_told_of_in_debug_mode(
     make_pool: MakePool, field: str
 ) -> None:
-    pool = make_pool(functools.partial(Countdown, float, 100), 2, copy=False, debug=True)
+    pool = make_pool(
+        functools.partial(Countdown, float, 100), 2, copy=False, debug=True
+    )
     pool.reset()
     kept = getattr(pool.step([1, 1]), field)
     pool.step([2, 2])
@@ -410,7 +414,9 @@ def test_a_view_kept_too_long_is_told_of_in_debug_mode(
 
 
 def test_a_stale_view_of_one_slot_is_enough(make_pool: MakePool) -> None:
-    pool = make_pool(functools.partial(Countdown, float, 100), 2, copy=False, debug=True)
+    pool = make_pool(
+        functools.partial(Countdown, float, 100), 2, copy=False, debug=True
+    )
     kept = pool.reset().obs
     pool.step([1], slots=[1])
     with pytest.raises(StaleViewError):
@@ -421,7 +427,9 @@ def test_a_stale_view_of_one_slot_is_enough(make_pool: MakePool) -> None:
 
 
 def test_debug_mode_leaves_those_alone_who_let_go_in_time(make_pool: MakePool) -> None:
-    pool = make_pool(functools.partial(Countdown, float, 100), 2, copy=False, debug=True)
+    pool = make_pool(
+        functools.partial(Countdown, float, 100), 2, copy=False, debug=True
+    )
     step = pool.reset()
     for number in range(6):
         step = pool.step([number, number])

@@ -71,7 +71,11 @@ def test_shared_arrays_have_the_same_values_and_cannot_be_written(
     make_pool: MakePool,
 ) -> None:
     prices = np.random.default_rng(0).normal(size=(50, 3))
-    shared = {"prices": prices, "names": np.array(["a", "bc"]), "none": np.zeros((0, 2))}
+    shared = {
+        "prices": prices,
+        "names": np.array(["a", "bc"]),
+        "none": np.zeros((0, 2)),
+    }
     pool = make_pool(Asker, 3, shared=shared)
     for info in (pool.reset().infos.of(2), pool.get_attr("at_birth")[0]):
         for name, array in shared.items():

@@ -71,7 +71,7 @@ def test_actions_reach_the_env_and_observations_come_back(
     make_pool: MakePool, name: str
 ) -> None:
     space = SPACES[name]
-    pool = make_pool(functools.partial(Echo, space, end_after=3), 3, workers=None)
+    pool = make_pool(functools.partial(Echo, space, end_after=3), 3, workers=1)
     first = pool.reset()
     for slot in range(3):
         expected = sampled(space, int(first.seed[slot]))

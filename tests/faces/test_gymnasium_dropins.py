@@ -17,7 +17,7 @@ from corral.errors import FactoryError, OptionError, StartError
 
 from .envs import Chatty, Moody, Trouble
 from .side_by_side import assert_same, assert_same_run
-from .test_gymnasium_env import ENVS, MODES, factories
+from .test_gymnasium_env import MODES, factories
 
 OURS = {"async": dropin.AsyncVectorEnv, "sync": dropin.SyncVectorEnv}
 THEIRS = {"async": AsyncVectorEnv, "sync": SyncVectorEnv}
@@ -32,12 +32,11 @@ def kind(request):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", ["CartPole-v1", "Blackjack-v1"])
 def test_every_step_equals_gymnasium(name, mode, kind, opened):
     ours = opened(OURS[kind](factories(name), autoreset_mode=mode))
     theirs = opened(SyncVectorEnv(factories(name), autoreset_mode=mode))
-    steps = 25 if name == "Ant-v5" else 50
-    assert assert_same_run(ours, theirs, steps) >= 3
+    assert assert_same_run(ours, theirs, 50) >= 3
     assert ours.metadata == theirs.metadata
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import multiprocessing
 import os
+import sys
+import warnings
 
 import gymnasium
 import numpy as np
@@ -621,9 +624,37 @@ def test_options_without_a_meaning_are_refused(options, text):
     assert text in str(caught.value)
 
 
-def test_an_unknown_id_is_refused_with_near_names():
-    with pytest.raises(OptionError, match="CartPole-v1"):
-        corral.make("CartPole-v7", num_envs=2)
+@pytest.mark.parametrize("name", ["CartPole-v7", "Cartpole", "Cart Pole!"])
+def test_an_unknown_id_is_refused_with_near_names(name):
+    with pytest.raises(OptionError, match=r"CartPole-v1|no name"):
+        corral.make(name, num_envs=2)
+
+
+def test_ids_that_name_their_module_work(backend, tmp_path, monkeypatch, capfd, opened):
+    """The module is imported where the env is made, not before."""
+    (tmp_path / "ranch_of_this_test.py").write_text(
+        "import gymnasium\n"
+        "entry = 'gymnasium.envs.classic_control:CartPoleEnv'\n"
+        "gymnasium.register('Ranch-v0', entry_point=entry, max_episode_steps=5)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for _ in range(2):  # with and, under serial and thread, without the module known
+        envs = opened(corral.make("ranch_of_this_test:Ranch-v0", 2, **backend))
+        envs.reset(seed=0)
+        envs.close()
+        importlib.import_module("ranch_of_this_test")
+    assert envs.spec is not None and envs.spec.id == "Ranch-v0"
+    assert "Overriding" not in capfd.readouterr().err
+    del gymnasium.registry["Ranch-v0"], sys.modules["ranch_of_this_test"]
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_a_name_without_a_version_means_the_latest(backend, opened):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Gymnasium says that it took the latest
+        envs = opened(corral.make("CartPole", np.int64(2), **BACKENDS[backend]))
+    assert envs.num_envs == 2
+    assert envs.reset(seed=0)[0].shape == (2, 4)
 
 
 # Gymnasium's vector wrappers on top ---------------------------------------------------

@@ -167,8 +167,10 @@ def test_dead_workers_children_die_with_it():
             pool.step([0, DIE])
         # Its new parent, init, may take a moment to bury it.
         wait_until(
-            lambda: not psutil.pid_exists(child)
-            or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+            lambda: (
+                not psutil.pid_exists(child)
+                or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+            )
         )
 
 

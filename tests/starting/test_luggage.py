@@ -257,7 +257,12 @@ def test_worker_init_that_raises_is_a_start_error():
 
 def test_worker_leads_a_session_and_ignores_ctrl_c():
     pid, group, session, handler = told(
-        lambda: (os.getpid(), os.getpgrp(), os.getsid(0), signal.getsignal(signal.SIGINT))
+        lambda: (
+            os.getpid(),
+            os.getpgrp(),
+            os.getsid(0),
+            signal.getsignal(signal.SIGINT),
+        )
     )
     assert pid == group == session != os.getpid()
     assert handler == signal.SIG_IGN

@@ -140,8 +140,10 @@ def test_pytest_in_importlib_mode(start, tmp_path: Path):
     )
     script = start(
         "",
-        arguments=["-m", "pytest", "-q", "--import-mode=importlib", "-p", "no:cacheprovider"]
-        + ["-W", "error", str(folder)],
+        arguments=[
+            *("-m", "pytest", "-q", "--import-mode=importlib"),
+            *("-p", "no:cacheprovider", "-W", "error", str(folder)),
+        ],
         cwd=elsewhere,
     )
     assert "4 passed" in script.finish(code=None), script.stdout + script.stderr
@@ -187,7 +189,8 @@ def test_parent_that_has_used_torch_threads(run):
     class Torch(Env):
         def product(self):
             import torch
-            return torch.get_num_threads(), float((torch.ones(400, 400) @ torch.ones(400))[0])
+            product = torch.ones(400, 400) @ torch.ones(400)
+            return torch.get_num_threads(), float(product[0])
 
     with corral.Pool(Torch, 2, backend="process", workers=2) as pool:
         print(pool.call("product"), torch.get_num_threads())

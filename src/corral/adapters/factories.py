@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
+from gymnasium.envs.registration import find_highest_version, parse_env_id
 
 from corral.core import Factory
 from corral.errors import OptionError
@@ -56,7 +58,7 @@ def _chosen(
         count = 1 if num_envs is None else num_envs
         if not _is_count(count):
             raise OptionError(f"num_envs is {num_envs!r}; it must be an integer >= 1")
-        return [env] * count  # type: ignore[list-item]
+        return [env] * int(count)  # type: ignore[list-item]
     if isinstance(env, gymnasium.Env):
         raise OptionError(
             f"an environment ({env}) was given, not a way to make one; "
@@ -80,7 +82,8 @@ def _chosen(
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and value >= 1  # type: ignore[operator]
 
 
 def _check_registered(env_id: str) -> None:
@@ -89,9 +92,12 @@ def _check_registered(env_id: str) -> None:
     if ":" in env_id or name in gymnasium.registry:
         return
     try:
-        # Versionless names and near misses have a meaning to Gymnasium itself.
-        gymnasium.spec(env_id)
+        namespace, short, version = parse_env_id(name)
     except gymnasium.error.Error as error:
-        near = difflib.get_close_matches(name, list(gymnasium.registry), n=3)
-        hint = f"; near names: {', '.join(near)}" if near else ""
-        raise OptionError(f"no environment {env_id!r} is registered{hint}") from error
+        raise OptionError(f"{env_id!r} is no name for an environment") from error
+    # A name without a version means its latest one.
+    if version is None and find_highest_version(namespace, short) is not None:
+        return
+    near = difflib.get_close_matches(name, list(gymnasium.registry), n=3)
+    hint = f"; near names: {', '.join(near)}" if near else ""
+    raise OptionError(f"no environment {env_id!r} is registered{hint}")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from corral.errors import OptionError
-from corral.executors.assign import Placement, choose, enough_workers, shards, usable_cores
+from corral.executors.assign import (
+    Placement,
+    choose,
+    enough_workers,
+    shards,
+    usable_cores,
+)
 from corral.executors.contract import Assignment, Executor
 from corral.executors.process import ProcessExecutor
 from corral.executors.serial import SerialExecutor

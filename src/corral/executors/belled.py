@@ -295,5 +295,4 @@ class BelledExecutor:
 
     def _raise_if_any_dead(self, command: str) -> None:
         for worker in range(len(self.shards)):
-            if worker not in self._lost:
-                self._raise_if_dead(worker, command)
+            self._raise_if_dead(worker, command)

@@ -180,7 +180,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _overlaid(self, before: Step | None, step: Step) -> Step:
         """The flags of all slots after a reset of some."""
-        flags = {}
+        flags: dict[str, Any] = {}
         for name in ("valid", "started"):
             nothing = np.zeros(self.num_envs, np.bool_)
             flags[name] = nothing if before is None else getattr(before, name).copy()
@@ -455,7 +455,8 @@ def make(
     )
     envs = CorralVectorEnv(pool, batched, autoreset_mode(autoreset), copy)
     if isinstance(env, str):
-        envs.spec = gymnasium.spec(env)
+        # Of "module:Id" the parent may know nothing: workers import the module.
+        envs.spec = gymnasium.registry.get(env.rpartition(":")[2])
     return envs
 
 

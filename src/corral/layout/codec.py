@@ -102,7 +102,7 @@ def codec_for(space: Any) -> Codec:
 def register_codec(space_type: type, factory: Callable[[Any], Codec]) -> None:
     """Use `factory(space)` for spaces of this type, also inside Dict and Tuple.
 
-    The registration has to run in the workers too: put it beside the space's class.
+    Before the pool is made, and in its process alone: workers are sent the codec.
     Most custom spaces only need to say which plain space can stand in for them:
 
         >>> from dataclasses import astuple, make_dataclass

@@ -4,6 +4,7 @@ Only the parent holds the write end, and nobody ever writes. The kernel closes i
 the parent ends, even by SIGKILL; a thread in each worker notices and ends the worker:
 
     pipe hangs up ─► stop word = 1, bell woken ─► grace ─► SIGKILL to the whole group
+                                  └─► worker ends by itself ──┘
 
 Why not PR_SET_PDEATHSIG: it fires when the *thread* that started the worker ends, so
 a pool made in a short-lived thread would lose its workers; and it reaches only the
@@ -99,6 +100,19 @@ def watch(
         name="corral-lifeline",
         daemon=True,
     ).start()
+
+
+def end_group_if_cut(descriptor: int, patience: float = 0.0) -> None:
+    """The last thing a worker does: without a parent nobody else ends its children.
+
+    Args:
+        descriptor: the inherited read end.
+        patience: seconds to wait for the hang-up, where another sign of it was seen.
+    """
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if poll.poll(patience * 1000) and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
 
 
 def _watch_until_hangup(

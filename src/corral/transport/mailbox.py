@@ -28,12 +28,34 @@ from collections import deque
 import cloudpickle
 
 _LENGTH = struct.Struct("=Q")
+_SMALL = 1 << 16
+"""Bytes up to which a message is copied behind its length, to save a system call."""
 # A worker that died must be an error here, not a SIGPIPE that ends the parent.
 _SEND_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class MailboxClosed(ConnectionError):
     """The other end is gone, or this one was closed."""
+
+
+class _Part:
+    """Some bytes under way, and how many of them each system call has moved.
+
+    Ctrl-C may come after any call, so also between sending some bytes and remembering
+    how many. Therefore `moved` is extended by `map(send, ...)`, which does both inside
+    one call, and everything else follows from it.
+    """
+
+    __slots__ = ("data", "is_length", "moved")
+
+    def __init__(self, data: bytes | bytearray, is_length: bool = False) -> None:
+        self.data = data
+        self.is_length = is_length
+        self.moved: list[int] = []
+
+    def rest(self) -> memoryview:
+        """What has not been moved yet."""
+        return memoryview(self.data)[sum(self.moved) :]
 
 
 class Mailbox:
@@ -52,11 +74,10 @@ class Mailbox:
         """Take over one end of a `pair`."""
         connection.setblocking(False)
         self._connection = connection
-        self._outbox: deque[memoryview] = deque()
+        self._outbox: deque[_Part] = deque()
         self._inbox: deque[bytearray] = deque()
         self._ended = False
-        self._missing: memoryview
-        self._expect(_LENGTH.size, is_length=True)
+        self._part = _Part(bytearray(_LENGTH.size), is_length=True)
 
     @staticmethod
     def pair() -> tuple[socket.socket, socket.socket]:
@@ -83,8 +104,11 @@ class Mailbox:
         """Post what is pickled already, for instance once for many workers."""
         assert data, "no pickle is empty"
         deadline = _deadline(timeout)
-        self._outbox.append(memoryview(_LENGTH.pack(len(data))))
-        self._outbox.append(memoryview(data))
+        length = _LENGTH.pack(len(data))
+        if len(data) < _SMALL:
+            self._outbox.append(_Part(length + data))
+        else:
+            self._outbox.extend((_Part(length), _Part(data)))
         while self._outbox:
             if not self._send():
                 self._wait(select.POLLIN | select.POLLOUT, deadline)
@@ -119,49 +143,51 @@ class Mailbox:
 
     def _send(self) -> bool:
         """Send some of the outbox; False if the socket takes nothing now."""
+        part = self._outbox[0]
+        rest = part.rest()
+        if not rest:
+            self._outbox.popleft()
+            return True
         try:
-            sent = self._connection.send(self._outbox[0], _SEND_FLAGS)
+            part.moved.extend(map(self._connection.send, (rest,), (_SEND_FLAGS,)))
         except BlockingIOError:
             return False
         except OSError as error:
             self._outbox.clear()
             raise MailboxClosed("the other end of the mailbox is gone") from error
-        self._outbox[0] = self._outbox[0][sent:]
-        if not self._outbox[0]:
-            self._outbox.popleft()
         return True
 
     def _receive(self) -> bool:
         """Receive some of a message; False if there is nothing to receive now."""
         if self._ended:
             return False
+        part = self._part
+        rest = part.rest()
+        if not rest:
+            self._finish(part)
+            return True
         try:
-            received = self._connection.recv_into(self._missing)
+            part.moved.extend(map(self._connection.recv_into, (rest,)))
         except BlockingIOError:
             return False
         except OSError:  # reset: the other end died with our messages unread
-            received = 0
-        if not received:
+            part.moved.append(0)
+        if not part.moved[-1]:
             self._ended = True
             return False
-        self._missing = self._missing[received:]
-        if not self._missing:
-            self._finish_part()
         return True
 
-    def _expect(self, size: int, is_length: bool) -> None:
-        """Make room for all of it at once: growing would copy a big message often."""
-        self._part = bytearray(size)
-        self._missing = memoryview(self._part)
-        self._part_is_length = is_length
-
-    def _finish_part(self) -> None:
+    def _finish(self, part: _Part) -> None:
         """A length is followed by its message, a message by the next length."""
-        if self._part_is_length:
-            self._expect(_LENGTH.unpack(self._part)[0], is_length=False)
+        if part.is_length:
+            # All of it at once: growing would copy a big message often.
+            size = _LENGTH.unpack(part.data)[0]
+            self._part = _Part(bytearray(size))
         else:
-            self._inbox.append(self._part)
-            self._expect(_LENGTH.size, is_length=True)
+            assert isinstance(part.data, bytearray)
+            if not self._inbox or self._inbox[-1] is not part.data:
+                self._inbox.append(part.data)
+            self._part = _Part(bytearray(_LENGTH.size), is_length=True)
 
     def _wait(self, events: int, deadline: float) -> None:
         """Wait until the socket is ready for one of the events."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from corral.errors import EpisodeOver
-
 from corral.workers.record import OVER
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import os
 import pickle
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -190,6 +191,8 @@ def pack_registry() -> list[bytes]:
 
 def unpack_registry(packed: list[bytes]) -> None:
     """Add what this process does not have, and what the parent has changed."""
+    # A module imported here later registers its envs again; the parent has heard of it.
+    warnings.filterwarnings("ignore", ".*Overriding environment .* in registry")
     for data in packed:
         try:
             spec = pickle.loads(data)

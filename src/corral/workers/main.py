@@ -9,6 +9,7 @@ bootstrap (path set, package imported)
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import logging
 import os
@@ -106,13 +107,18 @@ def main(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = Block.attach(os.dup(block), control_size)
     lifeline.watch(lifeline_descriptor, control.memory, stop_offset, bell_offset)
+    # Registered first, so it runs after every other library's last wish.
+    atexit.register(lambda: lifeline.end_group_if_cut(lifeline_descriptor, patience))
+    patience = 0.0
     box = Mailbox.attach(mailbox)
+    process = _Process(worker, block, control, box, bells)
     try:
-        process = _Process(worker, block, control, box, bells)
         process.unpack(_expect(box.fetch(), Welcome), log)
         process.run()
     except MailboxClosed:
-        pass  # the parent is gone or gave us up; the envs are closed
+        # The parent is gone, or gave us up; the envs are closed.
+        if not process.was_told_to_close:
+            patience = 0.1
     finally:
         box.close()
         _flush_output()
@@ -130,6 +136,10 @@ class _Process:
         self.mailbox = mailbox
         self.bells = bells
         self.worker: Worker | None = None
+
+    @property
+    def was_told_to_close(self) -> bool:
+        return self.worker is not None and self.worker.closing
 
     def unpack(self, welcome: Welcome, log: int) -> None:
         """Become what the parent wants this process to look like."""

@@ -125,7 +125,7 @@ class PythonRecorder:
         fresh = old["terminated"][slot] or old["truncated"][slot]
         total = 0.0 if fresh else old["episode_return"][slot]
         if isinstance(reward, (float, int)):
-            new["reward"][slot] = reward
+            new["reward"][slot] = reward = float(reward)
             total += reward
         else:
             left |= REWARD

@@ -33,7 +33,6 @@ from corral.workers.record import (
     Recorder,
 )
 
-
 NO_ACTION = object()
 TICKET_MASK = 0xFFFFFFFF
 """Tickets are counted for ever and compared as unsigned 32-bit words."""
@@ -156,9 +155,7 @@ class Shard:
         self._outlet = outlet
         self._steps = [self._isolated(i, a.step) for i, a in enumerate(self.adapters)]
 
-    def _isolated(
-        self, index: int, step: Callable[[Any], Any]
-    ) -> Callable[[Any], Any]:
+    def _isolated(self, index: int, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
         isolation = self._isolation
         if isolation is None:
             return step
@@ -198,11 +195,8 @@ class Shard:
         recorder.mark()
         index = 0
         while index < count:
-            result = None
             try:
-                stop = recorder.run(
-                    row, index, self._steps, actions, self.care, stamp
-                )
+                stop = recorder.run(row, index, self._steps, actions, self.care, stamp)
                 if stop is None:
                     return
                 index = recorder.at
@@ -210,7 +204,7 @@ class Shard:
                 self._take_care(index, row, mode, left, result)
             except BaseException as error:
                 index = recorder.at
-                self._fail(index, row, "step", error, result)
+                self._fail(index, row, "step", error)
             self._publish(index, ticket)
             index += 1
 
@@ -222,7 +216,7 @@ class Shard:
             autoreset.instead_of_stepping(self, index, row, mode)
             return
         if left == UNFIT:
-            obs, reward, terminated, truncated, _ = result
+            obs, reward, terminated, truncated, _ = _five(result)
             left = self._recorder.record(row, index, obs, reward, terminated, truncated)
         self._finish(index, row, mode, left, result)
 
@@ -238,7 +232,7 @@ class Shard:
                 result = self._steps[index](self._action(index, ticket, wide))
             self._take_care(index, row, mode, UNFIT, result)
         except BaseException as error:
-            self._fail(index, row, "step", error, result)
+            self._fail(index, row, "step", error)
         self._publish(index, ticket)
 
     def _action(self, index: int, ticket: int, wide: int) -> Any:
@@ -259,7 +253,7 @@ class Shard:
             self.begin(index, row)
             self.write_started(index, row, valid=True)
         except BaseException as error:
-            self._fail(index, row, "reset", error, None)
+            self._fail(index, row, "reset", error)
         self._publish(index, ticket)
 
     def _publish(self, index: int, ticket: int) -> None:
@@ -395,17 +389,10 @@ class Shard:
 
     # Faults and letters ---------------------------------------------------------------
 
-    def _fail(
-        self, index: int, row: int, command: str, error: BaseException, result: Any
-    ) -> None:
+    def _fail(self, index: int, row: int, command: str, error: BaseException) -> None:
         """An env raised, or returned what cannot be stored: tell the parent."""
         if isinstance(error, KeyboardInterrupt):
             raise error  # the user's Ctrl-C under serial; workers never see one
-        if command == "step" and result is not None and not _is_step(result):
-            error = SpaceMismatch(
-                f"env.step() returned {_counted(result)}; Gymnasium's API is "
-                "`observation, reward, terminated, truncated, info = env.step(action)`"
-            )
         self._fields["valid"][row, index] = False
         episode = self.episodes[index]
         letter = self._letter(index)
@@ -454,8 +441,16 @@ def as_reward(value: Any) -> float:
     return float(array.reshape(()))
 
 
-def _is_step(result: Any) -> bool:
-    return isinstance(result, tuple) and len(result) == 5
+def _five(result: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """What a step returned, if it can be read as Gymnasium's five values."""
+    try:
+        obs, reward, terminated, truncated, info = result
+    except (TypeError, ValueError):
+        raise SpaceMismatch(
+            f"env.step() returned {_counted(result)}; Gymnasium's API is "
+            "`observation, reward, terminated, truncated, info = env.step(action)`"
+        ) from None
+    return obs, reward, terminated, truncated, info
 
 
 def _counted(value: Any) -> str:

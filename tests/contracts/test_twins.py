@@ -1,0 +1,44 @@
+"""The Python twins pass what the C parts pass: the same tests, run without C."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corral.transport import doorbell
+from corral.workers import record
+
+HERE = Path(__file__).parent
+PURE = os.environ.get("CORRAL_PURE_PYTHON") == "1"
+
+
+def test_the_choice_of_twins_is_made_by_the_environment() -> None:
+    if PURE:
+        assert doorbell.KIND == "event" and record.KIND == "python"
+    else:
+        assert (doorbell.KIND == "futex") == doorbell.HAS_FUTEX
+
+
+@pytest.mark.skipif(PURE, reason="this is the run without C")
+@pytest.mark.parametrize("part", ["exactness", "autoreset"])
+def test_the_contract_holds_without_the_c_parts(part: str) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            # Where the slots run matters here, not how many workers there can be.
+            *("-k", "not (thread-1 or thread-3 or process-1 or process-3)"),
+            str(HERE / f"test_{part}.py"),
+            f"{__file__}::{test_the_choice_of_twins_is_made_by_the_environment.__name__}",
+        ],
+        env={**os.environ, "CORRAL_PURE_PYTHON": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout

@@ -1,0 +1,257 @@
+"""close() is bounded, may come at any time and from anywhere, and never raises."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import psutil
+import pytest
+from conftest import Script, wait_until
+
+import corral
+from corral.errors import ClosedError, OwnershipError, WorkerDied
+
+BACKENDS = ["serial", "thread", "process"]
+
+
+class Env(gym.Env[Any, Any]):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        info = {"big": np.zeros(1_000_000)} if action == 1 else {}
+        return np.zeros(2, np.float32), 1.0, False, False, info
+
+    def hang(self):
+        time.sleep(600)
+
+    def pid(self):
+        return os.getpid()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    gc.collect()
+    assert not psutil.Process().children(recursive=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_close_twice_and_use_after(backend):
+    pool = corral.Pool(Env, 2, backend=backend)
+    pool.reset()
+    pool.close()
+    pool.close()
+    assert pool.closed
+    for use in (pool.reset, lambda: pool.step([0, 0]), lambda: pool.call("pid")):
+        with pytest.raises(ClosedError):
+            use()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_close_with_a_step_under_way_closes_the_envs(backend, tmp_path):
+    class Noting(Env):
+        def close(self):
+            (tmp_path / f"closed-{id(self)}-{os.getpid()}").touch()
+
+    pool = corral.Pool(Noting, 4, backend=backend)
+    pool.reset()
+    pool.send([0] * 4)
+    pool.close()
+    assert len(list(tmp_path.glob("closed-*"))) == 4
+
+
+def test_close_while_a_worker_posts_a_letter_nobody_reads(tmp_path):
+    class Noting(Env):
+        def close(self):
+            (tmp_path / "closed").touch()
+
+    pool = corral.Pool(Noting, 1, backend="process")
+    pool.reset()
+    pool.send([1])  # its info is bigger than the mailbox
+    pool.close(timeout=30.0)
+    assert (tmp_path / "closed").exists()
+
+
+def test_messages_bigger_than_the_mailbox_pass_both_ways():
+    class Echo(Env):
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {"size": options["big"].size}
+
+        def echo(self, value):
+            return value
+
+    big = np.arange(1_000_000)
+    with corral.Pool(Echo, 4, backend="process", workers=2) as pool:
+        step = pool.reset(options={"big": big})
+        assert step.infos.of(3) == {"size": big.size}
+        assert all((big == value).all() for value in pool.call("echo", big))
+        step = pool.step([1] * 4)
+        assert [step.infos.of(slot)["big"].size for slot in range(4)] == [big.size] * 4
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_close_while_an_env_hangs_is_bounded(backend):
+    go = threading.Event()
+
+    class Hanging(Env):
+        def hang(self):
+            go.wait(600) if backend == "thread" else time.sleep(600)
+
+    pool = corral.Pool(Hanging if backend == "process" else Hanging, 2, backend="thread") \
+        if backend == "thread" else corral.Pool(Env, 2, backend="process")
+    question = pool.pose("call", None, lambda _: ("hang", (), {}))
+    pool.close(timeout=0.2)
+    with pytest.raises(ClosedError):
+        pool.collect(question)
+    go.set()
+
+
+def test_close_with_a_full_queue_is_bounded():
+    pool = corral.Pool(Env, 1, backend="process")
+    pool.reset()
+    pool.pose("call", [0], lambda _: ("hang", (), {}))
+    room = len(pool._executor._queues[0])  # type: ignore[attr-defined]
+    while pool._executor._has_room(0):  # type: ignore[attr-defined]
+        pool.assign(0, "task")
+        room -= 1
+        assert room > -10
+    pool.close(timeout=0.2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_env_that_raises_in_close(backend):
+    class Sore(Env):
+        def close(self):
+            raise RuntimeError("sore loser")
+
+    pool = corral.Pool(Sore, 2, backend=backend)
+    pool.reset()
+    pool.close()
+
+
+def test_env_that_hangs_in_close_is_ended():
+    class Clinging(Env):
+        def close(self):
+            time.sleep(600)
+
+    corral.Pool(Clinging, 2, backend="process", close_timeout=0.2).close()
+
+
+def test_close_after_a_death():
+    pool = corral.Pool(Env, 2, backend="process", workers=2)
+    pool.reset()
+    os.kill(pool.call("pid")[0], signal.SIGKILL)
+    with pytest.raises(WorkerDied):
+        pool.step([0, 0])
+    pool.close()
+    pool.close()
+
+
+def test_close_after_a_death_nobody_noticed():
+    pool = corral.Pool(Env, 2, backend="process", workers=2)
+    pool.reset()
+    os.kill(pool.call("pid")[0], signal.SIGKILL)
+    pool.close()
+
+
+def test_close_when_somebody_else_reaped_the_worker():
+    pool = corral.Pool(Env, 1, backend="process")
+    pid = pool.call("pid")[0]
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    pool.close()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_dropped_pool_closes_itself(backend, tmp_path):
+    class Noting(Env):
+        def close(self):
+            (tmp_path / "closed").touch()
+
+    pool = corral.Pool(Noting, 2, backend=backend)
+    pool.reset()
+    del pool
+    gc.collect()
+    assert (tmp_path / "closed").exists()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_other_threads_may_close_but_not_use(backend):
+    pool = corral.Pool(Env, 2, backend=backend)
+    raised: list[BaseException] = []
+
+    def meddle():
+        try:
+            pool.reset()
+        except OwnershipError as error:
+            raised.append(error)
+        pool.close()
+
+    thread = threading.Thread(target=meddle)
+    thread.start()
+    thread.join()
+    assert len(raised) == 1
+    assert pool.closed
+
+
+@pytest.mark.parametrize("work", ["pool.step([1])", "pool.call('hang')"])
+def test_close_from_a_signal_handler_while_waiting(start, work):
+    script: Script = start(f"""
+        import corral, signal
+
+        class Slow(Env):
+            def step(self, action):
+                self.hang()
+
+            def hang(self):
+                print("hanging", flush=True)
+                time.sleep(600)
+
+        def handler(number, frame):
+            pool.close(timeout=0.2)
+            print("closed", flush=True)
+            raise SystemExit(7)
+
+        signal.signal(signal.SIGTERM, handler)
+        pool = corral.Pool(Slow, 1, backend="process")
+        pool.reset()
+        {work}
+    """)
+    assert script.line() == "hanging"
+    script.kill(signal.SIGTERM)
+    assert script.finish(code=7) == "closed\n"
+    wait_until(lambda: not script.family())
+
+
+def test_close_from_a_signal_handler_that_returns(start):
+    script: Script = start("""
+        import corral, signal
+        from corral.errors import CorralError
+
+        class Slow(Env):
+            def step(self, action):
+                print("hanging", flush=True)
+                time.sleep(600)
+
+        signal.signal(signal.SIGTERM, lambda *_: pool.close(timeout=0.2))
+        pool = corral.Pool(Slow, 1, backend="process")
+        pool.reset()
+        try:
+            pool.step([0])
+        except CorralError as error:
+            print(type(error).__name__)
+    """)
+    assert script.line() == "hanging"
+    script.kill(signal.SIGTERM)
+    assert script.finish() in ("ClosedError\n", "WorkerDied\n")
