@@ -68,7 +68,8 @@ class Step:
     valid: NDArray[np.bool_]
     """False where the row is filler: a next-step reset, or a fault."""
     final_obs: Any
-    """The last observation of the episode; meaningful only where it ended."""
+    """The last observation of the episode; meaningful only where it ended. There is one
+    row of it: as a view it lives until the slot is sent to again."""
     episode_return: NDArray[np.float64]
     episode_length: NDArray[np.int32]
     """Of the episode that `reward` belongs to, this step included."""
@@ -76,7 +77,8 @@ class Step:
     """The seed of the episode that `obs` belongs to, -1 where none was given."""
     infos: InfoBatch
     final_infos: dict[int, dict[str, Any]]
-    """Position in the batch -> the info that came with the end of an episode."""
+    """(same_step) Position in the batch -> the info that came with the end of an
+    episode; under next_step and off that info is in `infos`."""
 
     @property
     def ended(self) -> NDArray[np.bool_]:

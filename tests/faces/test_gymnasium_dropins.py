@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -20,7 +23,6 @@ from .side_by_side import assert_same, assert_same_run
 from .test_gymnasium_env import MODES, factories
 
 OURS = {"async": dropin.AsyncVectorEnv, "sync": dropin.SyncVectorEnv}
-THEIRS = {"async": AsyncVectorEnv, "sync": SyncVectorEnv}
 
 
 @pytest.fixture(params=OURS)
@@ -41,15 +43,31 @@ def test_every_step_equals_gymnasium(name, mode, kind, opened):
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])
-def test_every_step_equals_gymnasiums_processes(shared_memory, opened):
-    fns = factories("CartPole-v1", 2)
-    options = {"shared_memory": shared_memory, "autoreset_mode": "SameStep"}
-    # Not forked: pytest may have threads.
-    theirs = opened(AsyncVectorEnv(fns, context="forkserver", **options))
-    ours = opened(dropin.AsyncVectorEnv(fns, context="forkserver", **options))
-    assert assert_same_run(ours, theirs, 50) >= 2
-    assert ours.observation_space == theirs.observation_space
-    assert ours.metadata == theirs.metadata
+def test_every_step_equals_gymnasiums_processes(shared_memory):
+    # In a process of its own: theirs forks, and this one may have threads.
+    code = f"""
+from gymnasium.vector import AsyncVectorEnv
+from corral import dropin
+from faces.side_by_side import assert_same_run
+from faces.test_gymnasium_env import factories
+
+options = {{"shared_memory": {shared_memory}, "autoreset_mode": "SameStep"}}
+theirs = AsyncVectorEnv(factories("CartPole-v1", 2), context="fork", **options)
+ours = dropin.AsyncVectorEnv(factories("CartPole-v1", 2), context="fork", **options)
+assert assert_same_run(ours, theirs, 50) >= 2
+assert ours.observation_space == theirs.observation_space
+assert ours.metadata == theirs.metadata
+ours.close()
+theirs.close()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_positional_arguments_come_in_gymnasiums_order(opened):

@@ -548,7 +548,7 @@ def test_frames_of_a_rendered_env_equal_gymnasium(opened):
 
 @pytest.fixture
 def two_cores(monkeypatch):
-    monkeypatch.setattr("corral.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.pool.pool.usable_cores", lambda: 2)
 
 
 def built(log) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import Script, wait_until
+from running import Script, wait_until
 
 import corral.transport.doorbell as doorbell
 
@@ -25,9 +25,13 @@ class Horse(Env):
         self.child = subprocess.Popen(["sleep", "600"])
         self.index = corral.this_worker().index
 
+    action_space = gym.spaces.Discrete(3)
+
     def step(self, action):
         if action == 1:
             time.sleep(600)
+        while action == 2 and not os.path.exists("go"):
+            time.sleep(0.01)
         return super().step(action)
 
     def close(self):
@@ -182,23 +186,23 @@ def test_ctrl_c_shows_one_traceback_and_leaves_nothing(start, tmp_path, work, cl
     assert closed_envs(tmp_path) >= closes
 
 
-def test_ctrl_c_that_is_caught_leaves_a_pool_that_can_go_on(start, tmp_path):
+def test_ctrl_c_caught_while_waiting_leaves_a_pool_that_can_go_on(start, tmp_path):
     script = start_ranch(
         start,
         """
+pool.send([0, 0, 0, 2])
 try:
     print("at work", flush=True)
-    while True:
-        pool.step([0] * 4)
-except KeyboardInterrupt:
-    pass
-if pool.waiting:
     pool.recv()
+except KeyboardInterrupt:
+    open("go", "w").close()
+pool.recv()
 print(pool.step([0] * 4).reward.sum())
 pool.close()
 """,
     )
     assert script.line() == "at work"
+    # The signal may come just before the waiting begins: that is allowed too.
     script.kill(signal.SIGINT)
     assert script.finish() == "4.0\n"
     assert closed_envs(tmp_path) == 4

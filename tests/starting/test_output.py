@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from conftest import wait_until
+from running import wait_until
 
 import corral
 from corral.errors import EnvError, StartError, WorkerDied

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import ENV, Script
+from running import ENV, Script
 
 BODY = """
 import corral

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.errors import Fault
+from corral.errors import ClosedError, Fault
 from corral.executors.contract import Assignment
 from corral.layout.plan import ControlViews
 from corral.supervision.report import error_for
@@ -54,6 +54,9 @@ class BelledExecutor:
         self._inbox: list[Letter] = []
         self._replies: dict[int, Reply] = {}
         self._lost: dict[int, Fault] = {}
+        self._closed = False
+        self._interrupted = False
+        """Whether something may have been sent in part."""
         self._bells: list[Doorbell] = []
         self._mailboxes: list[Any] = []
         self._assign(assignment.shards)
@@ -96,25 +99,33 @@ class BelledExecutor:
     def send_all(self, mode: int) -> None:
         """One entry and one ring per worker."""
         command, sent = STEP_ALL_ENTRIES[mode], self._sent
-        for worker, (queue, bell) in enumerate(self._lanes):
-            # No need to look for room: mail leaves some, and no slot is under way.
-            position = sent[worker]
-            queue[position % len(queue)] = command
-            sent[worker] = position + 1 & TICKET_MASK
-            bell.ring()
-            bell.flush()
+        try:
+            for worker, (queue, bell) in enumerate(self._lanes):
+                # No need to look for room: mail leaves some, and no slot is under way.
+                position = sent[worker]
+                queue[position % len(queue)] = command
+                sent[worker] = position + 1 & TICKET_MASK
+                bell.ring()
+                bell.flush()
+        except BaseException:
+            self._interrupted = True
+            raise
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """One entry per slot, one ring per worker."""
         counts = [0] * len(self.shards)
-        for slot in slots.tolist():
-            worker = int(self._worker_of[slot])
-            self._push(worker, entry(verb, mode, slot - self.shards[worker].start))
-            counts[worker] += 1
-        for worker, count in enumerate(counts):
-            if count:
-                self._bells[worker].ring(count)
-                self._bells[worker].flush()
+        try:
+            for slot in slots.tolist():
+                worker = int(self._worker_of[slot])
+                self._push(worker, entry(verb, mode, slot - self.shards[worker].start))
+                counts[worker] += 1
+            for worker, count in enumerate(counts):
+                if count:
+                    self._bells[worker].ring(count)
+                    self._bells[worker].flush()
+        except BaseException:
+            self._interrupted = True
+            raise
 
     def tell(self, worker: int, message: Any) -> None:
         """Announce a message, then post it.
@@ -125,10 +136,14 @@ class BelledExecutor:
         if worker in self._lost:
             raise error_for(self._lost[worker])
         packed = self._pack(message)
-        self._push(worker, MAIL_ENTRY)
-        self._bells[worker].ring()
-        self._bells[worker].flush()
-        self._post(worker, packed, "send")
+        try:
+            self._push(worker, MAIL_ENTRY)
+            self._bells[worker].ring()
+            self._bells[worker].flush()
+            self._post(worker, packed, "send")
+        except BaseException:
+            self._interrupted = True
+            raise
 
     def _pack(self, message: Any) -> Any:
         """The message as it travels; raises before anything was announced."""
@@ -288,7 +303,14 @@ class BelledExecutor:
             time.sleep(0.001)
 
     def _raise_if_dead(self, worker: int, command: str) -> None:
+        if self._closed:
+            raise ClosedError("this pool was closed while it was waiting")
         fault = self._lost.get(worker) or self._dead(worker)
+        if fault is None and self._interrupted:
+            raise ClosedError(
+                "Ctrl-C came while this pool was sending, and what it waits for was "
+                "never asked; close it and make a new one"
+            )
         if fault is not None:
             self._lost[worker] = fault
             raise error_for(fault)

@@ -157,9 +157,12 @@ class EventDoorbell:
                 if remaining <= 0 or self._words[STOPPED]:
                     return False
                 self._poll.poll(min(remaining, _LONGEST_SLEEP) * 1000)
+                if self.descriptor is None:  # closed by a signal handler meanwhile
+                    return False
             return True
         finally:
-            self._words[EAGER] = 0
+            if self.descriptor is not None:
+                self._words[EAGER] = 0
 
     def flush(self) -> None:
         """Write what was held back."""

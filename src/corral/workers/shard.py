@@ -179,13 +179,23 @@ class Shard:
 
     def step_all(self, mode: int) -> None:
         """Step every slot of the shard."""
-        decode_all = self._decode_all[mode // WIDE]
-        if not self._settle() or decode_all is None:
+        actions = self._actions(mode) if self._settle() else None
+        if actions is None:
             for index in range(len(self.slots)):
                 self.step(index, mode)
             return
         self._base += 1
-        self._walk(self._base, mode % WIDE, decode_all(self._base % ACTION_ROWS))
+        self._walk(self._base, mode % WIDE, actions)
+
+    def _actions(self, mode: int) -> Iterable[Any] | None:
+        """The actions of the whole shard, if they can be read in one go."""
+        decode_all = self._decode_all[mode // WIDE]
+        if decode_all is None:
+            return None
+        try:
+            return decode_all((self._base + 1) % ACTION_ROWS)
+        except Exception:  # a codec of the user's: slot by slot shows which one
+            return None
 
     def _walk(self, ticket: int, mode: int, actions: Iterable[Any]) -> None:
         """Let the recorder run, and take care of what it stops at."""

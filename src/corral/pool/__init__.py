@@ -1,0 +1,15 @@
+"""A pool sends actions to slots and receives what came back: the core under every face.
+
+    with corral.Pool(make_env, num_envs=32, seed=0) as pool:
+        pool.send_reset()
+        step = pool.recv(min_slots=16)            # first ready, slots ascending
+        pool.send(actions, slots=step.slots)
+
+A slot has at most one command under way. A pool belongs to the thread and process that
+made it.
+"""
+
+from corral.pool.options import FaceOptions, same_spaces
+from corral.pool.pool import Pool, Question
+
+__all__ = ["FaceOptions", "Pool", "Question", "same_spaces"]

@@ -1,0 +1,96 @@
+"""The inbox holds what came beside the block until its slot is received."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import Step
+from corral.errors import Fault
+from corral.layout.codec import Codec
+from corral.layout.columns import Column, Columns
+from corral.layout.infos import Infos
+from corral.pool.rows import NO_INFOS
+from corral.workers.letters import Letter
+
+
+class Inbox:
+    """Letters by slot, and the mailed leaves of the latest observations."""
+
+    def __init__(self, codec: Codec, columns: Columns) -> None:
+        self._codec = codec
+        self._columns = columns
+        self.letters: dict[int, Letter] = {}
+        """By slot, until it is taken."""
+        self._obs: dict[int, list[Any]] = {}
+        self._final_obs: dict[int, list[Any]] = {}
+        self.always = codec.mailed > 0
+        """Whether every Step is completed by letters."""
+
+    def add(self, letters: Iterable[Letter]) -> None:
+        """Keep letters until their slots are taken."""
+        for letter in letters:
+            self.letters[letter.slot] = letter
+
+    def faults(self, slots: NDArray[np.intp]) -> list[Fault]:
+        """The faults of slots being taken; what else they brought is gone with them."""
+        if all(letter.fault is None for letter in self.letters.values()):
+            return []
+        taken = [
+            self.letters[slot] for slot in slots.tolist() if slot in self.letters
+        ]
+        faults = [letter.fault for letter in taken if letter.fault is not None]
+        if faults:
+            for letter in taken:
+                del self.letters[letter.slot]
+                if letter.obs is not None:
+                    self._obs[letter.slot] = letter.obs
+        return faults
+
+    def infos(
+        self, slots: NDArray[np.intp], row: int | NDArray[np.int64], whole: bool
+    ) -> tuple[Infos, list[Column]]:
+        """Columns and letters as one, and the columns that came of it."""
+        columns = self._columns.read(row, None if whole else slots)
+        remainders = {}
+        if self.letters:
+            for position, slot in enumerate(slots.tolist()):
+                letter = self.letters.get(slot)
+                if letter is not None and letter.info:
+                    remainders[position] = letter.info
+        new = [c for info in remainders.values() for c in self._columns.define(info)]
+        infos = Infos(columns, remainders) if columns or remainders else NO_INFOS
+        return infos, new
+
+    def complete(self, step: Step) -> None:
+        """Put what came by letter where the block has no place for it."""
+        for position, slot in enumerate(step.slots.tolist()):
+            letter = self.letters.pop(slot, None)
+            if letter is None:
+                continue
+            if letter.obs is not None:
+                self._obs[slot] = letter.obs
+            if letter.final_obs is not None:
+                self._final_obs[slot] = letter.final_obs
+            if letter.final_info is not None:
+                step.final_infos[position] = letter.final_info
+        if self.always:
+            step.obs = self.assemble(step.obs, step.slots)
+            final = self._mailed(self._final_obs, step.slots)
+            step.final_obs = self._codec.assemble(step.final_obs, final)
+
+    def assemble(self, leaves: Sequence[Any], slots: NDArray[np.intp]) -> Any:
+        """Observations of these slots, from their leaves in the block and by mail."""
+        return self._codec.assemble(leaves, self._mailed(self._obs, slots))
+
+    def _mailed(
+        self, values: dict[int, list[Any]], slots: NDArray[np.intp]
+    ) -> list[tuple[Any, ...]]:
+        if not self.always:
+            return []
+        nothing = [None] * self._codec.mailed
+        rows = [values.get(slot, nothing) for slot in slots.tolist()]
+        return list(zip(*rows, strict=True))

@@ -1,0 +1,141 @@
+"""The ledger knows which command each slot has under way, and the row it writes.
+
+A slot's ticket counts the commands it was sent; it is `base + offsets[slot]`, as in the
+shard, so that a batch to all slots moves one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.errors import OptionError, OrderError
+from corral.workers.shard import TICKET_MASK
+
+Slots = Sequence[int] | NDArray[np.integer]
+
+
+class Ledger:
+    """Tickets, and who is under way, of `count` slots."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.all = np.arange(count)
+        self.waiting = 0
+        """How many slots have a command under way."""
+        self.taken = 0
+        """Results received since the start, modulo 2**32."""
+        self.base = 0
+        self.unstarted = count
+        """How many slots want a reset before their next step."""
+        self._offsets = np.zeros(count, np.int64)
+        self._even = True
+        self._pending = np.zeros(count, np.bool_)
+        # A batch to all slots sets this, and `_pending` only if somebody looks: two
+        # fills a step would cost as much as the rest of the bookkeeping.
+        self._whole = False
+        self._started = np.zeros(count, np.bool_)
+
+    # What is asked of it --------------------------------------------------------------
+
+    def choose(self, slots: Slots | None) -> NDArray[np.intp]:
+        """The slots meant, in the order given."""
+        if slots is None:
+            return self.all
+        chosen = np.asarray(slots)
+        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+            raise OptionError(f"slots is {slots!r}; expected a list of integers")
+        if chosen.size == 0:
+            raise OptionError("slots is empty; name at least one, or leave it out")
+        if chosen.min() < 0 or chosen.max() >= self.count:
+            raise OptionError(
+                f"slots is {slots!r}; there are slots 0 to {self.count - 1}"
+            )
+        if len(set(chosen.tolist())) != len(chosen):
+            raise OptionError(f"slots is {slots!r}; a slot is named twice")
+        return chosen.astype(np.intp)
+
+    def check_idle(self, slots: NDArray[np.intp]) -> None:
+        """None of them may have a command under way."""
+        busy = slots[self.pending()[slots]]
+        if len(busy):
+            raise OrderError(
+                f"slots {busy.tolist()} have a command under way; recv it first"
+            )
+
+    def check_started(self, slots: NDArray[np.intp]) -> None:
+        """All of them must have been reset."""
+        idle = slots[~self._started[slots]]
+        if len(idle):
+            raise OrderError(
+                f"slots {idle.tolist()} have not been reset since they were made or "
+                "failed; send_reset them before the first step"
+            )
+
+    def even(self) -> bool:
+        """Whether all slots have the same ticket, which is then the base."""
+        if not self._even and (self._offsets == self._offsets[0]).all():
+            self.base += int(self._offsets[0])
+            self._offsets[:] = 0
+            self._even = True
+        return self._even
+
+    def tickets(self, slots: NDArray[np.intp]) -> NDArray[np.int64]:
+        """The ticket of each slot's last command."""
+        return self.base + self._offsets[slots]
+
+    def pending(self) -> NDArray[np.bool_]:
+        """Where a command is under way."""
+        if self._whole:
+            self._pending[:] = True
+            self._whole = False
+        return self._pending
+
+    def ready(self, done: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """The slots whose results are there."""
+        finished = done == self.tickets(self.all) & TICKET_MASK
+        return np.flatnonzero(self.pending() & finished)
+
+    def unfinished(self, slots: range, done: NDArray[np.uint32]) -> int | None:
+        """The first of a shard's slots that is not done: what its worker was at."""
+        for slot in slots:
+            ticket = self.base + int(self._offsets[slot]) & TICKET_MASK
+            if self.pending()[slot] and done[slot] != ticket:
+                return slot
+        return None
+
+    # What is told to it ---------------------------------------------------------------
+
+    def send_all(self) -> None:
+        """Every slot was sent a command."""
+        self.base += 1
+        self.waiting = self.count
+        self._whole = True
+
+    def send(self, slots: NDArray[np.intp]) -> None:
+        """These slots were sent a command."""
+        self._offsets[slots] += 1
+        self._even = False
+        self.pending()[slots] = True
+        self.waiting += len(slots)
+
+    def take_all(self) -> None:
+        """Every slot's result was received."""
+        if not self._whole:
+            self._pending[:] = False
+        self._whole = False
+        self.waiting = 0
+        self.taken = self.taken + self.count & TICKET_MASK
+
+    def take(self, slots: NDArray[np.intp]) -> None:
+        """These slots' results were received."""
+        self.pending()[slots] = False
+        self.waiting -= len(slots)
+        self.taken = self.taken + len(slots) & TICKET_MASK
+
+    def start(self, slots: NDArray[np.intp], started: bool = True) -> None:
+        """These slots were reset, or failed and want to be."""
+        self._started[slots] = started
+        self.unstarted = self.count - int(np.count_nonzero(self._started))

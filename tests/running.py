@@ -1,0 +1,97 @@
+"""What several rooms' tests share: scripts run for real, and what they leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import corral
+
+SOURCE = Path(corral.__file__).parents[1]
+
+ENV = """
+import gymnasium as gym, numpy as np, os, sys, time
+
+class Env(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+    def pid(self):
+        return os.getpid()
+"""
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Return once a condition holds that another process or thread brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen within {seconds} s"
+        time.sleep(0.005)
+
+
+class Script:
+    """A Python process of its own, whose descendants can be told by a mark."""
+
+    def __init__(self, command: Sequence[str], stdin: str | None, **options: Any):
+        self.mark = uuid.uuid4().hex
+        environ = {**os.environ, "PYTHONPATH": str(SOURCE), "TEST_MARK": self.mark}
+        environ.update(options.pop("environ", {}))
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ,
+            start_new_session=True,
+            **options,
+        )
+        self._stdin = stdin
+        self.stdout = self.stderr = ""
+
+    def finish(self, code: int | None = 0, seconds: float = 50.0) -> str:
+        """Wait for its end; returns what it printed."""
+        self.stdout, self.stderr = self.process.communicate(self._stdin, seconds)
+        assert code is None or self.process.returncode == code, self.stderr
+        return self.stdout
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+
+    def family(self) -> list[psutil.Process]:
+        """Every process that carries the mark, the script itself included."""
+        return processes_with(self.mark)
+
+    def line(self) -> str:
+        """The next line it prints."""
+        assert self.process.stdout is not None
+        text: str = self.process.stdout.readline()
+        assert text, self.process.communicate()[1]
+        return text.rstrip("\n")
+
+
+def processes_with(mark: str) -> list[psutil.Process]:
+    """The processes whose environment holds the mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TEST_MARK") == mark:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

@@ -1,0 +1,226 @@
+"""corral.map: a plain parallel map, with a pool's workers and manners."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from running import wait_until
+
+import corral
+from corral.errors import (
+    FactoryError,
+    FaultError,
+    ItemError,
+    OptionError,
+    StartError,
+    WorkerDied,
+)
+
+BACKENDS = ["serial", "thread", "process"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    assert not psutil.Process().children(recursive=True)
+    assert not [t for t in threading.enumerate() if t.name.startswith("corral")]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_come_in_the_order_of_the_items(backend):
+    def slow_first(item):
+        time.sleep(0.05 if item == 0 else 0)
+        return item * item
+
+    results = corral.map(slow_first, range(20), backend=backend)
+    assert results == [item * item for item in range(20)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_items_no_workers(backend):
+    def never():
+        raise AssertionError("a worker was started")
+
+    assert corral.map(abs, iter(()), backend=backend, worker_init=never) == []
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_item_goes_to_whichever_worker_is_free(backend, tmp_path: Path):
+    def work(item):
+        if item == 0:  # holds its worker until all others are done by the other one
+            wait_until(lambda: len(list(tmp_path.iterdir())) == 9)
+        (tmp_path / str(item)).touch()
+        return corral.this_worker().index
+
+    first, *others = corral.map(work, range(10), workers=2, backend=backend)
+    assert set(others) == {1 - first}
+
+
+def test_generator_without_end_is_not_read_ahead(tmp_path: Path):
+    """Until the first item is done, no more items are read than there are workers."""
+    read: list[int] = []
+
+    def endless() -> Iterator[int]:
+        number = 0
+        while True:
+            read.append(number)
+            if len(read) == 3:  # both workers have an item, so one of them is done
+                assert (tmp_path / "done").exists()
+                raise LookupError("enough")
+            yield number
+            number += 1
+
+    def work(item):
+        (tmp_path / "done").touch()
+
+    with pytest.raises(LookupError, match="enough"):
+        corral.map(work, endless(), workers=2)
+    assert read == [0, 1, 2]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_worker_has_resource_shared_arrays_and_device(backend):
+    def work(item):
+        worker = corral.this_worker()
+        assert len(worker.slots) == 0 and worker.device == "cuda:0"
+        return worker.resource["gain"] * worker.shared["table"][item]
+
+    results = corral.map(
+        work,
+        [2, 0, 1],
+        backend=backend,
+        per_worker=lambda: {"gain": 10},
+        shared={"table": np.array([1, 2, 3])},
+        devices=["cuda:0"],
+    )
+    assert results == [30, 10, 20]
+
+
+def test_thread_counts_and_process_count():
+    def work(item):
+        return os.environ["OMP_NUM_THREADS"], os.getpid()
+
+    results = corral.map(work, range(3), workers=8, threads_per_worker=3)
+    assert {threads for threads, _ in results} == {"3"}
+    assert len({pid for _, pid in results} | {os.getpid()}) >= 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_exception_names_the_item_and_has_the_traceback_as_cause(backend):
+    def work(item):
+        return 1 // (item - 3)
+
+    with pytest.raises(
+        ItemError, match=r"item 3, worker .*ZeroDivisionError"
+    ) as caught:
+        corral.map(work, range(100_000_000), backend=backend)
+    assert isinstance(caught.value, FaultError)
+    assert caught.value.fault.item == 3
+    assert caught.value.fault.error_type == "ZeroDivisionError"
+    assert isinstance(caught.value.fault.exception, ZeroDivisionError)
+    assert "1 // (item - 3)" in str(caught.value.fault.traceback)
+    cause = caught.value.__cause__
+    assert "ZeroDivisionError" in str(cause) or isinstance(cause, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sys_exit_in_the_function_is_an_exception_like_any_other(backend):
+    with pytest.raises(ItemError, match=r"item 0.*SystemExit"):
+        corral.map(lambda _: exec("raise SystemExit(3)"), [0], backend=backend)
+
+
+def test_exception_ends_workers_that_are_busy():
+    def work(item):
+        if item == 1:
+            raise ValueError("stop")
+        time.sleep(600)
+
+    with pytest.raises(ItemError, match="item 1"):
+        corral.map(work, range(4), workers=2)
+
+
+def test_worker_that_dies_names_the_item():
+    def work(item):
+        if item == 5:
+            print("last words")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+    with pytest.raises(WorkerDied, match=r"item 5, worker .*SIGKILL") as caught:
+        corral.map(work, range(100_000_000), workers=2)
+    assert caught.value.fault.item == 5
+    assert "last words" in caught.value.fault.output
+    assert "slots" not in str(caught.value)
+
+
+def test_resource_that_cannot_be_built():
+    with pytest.raises(StartError, match="no such model"):
+        corral.map(abs, [1], per_worker=lambda: exec("raise OSError('no such model')"))
+
+
+def test_what_cannot_be_pickled_is_named():
+    lock = threading.Lock()
+    with pytest.raises(FactoryError, match=r"the function .*its variable 'lock'"):
+        corral.map(lambda _: lock, [0])
+    with pytest.raises(FactoryError, match="item 1 cannot be sent"):
+        corral.map(abs, [0, lock])
+    with pytest.raises(ItemError, match=r"item 0.*sending a result home.*lock"):
+        corral.map(lambda _: threading.Lock(), [0])
+    assert corral.map(lambda _: lock, [0], backend="thread") == [lock]
+
+
+def test_item_that_cannot_be_opened_is_the_items_fault():
+    class Odd:
+        def __reduce__(self):
+            return int, ("not a number",)
+
+    with pytest.raises(ItemError, match=r"item 1.*invalid literal"):
+        corral.map(abs, [3, Odd()])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_items_and_results_bigger_than_a_pipe(backend):
+    items = [np.full(300_000, number) for number in range(5)]
+    results = corral.map(lambda item: item + 1, items, backend=backend)
+    assert [int(result[-1]) for result in results] == [1, 2, 3, 4, 5]
+
+
+def test_workers_have_different_random_numbers(tmp_path: Path):
+    def draw(item):
+        (tmp_path / str(item)).touch()
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)  # so both workers draw
+        return random.random(), float(np.random.random())
+
+    first, second = corral.map(draw, range(2), workers=2)
+    assert first[0] != second[0] and first[1] != second[1]
+
+
+def test_map_inside_a_worker():
+    def outer(item):
+        return corral.map(lambda inner: item * inner, range(3), workers=1)
+
+    assert corral.map(outer, [1, 2], workers=1) == [[0, 1, 2], [0, 2, 4]]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"backend": "auto"}, "backend is 'auto'; choose one of process"),
+        ({"workers": 0}, "workers is 0"),
+        ({"workers": True}, "workers is True"),
+        ({"workers": 2, "backend": "serial"}, "one worker"),
+        ({"fn": 3}, "the function is 3"),
+    ],
+)
+def test_bad_options_are_refused(options, text):
+    with pytest.raises(OptionError, match=text):
+        corral.map(options.pop("fn", abs), [1], **options)
