@@ -11,7 +11,7 @@ INSTALLED_FROM := pyproject.toml setup.py constraints.txt \
 	$(wildcard src/corral/*/*.c) $(wildcard src/corral/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format conformance bench clean
+.PHONY: help run test soak check format conformance bench clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,9 @@ run: $(VENV)/.bench  ## Set up, then race CartPole against Gymnasium (half a min
 
 test: $(VENV)/.test  ## Set up, then run all tests.
 	$(BIN)/python -m pytest -q
+
+soak: $(VENV)/.test  ## The longer versions of tests: 200 create/close cycles (minutes).
+	$(BIN)/python -m pytest -q -m slow -o faulthandler_timeout=600
 
 check: $(VENV)/.dev  ## Lint, formatting, types, import layers, spelling.
 	$(BIN)/ruff check .

@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import gymnasium
@@ -246,7 +248,7 @@ def test_a_factory_that_returns_nothing_is_refused(kind):
 
 
 def test_a_factory_that_cannot_travel_is_refused_with_the_culprit():
-    lock = multiprocessing.Lock()
+    lock = threading.Lock()
 
     def make():
         return Moody(log=lock)
@@ -344,7 +346,7 @@ class Drowsy(Moody):
         self.seconds = seconds
 
     def reset(self, *, seed=None, options=None):
-        multiprocessing.Event().wait(self.seconds)
+        time.sleep(self.seconds)
         return super().reset(seed=seed, options=options)
 
 

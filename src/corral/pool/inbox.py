@@ -39,9 +39,7 @@ class Inbox:
         """The faults of slots being taken; what else they brought is gone with them."""
         if all(letter.fault is None for letter in self.letters.values()):
             return []
-        taken = [
-            self.letters[slot] for slot in slots.tolist() if slot in self.letters
-        ]
+        taken = [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
         faults = [letter.fault for letter in taken if letter.fault is not None]
         if faults:
             for letter in taken:

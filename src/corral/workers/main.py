@@ -145,7 +145,10 @@ class _Process:
         """Become what the parent wants this process to look like."""
         sys.argv[:] = welcome.argv
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+            # Whole lines, also under PYTHONUNBUFFERED: two workers' must not mix.
+            stream.reconfigure(  # type: ignore[union-attr]
+                line_buffering=True, write_through=False
+            )
         faulthandler.enable()
         sys.breakpointhook = _no_breakpoint
         for name, level in welcome.log_levels.items():
