@@ -227,6 +227,13 @@ def test_ring_shows_at_the_latest_at_the_flush(hung: Hung) -> None:
     assert hung.bell.wait(1, 0.0)
 
 
+def test_announcement_is_a_ring_that_the_flush_shows(hung: Hung) -> None:
+    hung.bell.announce()
+    hung.bell.flush()
+    assert hung.bell.wait(1, 0.0)
+    assert not hung.bell.wait(2, 0.0)
+
+
 def test_closed_bell_refuses_to_ring_or_count(hung: Hung) -> None:
     before = len(os.listdir("/proc/self/fd"))
     held = 0 if hung.bell.descriptor is None else 1

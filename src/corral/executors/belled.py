@@ -97,7 +97,7 @@ class BelledExecutor:
     # Sending --------------------------------------------------------------------------
 
     def send_all(self, mode: int) -> None:
-        """One entry and one ring per worker."""
+        """One entry per worker; those that spin start before any sleeper is woken."""
         command, sent = STEP_ALL_ENTRIES[mode], self._sent
         try:
             for worker, (queue, bell) in enumerate(self._lanes):
@@ -105,7 +105,8 @@ class BelledExecutor:
                 position = sent[worker]
                 queue[position % len(queue)] = command
                 sent[worker] = position + 1 & TICKET_MASK
-                bell.ring()
+                bell.announce()
+            for bell in self._bells:
                 bell.flush()
         except BaseException:
             self._interrupted = True

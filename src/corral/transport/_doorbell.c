@@ -78,11 +78,15 @@ static void wake(Line *line)
         syscall(SYS_futex, &line->sleeping, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-static inline void ring(Line *line, uint32_t rings)
+static inline void wake_if_reached(Line *line, uint32_t count)
 {
-    uint32_t count = atomic_fetch_add(&line->count, rings) + rings;
     if (atomic_load(&line->sleeping) && has_reached(count, atomic_load(&line->target)))
         wake(line);
+}
+
+static inline void ring(Line *line, uint32_t rings)
+{
+    wake_if_reached(line, atomic_fetch_add(&line->count, rings) + rings);
 }
 
 static Outcome spin(Line *line, uint32_t target, int64_t until)
@@ -260,9 +264,19 @@ static PyObject *bell_wait(Bell *self, PyObject *const *arguments, Py_ssize_t gi
     return outcome == WOKEN ? NULL : PyBool_FromLong(outcome == REACHED);
 }
 
-static PyObject *bell_flush(Bell *Py_UNUSED(self), PyObject *Py_UNUSED(ignored))
+static PyObject *bell_announce(Bell *self, PyObject *Py_UNUSED(ignored))
 {
-    Py_RETURN_NONE; /* the event twin has something to do here */
+    if (!find_line(self))
+        return NULL;
+    atomic_fetch_add(&self->line->count, 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *bell_flush(Bell *self, PyObject *Py_UNUSED(ignored))
+{
+    if (self->line)
+        wake_if_reached(self->line, atomic_load(&self->line->count));
+    Py_RETURN_NONE;
 }
 
 static PyObject *bell_count(Bell *self, void *Py_UNUSED(closure))
@@ -281,7 +295,10 @@ static PyMethodDef bell_methods[] = {
      "Add to the count and wake the waiter if that is what it waits for."},
     {"wait", (PyCFunction)(void (*)(void))bell_wait, METH_FASTCALL,
      "Wait until the count has reached the target."},
-    {"flush", (PyCFunction)bell_flush, METH_NOARGS, "Nothing is ever held back."},
+    {"announce", (PyCFunction)bell_announce, METH_NOARGS,
+     "Ring for a waiter that spins; one that sleeps is woken by flush."},
+    {"flush", (PyCFunction)bell_flush, METH_NOARGS,
+     "Show every ring so far to the waiter."},
     {"close", (PyCFunction)bell_close, METH_NOARGS, "Let go of the memory."},
     {NULL, NULL, 0, NULL},
 };

@@ -6,13 +6,16 @@ it, the waiter waits until it has reached a target:
     worker    bell.ring()                 once per slot that is done
               bell.flush()                at the end of the shard
     parent    bell.wait(target, 0.2)      True: reached; False: not yet
+              bell.announce()             to many, then
+              bell.flush()                to each: spinners first, sleepers after
 
 Two twins share these names and tests. `KIND` says which one this process prefers:
 "futex" (C, words in the block, spin then sleep) or "event" (Python, an eventfd).
 
 Guarantees:
     - No ring is lost, whoever rings at the same time; targets may wrap around.
-    - A ring is seen at the latest at the ringer's next ``flush()``; by futex, at once.
+    - A ring is seen at the latest at the ringer's next ``flush()``; by futex, at once,
+      and an announcement by a futex waiter that spins.
     - Ctrl-C interrupts a wait. No single sleep is longer than a quarter second, so a
       ringer killed between its two steps, or a lifeline cut, is noticed by then.
     - Ringing never blocks.
@@ -70,6 +73,13 @@ class Doorbell(Protocol):
 
     def ring(self, count: int = 1, /) -> None:
         """Add to the count and wake the waiter if that is what it waits for."""
+
+    def announce(self) -> None:
+        """Ring once for a waiter that spins; one that sleeps is woken by `flush`.
+
+        Who rings many bells announces to all before flushing any: a wake-up is a
+        system call of some µs, and the bells behind it would wait for it.
+        """
 
     def wait(
         self, target: int, timeout: float | None = None, spin: float = 0.0, /
@@ -142,6 +152,11 @@ class EventDoorbell:
             self._held_back += count
         if self._words[EAGER]:
             self.flush()
+
+    def announce(self) -> None:
+        """Add one to what the next flush shows."""
+        with self._lock:
+            self._held_back += 1
 
     def wait(
         self, target: int, timeout: float | None = None, spin: float = 0.0, /
