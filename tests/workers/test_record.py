@@ -197,6 +197,23 @@ def test_a_reward_too_large_for_a_double_raises(desk: Desk) -> None:
         desk.recorder.record(0, 0, image(1), 10**400, False, False)
 
 
+def test_a_start_leaves_nothing_of_what_the_row_held(desk: Desk) -> None:
+    desk.recorder.record(0, 1, image(1), 5.0, True, True)
+    desk.recorder.start(0, 1, 77, False)
+    assert desk.row(0, 1) == {
+        "reward": 0.0,
+        "episode_return": 0.0,
+        "episode_length": 0,
+        "seed": 77,
+        "terminated": False,
+        "truncated": False,
+        "started": True,
+        "valid": False,
+    }
+    with pytest.raises((IndexError, OverflowError)):
+        desk.recorder.start(0, SLOTS, 77, True)
+
+
 # The loop -----------------------------------------------------------------------------
 
 

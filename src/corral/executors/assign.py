@@ -89,7 +89,8 @@ def choose(num_envs: int, cores: int, step_time: float, threads: bool) -> Placem
     if cores == 1:
         reason = f"{measured}; there is one usable core"
         return Placement("serial", 1, num_envs, reason, step_time)
-    counts = {enough_workers(num_envs, count) for count in {cores, max(1, cores - 1)}}
+    # One core may better be left to the parent, where that leaves two workers.
+    counts = {enough_workers(num_envs, count) for count in {cores, max(2, cores - 1)}}
     parallel, workers = min(
         (batch_time(num_envs, cores, count, step_time), count) for count in counts
     )

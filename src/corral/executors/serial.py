@@ -21,8 +21,8 @@ from corral.executors.contract import Assignment, Capabilities
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
 from corral.transport.block import Block
-from corral.workers import context
 from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
+from corral.workers.context import here
 from corral.workers.letters import Letter, Reply, describe
 from corral.workers.shard import Codecs, Outlet
 from corral.workers.worker import Job, Worker
@@ -72,13 +72,13 @@ class SerialExecutor:
 
     def build(self) -> list[EnvSpec]:
         """Build every env here."""
-        outside = context.enter(self._worker.context)
+        outside, here.context = here.context, self._worker.context
         try:
             return self._worker.build()
         except Exception as error:
             raise error_for(start_fault(error, 0)) from error
         finally:
-            context.enter(outside)
+            here.context = outside
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out private memory the way a shared block would be."""
@@ -115,12 +115,12 @@ class SerialExecutor:
     def wait(self, target: int, timeout: float | None) -> bool:
         """Run commands until enough slots are done."""
         # The caller's thread is a worker only this long, and maybe of another pool.
-        outside = context.enter(self._worker.context)
+        outside, here.context = here.context, self._worker.context
         try:
             while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
                 self._run_next()
         finally:
-            context.enter(outside)
+            here.context = outside
         return True
 
     def _run_next(self) -> None:
@@ -130,13 +130,13 @@ class SerialExecutor:
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Run what is waiting, then answer."""
-        outside = context.enter(self._worker.context)
+        outside, here.context = here.context, self._worker.context
         try:
             while self._queue:
                 self._run_next()
             self._answers = {w: self._worker.answer(q) for w, q in questions.items()}
         finally:
-            context.enter(outside)
+            here.context = outside
 
     def answers(
         self, workers: Iterable[int], timeout: float | None
@@ -168,10 +168,10 @@ class SerialExecutor:
     def close(self, timeout: float | None) -> None:
         """Close every env."""
         self._queue.clear()
-        outside = context.enter(self._worker.context)
+        outside, here.context = here.context, self._worker.context
         with suppress(Exception):
             self._worker.shard.close()
-        context.enter(outside)
+        here.context = outside
         for block in (self._block, self._data):
             if block is not None:
                 block.close()

@@ -23,9 +23,12 @@ class Actions:
 
     def write_all(self, leaves: list[NDArray[Any]], ticket: int) -> int:
         """One row for all slots; returns WIDE if they went to the wide rows."""
-        arrays, wide = self._fields_for(leaves)
         row = ticket % ACTION_ROWS
-        for array, leaf in zip(arrays, leaves):  # noqa: B905 - hot, and ours
+        if len(leaves) == 1 and leaves[0].dtype is self._dtypes[0]:
+            self._views.action[0][row] = leaves[0]  # as a rule
+            return 0
+        arrays, wide = self._fields_for(leaves)
+        for array, leaf in zip(arrays, leaves, strict=True):
             array[row] = leaf
         return wide
 
@@ -44,7 +47,7 @@ class Actions:
 
     def _fields_for(self, leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], int]:
         """Where these actions fit: the space's own dtypes, or wide ones."""
-        for dtype, leaf in zip(self._dtypes, leaves):  # noqa: B905 - hot, and ours
+        for dtype, leaf in zip(self._dtypes, leaves, strict=True):
             if leaf.dtype is not dtype and not np.can_cast(leaf.dtype, dtype, "safe"):
                 self._wide_used = True
                 return self._views.wide_action, WIDE

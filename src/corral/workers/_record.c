@@ -207,6 +207,23 @@ static PyObject *Recorder_record(Recorder *self, PyObject *const *args,
     return left < 0 ? NULL : PyLong_FromLong(left);
 }
 
+/* start(row, slot, seed, valid): a record with no transition behind it. */
+static PyObject *Recorder_start(Recorder *self, PyObject *const *args,
+                                Py_ssize_t count) {
+    if (count != 4)
+        return PyErr_Format(PyExc_TypeError, "start takes 4 arguments, not %zd", count);
+    Py_ssize_t row = PyLong_AsSsize_t(args[0]);
+    Py_ssize_t slot = PyLong_AsSsize_t(args[1]);
+    long long seed = PyLong_AsLongLong(args[2]);
+    int valid = PyObject_IsTrue(args[3]);
+    if (!in_range(self, row, slot) || valid < 0)
+        return NULL;
+    Record *record = (Record *)(self->records_at + slot * self->record_slot +
+                                row * self->record_row);
+    *record = (Record){.seed = seed, .started = 1, .valid = (uint8_t)valid};
+    Py_RETURN_NONE;
+}
+
 /* A step's result, if it is the five-tuple with an empty dict that needs no care. */
 static int is_step(PyObject *result) {
     return PyTuple_CheckExact(result) && PyTuple_GET_SIZE(result) == 5;
@@ -238,6 +255,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
     PyObject *steps = args[2], *actions = args[3], *care = args[4];
     if (!in_range(self, row, first))
         return NULL;
+    self->mark = now();
     if (PyList_GET_SIZE(steps) != self->slots ||
         PyByteArray_GET_SIZE(care) != self->slots)
         return PyErr_Format(PyExc_ValueError, "%zd slots", (Py_ssize_t)self->slots);
@@ -279,6 +297,8 @@ static PyObject *Recorder_mark(Recorder *self, PyObject *Py_UNUSED(ignored)) {
 static PyMethodDef Recorder_methods[] = {
     {"record", (PyCFunction)(void (*)(void))Recorder_record, METH_FASTCALL,
      "Store one transition; returns what is left to do, and whether it ENDED."},
+    {"start", (PyCFunction)(void (*)(void))Recorder_start, METH_FASTCALL,
+     "Store a record with no transition behind it: a reset, or a filler row."},
     {"run", (PyCFunction)(void (*)(void))Recorder_run, METH_FASTCALL,
      "Step slots until one needs care, or none is left."},
     {"mark", (PyCFunction)Recorder_mark, METH_NOARGS,

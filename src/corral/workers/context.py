@@ -28,15 +28,14 @@ class WorkerContext:
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
 
 
-# By thread: under backend="thread" every worker is a thread of one process.
-_current = threading.local()
+class _Here(threading.local):
+    """By thread: under backend="thread" every worker is a thread of one process."""
+
+    context: WorkerContext | None = None
 
 
-def enter(context: WorkerContext | None) -> WorkerContext | None:
-    """Make this the context of the running thread; returns the one before."""
-    before: WorkerContext | None = getattr(_current, "context", None)
-    _current.context = context
-    return before
+here = _Here()
+"""Whose code the running thread runs; None outside a worker."""
 
 
 def this_worker() -> WorkerContext:
@@ -49,10 +48,9 @@ def this_worker() -> WorkerContext:
 
         envs = corral.make(make_env, num_envs=8, per_worker=load_session)
     """
-    context: WorkerContext | None = getattr(_current, "context", None)
-    if context is None:
+    if here.context is None:
         raise OrderError(
             "this_worker() was called outside a worker; call it in a factory, an "
             "environment, per_worker, worker_init or a function given to corral.map"
         )
-    return context
+    return here.context

@@ -87,6 +87,7 @@ class PythonRecorder:
             None at the end. Else, for the slot in `at`: the flags that `record` gave,
             and what the env returned; (0, None) if it was OVER and not stepped.
         """
+        self.mark()
         for self.at in range(slot, len(steps)):
             action = next(actions)
             if care[self.at] & OVER:
@@ -101,6 +102,17 @@ class PythonRecorder:
             if self._ring is not None:
                 self._ring()
         return None
+
+    def start(self, row: int, slot: int, seed: int, valid: bool) -> None:
+        """Store a record with no transition behind it: a reset, or a filler row."""
+        new = self._rows[row]
+        for name in ("reward", "episode_return", "step_time"):
+            new[name][slot] = 0.0
+        new["episode_length"][slot] = 0
+        new["terminated"][slot] = new["truncated"][slot] = False
+        new["seed"][slot] = seed
+        new["started"][slot] = True
+        new["valid"][slot] = valid
 
     def record(
         self,

@@ -34,6 +34,7 @@ from corral.workers.record import (
 )
 
 NO_ACTION = object()
+_AS_IT_IS = nullcontext()
 TICKET_MASK = 0xFFFFFFFF
 """Tickets are counted for ever and compared as unsigned 32-bit words."""
 
@@ -173,7 +174,7 @@ class Shard:
 
     def randomness_of(self, slot: int) -> AbstractContextManager[Any]:
         """The slot's own global generators, where they were asked for."""
-        return self._isolation.of(slot) if self._isolation else nullcontext()
+        return self._isolation.of(slot) if self._isolation else _AS_IT_IS
 
     # Commands -------------------------------------------------------------------------
 
@@ -202,7 +203,6 @@ class Shard:
         recorder, count = self._recorder, len(self._steps)
         row, stamp = ticket & 1, ticket & TICKET_MASK
         actions = iter(actions)
-        recorder.mark()
         index = 0
         while index < count:
             try:
@@ -315,8 +315,6 @@ class Shard:
         mailed = self._encode(row, index, obs)
         if mailed is not None:
             self._letter(index).obs = mailed
-        seed = episode.seed
-        self._fields["seed"][row, index] = -1 if seed is None or seed >> 63 else seed
         self.write_info(index, row, info, final=False)
 
     def _next_seed(self, slot: int, episode: _Episode) -> int | None:
@@ -335,16 +333,17 @@ class Shard:
 
     def write_started(self, index: int, row: int, valid: bool) -> None:
         """A record with no transition behind it: a reset, or a filler row."""
-        for name in ("reward", "episode_return", "episode_length", "step_time"):
-            self._fields[name][row, index] = 0
-        self._fields["terminated"][row, index] = False
-        self._fields["truncated"][row, index] = False
-        self._fields["started"][row, index] = True
-        self._fields["valid"][row, index] = valid
+        self._recorder.start(row, index, self._seed_word(index), valid)
+
+    def _seed_word(self, index: int) -> int:
+        """The seed of the slot's episode as the block has it: -1 for none."""
+        seed = self.episodes[index].seed
+        return -1 if seed is None or seed >> 63 else seed
 
     def mark_started(self, index: int, row: int) -> None:
         """The transition stands; its observation is the next episode's first."""
         self._fields["started"][row, index] = True
+        self._fields["seed"][row, index] = self._seed_word(index)
 
     # Outcomes -------------------------------------------------------------------------
 

@@ -18,8 +18,9 @@ import numpy as np
 from corral.core import NO_TASK, EnvSpec
 from corral.errors import Fault, OptionError
 from corral.layout.plan import DataViews
-from corral.workers import commands, context
+from corral.workers import commands
 from corral.workers.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
+from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Reply, describe
 from corral.workers.luggage import opened
 from corral.workers.randomness import episode_seed, seed_globals
@@ -54,7 +55,7 @@ class Worker:
 
     def __init__(self, job: Job, lock: Any = None) -> None:
         self.job = job
-        self.context = context.WorkerContext(
+        self.context = WorkerContext(
             index=job.worker,
             slots=job.slots,
             device=job.device,
@@ -68,7 +69,7 @@ class Worker:
 
     def build(self) -> list[EnvSpec]:
         """Resources first, then the envs that use them."""
-        context.enter(self.context)
+        here.context = self.context
         job = self.job
         if job.owns_process:
             seed_globals(episode_seed(job.options.root_seed, job.slots.start))
