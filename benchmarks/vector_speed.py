@@ -36,8 +36,8 @@ from corral.bench.measure import (
     in_turn,
     machine,
     race,
-    usable_cores,
 )
+from corral.executors import usable_cores
 
 MANY_CORES = 16
 MIB = 1024 * 1024

@@ -253,3 +253,20 @@ def test_close_from_a_signal_handler_that_returns(start):
     assert script.line() == "hanging"
     script.kill(signal.SIGTERM)
     assert script.finish() == "ClosedError\n"
+
+
+def test_an_interrupted_send_leaves_a_pool_that_can_only_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(mode: int) -> None:
+        raise KeyboardInterrupt
+
+    with corral.Pool("CartPole-v1", num_envs=2, backend="serial") as pool:
+        pool.reset()
+        monkeypatch.setattr(pool._executor, "send_all", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.send([0, 1])
+        # What was sent is not known any more: waiting for it could be for ever.
+        with pytest.raises(ClosedError, match="interrupted"):
+            pool.recv()
+    assert pool.closed

@@ -10,7 +10,6 @@ median over the rounds is what gets reported.
 
 from __future__ import annotations
 
-import os
 import platform
 import statistics
 import time
@@ -23,6 +22,8 @@ from typing import Any, Protocol
 from gymnasium import Space
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
+
+from corral.executors import usable_cores
 
 ACTION_BATCHES = 64
 
@@ -140,13 +141,6 @@ def batches_for(runner: Runner, turn_seconds: float) -> int:
         batches *= 2
         seconds = runner.run(batches)
     return max(1, round(batches * turn_seconds / seconds))
-
-
-def usable_cores() -> int:
-    """The cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def machine() -> str:

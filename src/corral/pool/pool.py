@@ -196,9 +196,11 @@ class Pool:
             if message:
                 worker, index = self._place_of(slot)
                 self._tell(worker, commands.Episode(index, **message))
+        self._state = "sending"
         self._ledger.send(chosen)
         self._ledger.start(chosen)
         self._executor.send(chosen, Verb.RESET, 0)
+        self._sent()
 
     def send(
         self,
@@ -220,21 +222,34 @@ class Pool:
         if mailed:
             self._mail_actions(ledger.all, mailed)
         even = ledger.even()
+        self._state = "sending"
         ledger.send_all()
         if even:
             wide = self._actions.write_all(leaves, ledger.base)
         else:
             wide = self._actions.write(leaves, ledger.tickets(ledger.all), ledger.all)
         self._executor.send_all(mode | wide)
+        self._sent()
+
+    def _sent(self) -> None:
+        """The ledger and the workers know the same again.
+
+        Ctrl-C between the two leaves the state "sending", in which nothing but close
+        is safe. A signal handler may have closed the pool meanwhile.
+        """
+        if self._state == "sending":
+            self._state = "open"
 
     def _send_some(self, actions: Any, slots: NDArray[np.intp], mode: int) -> None:
         self._check_sendable(slots)
         leaves, mailed = self._actions.codec.split(actions, len(slots))
         if mailed:
             self._mail_actions(slots, mailed)
+        self._state = "sending"
         self._ledger.send(slots)
         wide = self._actions.write(leaves, self._ledger.tickets(slots), slots)
         self._executor.send(slots, Verb.STEP, mode | wide)
+        self._sent()
 
     def send_raw(self, actions: Sequence[Any]) -> None:
         """Step all slots with actions that go to the envs exactly as they are given."""
@@ -244,8 +259,10 @@ class Pool:
         for slot, action in enumerate(actions):
             worker, index = self._place_of(slot)
             self._tell(worker, commands.RawAction(index, action))
+        self._state = "sending"
         self._ledger.send(slots)
         self._executor.send(slots, Verb.STEP, self._mode)
+        self._sent()
 
     def _mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
         for position, slot in enumerate(slots.tolist()):
@@ -613,6 +630,8 @@ def _unusable(state: str) -> CorralError:
         return OwnershipError(
             "this pool belongs to the parent of this forked process; make one here"
         )
+    if state == "sending":
+        return ClosedError("a send was interrupted; close this pool and make a new one")
     if state == "broken":
         return ClosedError("a worker of this pool died; close it and make a new one")
     return ClosedError("this pool is closed")
