@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from corral import errors
     from corral.core import EnvSpec, Step
-    from corral.faces.gymnasium_env import make
+    from corral.faces.gymnasium_make import make
     from corral.layout.codec import StandIn, register_codec
     from corral.mapping import map
     from corral.pool import Pool
@@ -19,7 +19,7 @@ _HOMES = {
     "Pool": "corral.pool",
     "StandIn": "corral.layout.codec",
     "Step": "corral.core",
-    "make": "corral.faces.gymnasium_env",
+    "make": "corral.faces.gymnasium_make",
     "map": "corral.mapping",
     "register_codec": "corral.layout.codec",
     "this_worker": "corral.workers.context",

@@ -25,11 +25,12 @@ from corral.executors import (
     usable_cores,
 )
 from corral.executors.contract import Assignment
+from corral.layout.codec import Codecs
 from corral.supervision.report import error_for
 from corral.workers import luggage
 from corral.workers.commands import Ask
 from corral.workers.letters import Reply
-from corral.workers.shard import Codecs, ShardOptions
+from corral.workers.shard import ShardOptions
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -16,7 +16,7 @@ import pytest
 import corral
 from corral import Pool
 from corral.errors import ClosedError, OptionError, OrderError, StaleViewError
-from corral.workers.randomness import episode_seed
+from corral.workers.seeds import episode_seed
 
 from .envs import Countdown, Doubled, Echo, Gated, MetaTasked, Tasked
 

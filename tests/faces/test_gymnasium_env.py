@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import multiprocessing
 import os
+import pickle
 import sys
 import warnings
 
@@ -189,6 +191,13 @@ def test_a_wrong_number_of_seeds_is_refused(opened):
     envs = opened(moody(backend="serial"))
     with pytest.raises(ValueError, match="num_envs=2 but got length=3"):
         envs.reset(seed=[1, 2, 3])
+
+
+def test_a_seed_that_is_no_integer_is_refused(opened):
+    envs = opened(moody(backend="serial"))
+    with pytest.raises(ValueError, match=r"one of the seeds is 1\.5"):
+        envs.reset(seed=[1.5, 2])
+    envs.reset(seed=np.array([1, 2]))
 
 
 def test_reset_mask_resets_the_masked_and_leaves_the_callers_dict(backend, opened):
@@ -654,6 +663,28 @@ def test_a_name_without_a_version_means_the_latest(backend, opened):
         warnings.simplefilter("ignore")  # Gymnasium says that it took the latest
         envs = opened(corral.make("CartPole", np.int64(2), **BACKENDS[backend]))
     assert envs.num_envs == 2
+    assert envs.reset(seed=0)[0].shape == (2, 4)
+    assert envs.spec is not None and envs.spec.id == "CartPole-v1"
+
+
+def test_the_spec_is_a_copy_with_the_kwargs(opened):
+    registered = gymnasium.spec("FrozenLake-v1")
+    before = dict(registered.kwargs)
+    envs = opened(
+        corral.make(
+            "FrozenLake-v1", 2, env_kwargs={"is_slippery": False}, backend="serial"
+        )
+    )
+    assert envs.spec.kwargs == {**before, "is_slippery": False}
+    envs.spec.kwargs["map_name"] = "none of them"
+    assert registered.kwargs == before
+
+
+def test_copies_and_pickles_are_refused_with_the_reason(backend, opened):
+    envs = opened(corral.make("CartPole-v1", 2, **backend))
+    for duplicate in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="neither copied nor pickled"):
+            duplicate(envs)
     assert envs.reset(seed=0)[0].shape == (2, 4)
 
 

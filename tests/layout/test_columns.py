@@ -19,9 +19,9 @@ from corral.layout.columns import (
     ARENA_BYTES_PER_SLOT,
     MAX_COLUMNS,
     MAX_COLUMNS_PER_PATH,
-    Column,
     Columns,
 )
+from corral.layout.entries import Column
 from corral.layout.infos import Infos
 
 Info = dict[Any, Any]
@@ -178,7 +178,7 @@ def check(sequence: list[list[Info]]) -> None:
             except (TypeError, ValueError, OverflowError, AttributeError, IndexError):
                 continue  # where Gymnasium has no answer, ours only has to be one
         assert same(vector, expected)
-        assert bool(result) == any(infos) != result.empty
+        assert bool(result) == any(infos)
 
 
 def batches(infos: st.SearchStrategy[Info]) -> st.SearchStrategy[list[list[Info]]]:
@@ -217,7 +217,7 @@ def test_an_absent_key_is_absent_in_the_same_row() -> None:
     result = pair.step([{"b": 2}, {}])
     assert result.of(0) == {"b": 2} and result.of(1) == {}
     assert set(result.to_vector(2)) == {"b", "_b"}
-    assert pair.step([{}, {}]).empty
+    assert not pair.step([{}, {}])
     assert not pair.presence[pair.row].any()
 
 
@@ -227,7 +227,7 @@ def test_presence_left_by_a_dead_worker_is_cleared() -> None:
         pair.step([{"a": 1.0}])
     pair.worker = Columns(pair.arena, pair.presence)
     pair.worker.adopt(pair.parent.defined)
-    assert pair.step([{}]).empty
+    assert not pair.step([{}])
     assert pair.step([{"a": 2.0}]).of(0) == {"a": 2.0}
 
 

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.workers import randomness
-from corral.workers.randomness import Isolation, episode_seed, seed_globals
+from corral.workers import generators
+from corral.workers.randomness import Isolation
+from corral.workers.seeds import episode_seed, seed_globals
 
 torch = pytest.importorskip("torch")
 
@@ -38,8 +39,8 @@ def exchange(
 ) -> Iterator[None]:
     """Every test runs on both ways of exchanging states."""
     if request.param == "state":
-        monkeypatch.setattr(randomness, "_python_proved", lambda: False)
-        monkeypatch.setattr(randomness, "_numpy_proved", lambda: False)
+        monkeypatch.setattr(generators, "_python_proved", lambda: False)
+        monkeypatch.setattr(generators, "_numpy_proved", lambda: False)
     yield
 
 
@@ -70,8 +71,8 @@ def test_layouts_are_proved_on_this_interpreter() -> None:
     # Not through the module: the fixture replaces these names there.
     assert type(Isolation(int)._python).__name__.startswith("_Python")
     code = (
-        "from corral.workers import randomness as r;"
-        "raise SystemExit(not (r._python_proved() and r._numpy_proved()))"
+        "from corral.workers import generators as g;"
+        "raise SystemExit(not (g._python_proved() and g._numpy_proved()))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
@@ -216,7 +217,8 @@ def test_a_lock_keeps_threads_apart() -> None:
 
 ARRIVAL = """
 import sys
-from corral.workers.randomness import Isolation, _torch_seed as torch_seed
+from corral.workers.randomness import Isolation
+from corral.workers.seeds import torch_seed
 def seed(slot):
     return 100 + slot
 isolation, finders, lived = Isolation(seed), len(sys.meta_path), {}

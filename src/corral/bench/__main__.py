@@ -6,6 +6,7 @@ import argparse
 import sys
 from functools import partial
 
+from corral.bench import cartpole, measure
 from corral.errors import MissingExtra
 
 
@@ -19,8 +20,6 @@ def main() -> int:
     except MissingExtra as error:
         print(error, file=sys.stderr)
         return 1
-    from corral.bench import cartpole, measure
-
     rounds = arguments.rounds or cartpole.ROUNDS
     turns = rounds * len(cartpole.SIZES) * len(cartpole.CANDIDATES)
     outcomes = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -57,6 +58,14 @@ def shards(slots: int, workers: int) -> list[range]:
     for worker in range(workers):
         bounds.append(bounds[-1] + small + (worker < larger))
     return [range(first, end) for first, end in pairwise(bounds)]
+
+
+def place_of(slot: int, shards: Sequence[range]) -> tuple[int, int]:
+    """The worker that has the slot, and the slot's index in its shard."""
+    for worker, shard in enumerate(shards):
+        if slot in shard:
+            return worker, slot - shard.start
+    raise AssertionError(f"no worker has slot {slot}")
 
 
 def enough_workers(slots: int, cores: int) -> int:

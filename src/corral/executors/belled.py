@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.errors import ClosedError, Fault
+from corral.errors import ClosedError, Fault, OptionError
 from corral.executors.contract import Assignment
-from corral.layout.plan import ControlViews
+from corral.layout.plan import TICKET_MASK, ControlViews
 from corral.supervision.report import error_for
 from corral.transport.doorbell import Doorbell
 from corral.transport.mailbox import MailboxClosed
 from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
-from corral.workers.letters import Letter, Reply
-from corral.workers.shard import TICKET_MASK
+from corral.workers.letters import Letter, Reply, Sealed
 
 SLICE = 0.02
 """Seconds between looks at the workers while waiting for them."""
@@ -36,16 +35,6 @@ PARENT_SPIN = 400e-6
 """The same for the parent, which has a core for itself when it spins at all."""
 
 
-class Post(Protocol):
-    """A mailbox, between processes or threads."""
-
-    def post(self, message: object, timeout: float | None = None) -> None: ...
-
-    def fetch(self, timeout: float | None = None) -> object: ...
-
-    def close(self) -> None: ...
-
-
 class BelledExecutor:
     """What threads and processes have in common, seen from the parent."""
 
@@ -54,6 +43,7 @@ class BelledExecutor:
         self._inbox: list[Letter] = []
         self._replies: dict[int, Reply] = {}
         self._lost: dict[int, Fault] = {}
+        """Workers that ended by themselves, with the fault of each."""
         self._closed = False
         self._interrupted = False
         """Whether something may have been sent in part."""
@@ -134,14 +124,32 @@ class BelledExecutor:
         In this order, since a message that is bigger than the mailbox can only be
         posted while the worker reads it.
         """
+        self._tell_packed(worker, self._pack(message))
+
+    def tell_each(self, messages: Sequence[tuple[int, Any]]) -> None:
+        """Post messages about slots; none of them if one cannot be packed."""
+        packed = [self._pack_for(worker, message) for worker, message in messages]
+        for (worker, _), message in zip(messages, packed, strict=True):
+            self._tell_packed(worker, message)
+
+    def _pack_for(self, worker: int, message: Any) -> Any:
+        try:
+            return self._pack(message)
+        except Exception as error:
+            slot = self.shards[worker].start + message.index
+            raise OptionError(
+                f"what was given for slot {slot} cannot be sent to its worker: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _tell_packed(self, worker: int, packed: Any) -> None:
         if worker in self._lost:
             raise error_for(self._lost[worker])
-        packed = self._pack(message)
         try:
             self._push(worker, MAIL_ENTRY)
             self._bells[worker].ring()
             self._bells[worker].flush()
-            self._post(worker, packed, "send")
+            self._post(worker, packed)
         except BaseException:
             self._interrupted = True
             raise
@@ -150,11 +158,11 @@ class BelledExecutor:
         """The message as it travels; raises before anything was announced."""
         return message
 
-    def _post(self, worker: int, packed: Any, command: str) -> None:
+    def _post(self, worker: int, packed: Any) -> None:
         try:
             self._put(worker, packed)
         except MailboxClosed:
-            self._await_death(worker, command)
+            self._await_death(worker)
             raise
 
     def _put(self, worker: int, packed: Any) -> None:
@@ -171,7 +179,7 @@ class BelledExecutor:
         """Only mail can fill a queue, and only of a worker that is busy for long."""
         while not self._has_room(worker):
             self._bells[worker].flush()
-            self._raise_if_dead(worker, "send")
+            self._raise_if_dead(worker)
             self._collect()
             time.sleep(0.001)
 
@@ -187,7 +195,7 @@ class BelledExecutor:
         piece = SLICE
         if timeout is None:
             while not self._bell.wait(target, piece, self._spin):
-                self._raise_if_any_dead("step")
+                self._raise_if_any_dead()
                 piece = BUSY_SLICE if self._collect() else piece
             return True
         deadline = time.monotonic() + timeout
@@ -195,7 +203,7 @@ class BelledExecutor:
             left = deadline - time.monotonic()
             if self._bell.wait(target, max(0.0, min(piece, left)), self._spin):
                 return True
-            self._raise_if_any_dead("step")
+            self._raise_if_any_dead()
             piece = BUSY_SLICE if self._collect() else piece
             if left <= 0:
                 return False
@@ -228,26 +236,33 @@ class BelledExecutor:
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Post every question before waiting for any answer."""
-        for worker, question in questions.items():
-            self.tell(worker, question)
+        # All are packed before one is posted: an answer that nobody will fetch, since
+        # another question could not be packed, would be the next question's.
+        packed = {worker: self._pack(asked) for worker, asked in questions.items()}
+        told: list[int] = []
+        try:
+            for worker, question in packed.items():
+                self._tell_packed(worker, question)
+                told.append(worker)
+        except BaseException:
+            for worker in told:
+                self._unwanted[worker] += 1
+            raise
 
     def answers(
         self, workers: Iterable[int], timeout: float | None
     ) -> dict[int, Reply]:
         """Wait for the answers; letters that arrive meanwhile are kept."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        late = set(workers) - self._replies.keys()
         try:
-            for worker in sorted(late):
+            for worker in workers:
                 while worker not in self._replies:
                     left = None if deadline is None else deadline - time.monotonic()
                     self._sort(worker, self._fetch(worker, left))
-                late.discard(worker)
-        except TimeoutError:
-            for worker in late:
-                self._unwanted[worker] += 1
+        except BaseException:  # Ctrl-C too: the next question must not get these
             for worker in workers:
-                self._replies.pop(worker, None)
+                if self._replies.pop(worker, None) is None:
+                    self._unwanted[worker] += 1
             raise
         return {worker: self._replies.pop(worker) for worker in workers}
 
@@ -256,7 +271,7 @@ class BelledExecutor:
         self.wait(taken + 1 & TICKET_MASK, None)
         self._collect()
         # Looked at every time: others that answer quickly must not hide a death.
-        self._raise_if_any_dead("map")
+        self._raise_if_any_dead()
         answered, self._replies = self._replies, {}
         return answered
 
@@ -268,15 +283,17 @@ class BelledExecutor:
             try:
                 return self._mailboxes[worker].fetch(max(0.0, min(SLICE, left)))
             except TimeoutError:
-                self._raise_if_dead(worker, "call")
+                self._raise_if_dead(worker)
                 if left <= 0:
                     raise
             except MailboxClosed:
-                self._await_death(worker, "call")
+                self._await_death(worker)
                 raise
 
     def _sort(self, worker: int, message: object) -> None:
         self._fetched[worker] = self._fetched[worker] + 1 & TICKET_MASK
+        if isinstance(message, Sealed):
+            message = message.open(worker)
         if isinstance(message, Reply):
             if self._unwanted[worker]:
                 self._unwanted[worker] -= 1
@@ -288,22 +305,18 @@ class BelledExecutor:
 
     # Health ---------------------------------------------------------------------------
 
-    def lost(self) -> dict[int, Fault]:
-        """Workers that ended by themselves, with the fault of each."""
-        return self._lost
-
     def _dead(self, worker: int) -> Fault | None:
         """The fault of a worker that is no longer there."""
         return None
 
-    def _await_death(self, worker: int, command: str) -> None:
+    def _await_death(self, worker: int) -> None:
         """Its mailbox is closed, so it is ending: give the exit code a moment."""
         deadline = time.monotonic() + 2.0
         while time.monotonic() < deadline:
-            self._raise_if_dead(worker, command)
+            self._raise_if_dead(worker)
             time.sleep(0.001)
 
-    def _raise_if_dead(self, worker: int, command: str) -> None:
+    def _raise_if_dead(self, worker: int) -> None:
         if self._closed:
             raise ClosedError("this pool was closed while it was waiting")
         fault = self._lost.get(worker) or self._dead(worker)
@@ -316,6 +329,6 @@ class BelledExecutor:
             self._lost[worker] = fault
             raise error_for(fault)
 
-    def _raise_if_any_dead(self, command: str) -> None:
+    def _raise_if_any_dead(self) -> None:
         for worker in range(len(self.shards)):
-            self._raise_if_dead(worker, command)
+            self._raise_if_dead(worker)

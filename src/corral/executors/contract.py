@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec, Factory
+from corral.layout.codec import Codecs
 from corral.layout.plan import DataViews
 from corral.workers.commands import Ask, Verb
 from corral.workers.letters import Letter, Reply
-from corral.workers.shard import Codecs, ShardOptions
+from corral.workers.shard import ShardOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,9 @@ class Executor(Protocol):
     def tell(self, worker: int, message: Any) -> None:
         """Post a message that wants no answer."""
 
+    def tell_each(self, messages: Sequence[tuple[int, Any]]) -> None:
+        """Post messages about slots; none of them if one cannot be packed."""
+
     def ask(self, questions: dict[int, Ask]) -> None:
         """Ask workers; each of them answers in its turn."""
 
@@ -108,9 +112,6 @@ class Executor(Protocol):
 
     def informed(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
-
-    def lost(self) -> dict[int, Any]:
-        """Workers that ended by themselves, with the fault of each."""
 
     def close(self, timeout: float | None) -> None:
         """End every worker; bounded, idempotent, never raises."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -26,10 +25,12 @@ from multiprocessing import spawn
 from typing import Any
 
 from corral.core import EnvSpec
-from corral.errors import Fault, StartError
+from corral.errors import Fault
 from corral.executors.belled import BelledExecutor
 from corral.executors.contract import Assignment, Capabilities
 from corral.executors.output import Output
+from corral.executors.reaping import end, has_ended, wait_until
+from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for, signal_name
 from corral.transport import doorbell
@@ -39,7 +40,6 @@ from corral.transport.mailbox import Mailbox
 from corral.transport.shared_arrays import SharedArrays, share
 from corral.workers import luggage, main
 from corral.workers.commands import Ask, Verb, entry
-from corral.workers.shard import Codecs
 from corral.workers.worker import Job
 
 
@@ -54,9 +54,9 @@ class ProcessExecutor(BelledExecutor):
         plan = plan_control(assignment.slots, len(self.shards), assignment.slots)
         self._packed = _Packed(assignment)
         self._owner = os.getpid()
-        self._closed = False
         self._bound = False
         self._processes: list[subprocess.Popen[bytes]] = []
+        _fill_standard_descriptors()
         self._blocks = [Block.create(plan.size, shared=True)]
         self._shared: SharedArrays | None = None
         if assignment.shared:
@@ -79,7 +79,7 @@ class ProcessExecutor(BelledExecutor):
                 self._spawn(worker)
             # Only now: a big registry cannot be posted before the worker reads it.
             for worker in range(len(self.shards)):
-                self._post(worker, welcome, "start")
+                self._post(worker, welcome)
         except BaseException:
             self.close(0.0)
             raise
@@ -164,8 +164,8 @@ class ProcessExecutor(BelledExecutor):
         for part in self._mailboxes[keep:]:
             part.close()
         for process in self._processes[keep:]:
-            _wait_until(process, time.monotonic() + 2.0)
-            _end(process)
+            wait_until(process, time.monotonic() + 2.0)
+            end(process)
         for bell in self._bells[keep:]:
             bell.close()
         del self._mailboxes[keep:], self._processes[keep:], self._bells[keep:]
@@ -174,7 +174,7 @@ class ProcessExecutor(BelledExecutor):
 
     def probe(self, job: Job, seconds: float) -> dict[str, Any]:
         """Have worker 0 time two envs that are not kept."""
-        self._post(0, self._pack(main.Probe(job, seconds)), "start")
+        self._post(0, self._pack(main.Probe(job, seconds)))
         answer = self._await_start(0)
         assert isinstance(answer, dict)
         return answer
@@ -186,7 +186,7 @@ class ProcessExecutor(BelledExecutor):
         specs: list[EnvSpec] = []
         try:
             for worker in range(len(self.shards)):
-                self._post(worker, self._pack(main.Build(self.job(worker))), "start")
+                self._post(worker, self._pack(main.Build(self.job(worker))))
             for worker in range(len(self.shards)):
                 specs.extend(self._await_start(worker).specs)
         except BaseException:
@@ -241,7 +241,7 @@ class ProcessExecutor(BelledExecutor):
         self._blocks.append(Block.attach(os.dup(block.descriptor), plan.size))
         bind = self._pack(main.Bind(plan, luggage.dumps(codecs), self._worker_spin))
         for worker in range(len(self.shards)):
-            self._post(worker, bind, "start")
+            self._post(worker, bind)
         for worker in range(len(self.shards)):
             self._fetch(worker, None)
         self._bound = True
@@ -258,9 +258,9 @@ class ProcessExecutor(BelledExecutor):
 
     def _dead(self, worker: int) -> Fault | None:
         process = self._processes[worker]
-        if not _has_ended(process):
+        if not has_ended(process):
             return None
-        code = _end(process)
+        code = end(process)
         return Fault(
             kind="died",
             command="step" if self._bound else "start",
@@ -285,11 +285,11 @@ class ProcessExecutor(BelledExecutor):
         deadline = time.monotonic() + (10.0 if timeout is None else timeout)
         try:
             for process in self._processes:
-                _wait_until(process, deadline)
+                wait_until(process, deadline)
         finally:  # a second Ctrl-C cuts the waiting short, not the ending
             for process in self._processes:
                 with suppress(Exception):
-                    _end(process)
+                    end(process)
             self._release()
 
     def _ask_to_close(self, worker: int) -> None:
@@ -355,37 +355,19 @@ def _unpacked(function: Any, what: str) -> luggage.Unpacked | None:
     return None if function is None else luggage.Unpacked(luggage.pack(function, what))
 
 
+def _fill_standard_descriptors() -> None:
+    """In a parent without stdout ours would get its number, and a worker lose it.
+
+    They stay: by the time we could close them they may be somebody else's.
+    """
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor < 3:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+
+
 def _as_start(fault: Fault, output: str) -> Fault:
     return replace(fault, kind="start", output=output)
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Look without reaping: while its entry stands, its group cannot be another's."""
-    if process.returncode is not None:
-        return True
-    if not hasattr(os, "waitid"):
-        return process.poll() is not None
-    try:
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, process.pid, flags) is not None
-    except ChildProcessError:  # somebody else waited for it
-        return True
-
-
-def _wait_until(process: subprocess.Popen[bytes], deadline: float) -> None:
-    delay = 0.0005
-    while not _has_ended(process) and time.monotonic() < deadline:
-        time.sleep(delay)
-        delay = min(2 * delay, 0.02)
-
-
-def _end(process: subprocess.Popen[bytes]) -> int:
-    """Kill what is left of the worker's group, then reap; returns the exit code."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return process.returncode
 
 
 _open_executors: weakref.WeakSet[ProcessExecutor] = weakref.WeakSet()
@@ -395,6 +377,3 @@ _open_executors: weakref.WeakSet[ProcessExecutor] = weakref.WeakSet()
 def _close_all() -> None:
     for executor in list(_open_executors):
         executor.close(2.0)
-
-
-__all__ = ["ProcessExecutor", "StartError"]

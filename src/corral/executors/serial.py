@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec
-from corral.errors import Fault
+from corral.errors import ClosedError, Fault
 from corral.executors.contract import Assignment, Capabilities
+from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
 from corral.transport.block import Block
 from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
 from corral.workers.context import here
-from corral.workers.letters import Letter, Reply, describe
-from corral.workers.shard import Codecs, Outlet
+from corral.workers.letters import Letter, Reply, describe, kept
+from corral.workers.shard import Outlet
 from corral.workers.worker import Job, Worker
 
 
@@ -75,7 +76,9 @@ class SerialExecutor:
         outside, here.context = here.context, self._worker.context
         try:
             return self._worker.build()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise error_for(start_fault(error, 0)) from error
         finally:
             here.context = outside
@@ -89,12 +92,15 @@ class SerialExecutor:
             done=self.done.data,
             ring=None,
             inform=self._inform,
-            post=self._letters.append,
+            post=self._keep,
         )
         self._worker.bind(
             views, codecs, outlet, self.reset_seed, self._messages.popleft, _nobody
         )
         return views
+
+    def _keep(self, letter: Letter) -> None:
+        self._letters.append(kept(letter))
 
     def _inform(self) -> None:
         self._informed = True
@@ -112,6 +118,11 @@ class SerialExecutor:
         self._messages.append(message)
         self._queue.append(MAIL_ENTRY)
 
+    def tell_each(self, messages: Sequence[tuple[int, Any]]) -> None:
+        """Keep the messages in their places among the commands."""
+        for worker, message in messages:
+            self.tell(worker, message)
+
     def wait(self, target: int, timeout: float | None) -> bool:
         """Run commands until enough slots are done."""
         # The caller's thread is a worker only this long, and maybe of another pool.
@@ -124,6 +135,11 @@ class SerialExecutor:
         return True
 
     def _run_next(self) -> None:
+        if not self._queue:
+            raise ClosedError(
+                "Ctrl-C came while an environment was being run, and its result is "
+                "lost; close this pool and make a new one"
+            )
         command = self._queue.popleft()
         self._worker.handle(command)
         self._finished += self._results_of[command >> 28]
@@ -160,10 +176,6 @@ class SerialExecutor:
         """Whether any slot wrote info columns since the last call."""
         informed, self._informed = self._informed, False
         return informed
-
-    def lost(self) -> dict[int, Any]:
-        """The caller cannot be lost."""
-        return {}
 
     def close(self, timeout: float | None) -> None:
         """Close every env."""

@@ -6,22 +6,26 @@ the caller's thread counts and global generators, and cannot be given up when th
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 import time
+import weakref
 
 from corral.core import EnvSpec
 from corral.errors import Fault
 from corral.executors.belled import BelledExecutor
 from corral.executors.contract import Assignment, Capabilities
 from corral.executors.serial import read_only, start_fault
+from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
 from corral.transport import doorbell
 from corral.transport.block import Block
 from corral.transport.mailbox import LocalMailbox, MailboxClosed
 from corral.workers.commands import Ask, Verb, entry
+from corral.workers.letters import kept
 from corral.workers.serve import Desk, serve
-from corral.workers.shard import Codecs
 from corral.workers.worker import Job, Worker
 
 
@@ -45,13 +49,13 @@ class ThreadExecutor(BelledExecutor):
             for worker in range(len(self.shards))
         ]
         self._threads: list[threading.Thread] = []
+        _open_executors.add(self)
         # One generator state for the whole process: with isolate_rng, one at a time.
         lock = threading.Lock() if assignment.options.isolate_rng else None
         self._workers = [
             Worker(self._job(worker, shard), lock)
             for worker, shard in enumerate(self.shards)
         ]
-        self._closed = False
 
     def _job(self, worker: int, shard: range) -> Job:
         assignment = self._assignment
@@ -120,7 +124,10 @@ class ThreadExecutor(BelledExecutor):
             worker.bind(
                 views,
                 codecs,
-                desk.outlet(worker.job.slots, theirs.post),
+                desk.outlet(
+                    worker.job.slots,
+                    lambda letter, post=theirs.post: post(kept(letter)),
+                ),
                 self.reset_seed,
                 theirs.fetch,
                 desk.poster(theirs.post),
@@ -159,3 +166,21 @@ class ThreadExecutor(BelledExecutor):
             bell.close()
         for block in self._blocks:
             block.close()
+
+
+_open_executors: weakref.WeakSet[ThreadExecutor] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """The threads are daemons, and would end without closing their envs."""
+    for executor in list(_open_executors):
+        executor.close(2.0)
+
+
+def _disown_in_child() -> None:
+    _open_executors.clear()  # a forked child has none of their threads
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_in_child)

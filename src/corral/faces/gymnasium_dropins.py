@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,19 +13,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
-from corral.core import EnvSpec
+from corral.core import EnvSpec, Factory
 from corral.errors import Fault, OptionError, StartError
-from corral.faces.gymnasium_env import (
-    CorralVectorEnv,
-    ObservationMode,
-    autoreset_mode,
-    open_pool,
-    raise_own,
-)
+from corral.faces.gymnasium_env import CorralVectorEnv
+from corral.faces.gymnasium_errors import raise_own
+from corral.faces.gymnasium_make import ObservationMode, mode_for, open_pool
 from corral.layout.codec import codec_for
 from corral.pool import Pool
-
-Factory = Callable[[], Any]
 
 
 class _Lenient(CorralVectorEnv):
@@ -82,7 +76,7 @@ class AsyncVectorEnv(_Lenient):
         self.max_concurrency = max_concurrency
         if max_concurrency is not None:
             options.setdefault("workers", max_concurrency)
-        mode = _mode(autoreset_mode)
+        mode = mode_for(autoreset_mode)
         pool, batched = _opened(
             self.env_fns,
             None,
@@ -123,7 +117,7 @@ class SyncVectorEnv(_Lenient):
     ) -> None:
         self.env_fns = list(env_fns)
         self.observation_mode = observation_mode
-        mode = _mode(autoreset_mode)
+        mode = mode_for(autoreset_mode)
         pool, batched = _opened(
             self.env_fns,
             None,
@@ -139,9 +133,6 @@ class SyncVectorEnv(_Lenient):
     def envs(self) -> list[Any]:
         """The environments themselves."""
         return self.pool.envs
-
-
-_mode = autoreset_mode
 
 
 def _opened(*arguments: Any, **options: Any) -> tuple[Pool, gymnasium.Space[Any]]:

@@ -7,7 +7,7 @@ dict of arrays with masks. `valid` and `started` are attributes, never info keys
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -17,64 +17,29 @@ from typing import Any, NoReturn
 import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
-from gymnasium.error import (
-    AlreadyPendingCallError,
-    ClosedEnvironmentError,
-    NoAsyncCallError,
-)
-from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_differing_spaces, batch_space, iterate
+from gymnasium.vector.utils import batch_space, iterate
 from numpy.typing import NDArray
 
-from corral.core import EnvSpec, Factory, Step
+from corral.core import Step
 from corral.errors import (
-    ClosedError,
     CorralError,
     EnvError,
     Fault,
     OptionError,
     OrderError,
     SpaceMismatch,
-    SpacesDiffer,
-    StartError,
 )
-from corral.pool import FaceOptions, Pool, Question, same_spaces
+from corral.faces.gymnasium_errors import (
+    ActionTypeError,
+    CallPending,
+    EnvsClosed,
+    NothingPending,
+    late_for,
+    raise_own,
+)
+from corral.pool import Pool, Question
 from corral.supervision.report import error_for
-
-AUTORESET_MODES = {
-    "next_step": AutoresetMode.NEXT_STEP,
-    "same_step": AutoresetMode.SAME_STEP,
-    "off": AutoresetMode.DISABLED,
-}
-_OURS = {mode: name for name, mode in AUTORESET_MODES.items()}
-ObservationMode = str | tuple[Space[Any], Space[Any]]
-
-
-class EnvsClosed(ClosedError, ClosedEnvironmentError):
-    """Used after close()."""
-
-
-class CallPending(OrderError, AlreadyPendingCallError):
-    """Another call is under way."""
-
-    def __init__(self, message: str, name: str) -> None:
-        AlreadyPendingCallError.__init__(self, message, name)
-
-
-class NothingPending(OrderError, NoAsyncCallError):
-    """Nothing was asked that could be waited for."""
-
-    def __init__(self, message: str, name: str) -> None:
-        NoAsyncCallError.__init__(self, message, name)
-
-
-class WaitTimeout(multiprocessing.TimeoutError, TimeoutError):
-    """The results were not there in time."""
-
-
-class ActionTypeError(SpaceMismatch, TypeError):
-    """One action was given where there are many slots."""
 
 
 class CorralVectorEnv(VectorEnv[Any, Any, Any]):
@@ -122,7 +87,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         """Send the resets; `reset_wait` takes the results."""
         seeds = self._seeds(seed)
-        self._begin("reset", "reset_async")
+        self._begin("reset_async")
         slots = None
         if options is not None and "reset_mask" in options:
             options = dict(options)  # the caller's own stays as it is
@@ -147,7 +112,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
                 "If seeds are passed as a list the length must match "
                 f"num_envs={self.num_envs} but got length={len(seed)}."
             )
-        return [None if one is None else int(one) for one in seed]
+        return list(seed)
 
     def _checked_mask(self, mask: Any) -> NDArray[np.bool_]:
         name = "`options['reset_mask']` must"
@@ -201,7 +166,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
     def step_async(self, actions: Any) -> None:
         """Send the actions; `step_wait` takes the results."""
         if self._pending is not None or self.closed or self.pool.waiting:
-            self._begin("step", "step_async")
+            self._begin("step_async")
         try:
             self.pool.send(actions)
         except SpaceMismatch as error:
@@ -263,7 +228,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
 
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Send the calls; `call_wait` takes the results."""
-        self._begin("call", "call_async")
+        self._begin("call_async")
         with self._translated():
             payload = (name, args, kwargs)
             self._question = self.pool.pose("call", None, lambda _: payload)
@@ -283,7 +248,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of every env; a list or tuple has one value for each."""
-        self._begin("set_attr", "set_attr")
+        self._begin("set_attr")
         with self._translated():
             self.pool.set_attr(name, values)
 
@@ -320,7 +285,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
 
     # States ---------------------------------------------------------------------------
 
-    def _begin(self, what: str, method: str) -> None:
+    def _begin(self, method: str) -> None:
         """Nothing else may be under way."""
         self._check_open()
         if self._pending is not None:
@@ -357,7 +322,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         except TimeoutError as error:
             if isinstance(error, CorralError):
                 raise
-            raise _late(f"{what}_wait", timeout) from None
+            raise late_for(f"{what}_wait", timeout) from None
         except CorralError as error:
             self._raise(error)
         self._last = step
@@ -370,7 +335,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         except TimeoutError as error:
             if isinstance(error, CorralError):
                 raise
-            raise _late(method, timeout) from None
+            raise late_for(method, timeout) from None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -424,145 +389,6 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
     def __del__(self) -> None:
         if not getattr(self, "closed", True) and hasattr(self, "pool"):
             self.pool.close(2.0)
-
-
-def make(
-    env: str | Factory | Sequence[Factory],
-    num_envs: int | None = None,
-    *,
-    autoreset: str | AutoresetMode = "next_step",
-    copy: bool = True,
-    observation_mode: ObservationMode = "same",
-    **options: Any,
-) -> CorralVectorEnv:
-    """Many environments as one `gymnasium.vector.VectorEnv`.
-
-    Example::
-
-        envs = corral.make("Ant-v5", num_envs=64)
-        observations, infos = envs.reset(seed=0)
-
-    Args:
-        env: a registered id, a factory, or one factory per slot.
-        num_envs: how many; known already when a list of factories is given.
-        autoreset: "next_step", "same_step", "off", or Gymnasium's own enum.
-        copy: False to get views into the block instead of copies.
-        observation_mode: as in Gymnasium: "same", "different", or two spaces.
-        **options: everything `corral.Pool` takes.
-    """
-    pool, batched = open_pool(
-        env, num_envs, autoreset_mode(autoreset), observation_mode, **options
-    )
-    envs = CorralVectorEnv(pool, batched, autoreset_mode(autoreset), copy)
-    if isinstance(env, str):
-        # Of "module:Id" the parent may know nothing: workers import the module.
-        envs.spec = gymnasium.registry.get(env.rpartition(":")[2])
-    return envs
-
-
-def autoreset_mode(value: str | AutoresetMode) -> AutoresetMode:
-    """Gymnasium's enum, its values, or our names for them."""
-    if isinstance(value, AutoresetMode):
-        return value
-    if value in AUTORESET_MODES:
-        return AUTORESET_MODES[value]
-    try:
-        return AutoresetMode(value)
-    except ValueError:
-        raise OptionError(
-            f"autoreset is {value!r}; choose one of {', '.join(AUTORESET_MODES)}"
-        ) from None
-
-
-def open_pool(
-    env: str | Factory | Sequence[Factory],
-    num_envs: int | None,
-    mode: AutoresetMode,
-    observation_mode: ObservationMode,
-    check: Callable[[EnvSpec], None] | None = None,
-    name: str = "make",
-    **options: Any,
-) -> tuple[Pool, Space[Any]]:
-    """A pool with Gymnasium's habits, and its batched observation space."""
-    _check_observation_mode(observation_mode)
-    batched: list[Space[Any]] = []
-
-    def agree(specs: list[EnvSpec]) -> EnvSpec:
-        spec, space = _agree(specs, observation_mode, name)
-        if check is not None:
-            check(spec)
-        batched.append(space)
-        return spec
-
-    face = FaceOptions(bare_resets=True, wants_reset=False, agree=agree)
-    pool = Pool(env, num_envs, autoreset=_OURS[mode], _face=face, **options)  # type: ignore[arg-type]
-    return pool, batched[0]
-
-
-def _check_observation_mode(mode: ObservationMode) -> None:
-    if isinstance(mode, tuple) and len(mode) == 2:
-        if not all(isinstance(space, Space) for space in mode):
-            raise TypeError(
-                "Expected both elements of observation_mode to be Spaces, "
-                f"got {type(mode[0])} and {type(mode[1])}"
-            )
-    elif mode not in ("same", "different"):
-        raise OptionError(
-            "Invalid `observation_mode`, expected: 'same' or 'different' or tuple of "
-            f"single and batch observation space, actual got {mode}"
-        )
-
-
-def _agree(
-    specs: list[EnvSpec], mode: ObservationMode, name: str
-) -> tuple[EnvSpec, Space[Any]]:
-    """The spec for all slots and the batched observation space."""
-    if mode == "same":
-        spec = same_spaces(
-            specs,
-            f"{name}(..., observation_mode='same') however the sub-environments "
-            "observation spaces are not equivalent. ",
-            ". If this is intentional, use `observation_mode='different'` instead.",
-        )
-        return spec, batch_space(spec.observation_space, len(specs))
-    first = specs[0]
-    batched: Space[Any] | None = None
-    if isinstance(mode, tuple):
-        batched, single = mode
-        first = replace(first, observation_space=single)
-    for slot, spec in enumerate(specs):
-        if not is_space_dtype_shape_equiv(
-            spec.observation_space, first.observation_space
-        ):
-            raise SpacesDiffer(
-                f"slot {slot} has an observation space of another shape or dtype: "
-                f"{spec.observation_space}, expected {first.observation_space}"
-            )
-        if spec.action_space != first.action_space:
-            raise SpacesDiffer(
-                f"slot {slot} has another action space than slot 0: "
-                f"{spec.action_space} instead of {first.action_space}"
-            )
-    if batched is None:
-        batched = batch_differing_spaces([spec.observation_space for spec in specs])
-    return first, batched
-
-
-def raise_own(error: CorralError) -> NoReturn:
-    """Raise the env's own exception with ours as its cause; ours if it has none."""
-    own = error.fault.exception if isinstance(error, (EnvError, StartError)) else None
-    if own is None:
-        raise error from error.__cause__
-    # Under serial the env's exception is our cause already: not in a circle.
-    if error.__cause__ is own:
-        error.__cause__ = None
-    raise own from error
-
-
-def _late(method: str, timeout: float | None) -> WaitTimeout:
-    return WaitTimeout(
-        f"The call to `{method}` has timed out after {timeout} second(s)."
-    )
 
 
 def _plain(actions: Any) -> Any:

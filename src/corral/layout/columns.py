@@ -22,12 +22,21 @@ dict. `read` of nine columns of 64 slots takes 10 µs, `Infos.to_vector` 3 µs m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from corral.layout.entries import (
+    Column,
+    Identity,
+    candidates,
+    describe,
+    eligible,
+    python_type,
+)
 
 ARENA_BYTES_PER_SLOT = 4096
 """Room for columns, per row and slot."""
@@ -36,39 +45,11 @@ MAX_COLUMNS_PER_PATH = 4
 """An array whose shape keeps changing must not use up everyone's budget."""
 
 _ALIGNMENT = 16
-_NEVER = frozenset({"final_obs", "final_info"})
-_PYTHON_KINDS: dict[type, str] = {float: "float", int: "int", bool: "bool"}
-_NUMPY_TYPES: frozenset[type] = frozenset(
-    {np.bool_, np.float16, np.float32, np.float64, np.complex64, np.complex128}
-    | {np.int8, np.int16, np.int32, np.int64}
-    | {np.uint8, np.uint16, np.uint32, np.uint64}
-)
 _MAX_PLANS = 1024
 # What a memoryview can store an item of; it does so in half the time an array takes.
 _VIEW_FORMATS = frozenset("?bBhHiIlLqQfd")
 
 Mask = NDArray[np.bool_]
-Identity = tuple[tuple[str, ...], str, str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One entry's place in the arena, and what the entry is."""
-
-    index: int
-    """Its place in the presence bytes."""
-    path: tuple[str, ...]
-    kind: str
-    """float | int | bool for Python's own, scalar and array for numpy's."""
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    offset: int
-    """In bytes, from the beginning of the arena."""
-
-    @property
-    def identity(self) -> Identity:
-        """What makes two entries the same: path, kind, dtype and shape."""
-        return self.path, self.kind, self.dtype.str, self.shape
 
 
 class Columns:
@@ -123,7 +104,7 @@ class Columns:
     def define(self, remainder: dict[Any, Any]) -> list[Column]:
         """Make columns for what can be one and fits; return the new ones."""
         new: list[Column] = []
-        for path, value in _candidates((), remainder):
+        for path, value in candidates((), remainder):
             column = self._column_for(path, value)
             if column is not None:
                 self._add(column)
@@ -262,7 +243,7 @@ class Columns:
     def _new_plan(
         self, path: tuple[str, ...], info: dict[Any, Any], types: list[type]
     ) -> _Plan:
-        level = _eligible(info)
+        level = eligible(info)
         entries = [
             self._entry((*path, key), kind) if key in level else None
             for key, kind in zip(info, types, strict=True)
@@ -284,7 +265,7 @@ class Columns:
 
     def _column_for(self, path: tuple[str, ...], value: Any) -> Column | None:
         """A new column for this value, if it can have one and there is room."""
-        described = _describe(value)
+        described = describe(value)
         if described is None:
             return None
         kind, dtype, shape = described
@@ -312,7 +293,7 @@ class Columns:
         else:
             if column.dtype.char in _VIEW_FORMATS:
                 target = memoryview(target)
-            self._scalars_at[column.path, _python_type(column)] = column.index
+            self._scalars_at[column.path, python_type(column)] = column.index
         self._targets.append(target)
         self._columns.append(column)
         self._by_identity[column.identity] = column
@@ -340,57 +321,6 @@ class _Plan:
 
 
 _NO_PLAN = _Plan([], [], [], True, (), [])
-
-
-def _eligible(info: dict[Any, Any]) -> set[str]:
-    """The keys of a dict that may have columns, or dicts with columns.
-
-    Gymnasium keeps the mask of "key" under "_key". Where an info uses both names the
-    order of its entries matters, and only a remainder keeps that.
-    """
-    if any(f"_{key}" in info for key in info):
-        return set()
-    names = {key for key in info if type(key) is str and key not in _NEVER}
-    return {name for name in names if not name.startswith("_")}
-
-
-def _candidates(
-    path: tuple[str, ...], info: dict[Any, Any]
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The eligible leaves of an info, with their paths."""
-    eligible = _eligible(info)
-    for key, value in info.items():
-        if key not in eligible:
-            continue
-        if type(value) is dict:
-            yield from _candidates((*path, key), value)
-        else:
-            yield (*path, key), value
-
-
-def _describe(value: Any) -> tuple[str, np.dtype[Any], tuple[int, ...]] | None:
-    """Kind, dtype and shape of what can be a column."""
-    kind = type(value)
-    if kind in _PYTHON_KINDS:
-        dtype = np.dtype(kind)
-        if kind is int and not -(2**63) <= value < 2**63:
-            return None
-        return _PYTHON_KINDS[kind], dtype, ()
-    if kind in _NUMPY_TYPES:
-        return "scalar", np.dtype(kind), ()
-    # Long doubles change their meaning from platform to platform, even in a pickle.
-    numeric = kind is np.ndarray and value.dtype.kind in "biufc"
-    if numeric and value.dtype.char not in "gG":
-        return "array", np.dtype(value.dtype.str), value.shape
-    return None
-
-
-def _python_type(column: Column) -> type:
-    """The exact type of a scalar column's values."""
-    for kind, name in _PYTHON_KINDS.items():
-        if name == column.kind:
-            return kind
-    return column.dtype.type
 
 
 def _bool_objects(values: NDArray[Any], mask: Mask) -> NDArray[Any]:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.columns import Column, Mask
+from corral.layout.columns import Mask
+from corral.layout.entries import Column
 
 ColumnRead = tuple[Column, NDArray[Any], Mask]
 
@@ -41,11 +42,6 @@ class Infos:
     ) -> None:
         self._columns = columns
         self._remainders = remainders
-
-    @property
-    def empty(self) -> bool:
-        """Whether no env of the batch had anything to say."""
-        return not self._columns and not self._remainders
 
     def __bool__(self) -> bool:
         return bool(self._columns or self._remainders)

@@ -24,6 +24,8 @@ from corral.layout.fields import Field, Planner
 
 ROWS = 2
 ACTION_ROWS = 8
+TICKET_MASK = 0xFFFFFFFF
+"""Tickets are counted for ever and compared as unsigned 32-bit words."""
 LINE = 64
 
 # One cache line per slot and row: two workers never write to the same line, and the C

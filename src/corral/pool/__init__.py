@@ -10,6 +10,7 @@ made it.
 """
 
 from corral.pool.options import FaceOptions, same_spaces
-from corral.pool.pool import Pool, Question
+from corral.pool.pool import Pool
+from corral.pool.questions import Question
 
 __all__ = ["FaceOptions", "Pool", "Question", "same_spaces"]

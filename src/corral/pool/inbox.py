@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from corral.core import Step
 from corral.errors import Fault
 from corral.layout.codec import Codec
-from corral.layout.columns import Column, Columns
+from corral.layout.columns import Columns
+from corral.layout.entries import Column
 from corral.layout.infos import Infos
 from corral.pool.rows import NO_INFOS
 from corral.workers.letters import Letter

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.errors import OptionError, OrderError
-from corral.workers.shard import TICKET_MASK
+from corral.layout.plan import TICKET_MASK
 
 Slots = Sequence[int] | NDArray[np.integer]
 

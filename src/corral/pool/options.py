@@ -58,7 +58,7 @@ class Episodes:
         listed = options is not None and not isinstance(options, dict)
         if listed and len(options) != count:
             raise OptionError(f"{len(options)} options for {count} slots; one for each")
-        self._seeds = seeds
+        self._seeds = None if seeds is None else [_whole(seed) for seed in seeds]
         self._options = options
         self._tasks = tasks
 
@@ -68,7 +68,6 @@ class Episodes:
         seed = None if self._seeds is None else self._seeds[position]
         number = -1
         if seed is not None:
-            seed = int(seed)
             if seed >> 63:
                 message["seed"] = seed
             else:
@@ -81,6 +80,13 @@ class Episodes:
         if self._tasks is not None and self._tasks[position] is not NO_TASK:
             message["task"] = self._tasks[position]
         return number, message
+
+
+def _whole(seed: Any) -> int | None:
+    """One of a list of seeds: 1.5 would quietly be the episode of 1."""
+    if seed is None or isinstance(seed, (int, np.integer)):
+        return None if seed is None else int(seed)
+    raise OptionError(f"one of the seeds is {seed!r}; it must be an integer or None")
 
 
 def mode_of(autoreset: str) -> int:

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -26,8 +26,12 @@ from corral.errors import (
     WorkerDied,
 )
 from corral.executors import place, usable_cores
+from corral.executors.assign import place_of
 from corral.executors.contract import Assignment
-from corral.layout.columns import Column, Columns
+from corral.layout.codec import Codecs
+from corral.layout.columns import Columns
+from corral.layout.entries import Column
+from corral.layout.plan import TICKET_MASK
 from corral.pool.actions import Actions
 from corral.pool.inbox import Inbox
 from corral.pool.ledger import Ledger, Slots
@@ -39,20 +43,12 @@ from corral.pool.options import (
     mode_of,
     root_seed,
 )
+from corral.pool.questions import Question
 from corral.pool.rows import NO_INFOS, Row, gather
-from corral.supervision.report import error_for
+from corral.supervision.report import error_for, one_error_for
 from corral.workers import commands
-from corral.workers.commands import Ask, Verb
-from corral.workers.letters import Reply
-from corral.workers.shard import TICKET_MASK, Codecs, ShardOptions
-
-
-@dataclass(slots=True)
-class Question:
-    """Something asked and not yet answered."""
-
-    slots: list[int]
-    by_worker: dict[int, list[int]]
+from corral.workers.commands import Verb
+from corral.workers.shard import ShardOptions
 
 
 class Pool:
@@ -110,6 +106,8 @@ class Pool:
         close_timeout: float = 10.0,
         _face: FaceOptions | None = None,
     ) -> None:
+        # unbuilt -> open <-> sending -> closed; broken once a worker died, forked in a
+        # child of the process that made it.
         self._state = "unbuilt"
         self._face = _face or FaceOptions()
         self._mode = mode_of(autoreset)
@@ -187,15 +185,19 @@ class Pool:
         chosen = self._ledger.choose(slots)
         self._ledger.check_idle(chosen)
         episodes = Episodes(len(chosen), seeds, options, tasks)
+        numbers: list[int] = []
+        messages: list[tuple[int, Any]] = []
+        for position, slot in enumerate(chosen.tolist()):
+            number, message = episodes.at(position)
+            numbers.append(number)
+            if message:
+                worker, index = self._place_of(slot)
+                messages.append((worker, commands.Episode(index, **message)))
         self._recall(chosen)
         if seed is not None:
             self._new_root(seed)
-        for position, slot in enumerate(chosen.tolist()):
-            number, message = episodes.at(position)
-            self._executor.reset_seed[slot] = number
-            if message:
-                worker, index = self._place_of(slot)
-                self._tell(worker, commands.Episode(index, **message))
+        self._executor.reset_seed[chosen] = numbers
+        self._tell_each(messages)
         self._state = "sending"
         self._ledger.send(chosen)
         self._ledger.start(chosen)
@@ -256,26 +258,30 @@ class Pool:
         self._check()
         slots = self._ledger.all
         self._check_sendable(slots)
+        messages: list[tuple[int, Any]] = []
         for slot, action in enumerate(actions):
             worker, index = self._place_of(slot)
-            self._tell(worker, commands.RawAction(index, action))
+            messages.append((worker, commands.RawAction(index, action)))
+        self._tell_each(messages)
         self._state = "sending"
         self._ledger.send(slots)
         self._executor.send(slots, Verb.STEP, self._mode)
         self._sent()
 
     def _mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
+        messages: list[tuple[int, Any]] = []
         for position, slot in enumerate(slots.tolist()):
             worker, index = self._place_of(slot)
             values = [column[position] for column in mailed]
-            self._tell(worker, commands.Action(index, values))
+            messages.append((worker, commands.Action(index, values)))
+        self._tell_each(messages)
 
     def assign(self, slot: int, task: Any) -> None:
         """Give a task to the slot's first episode that starts after what was sent."""
         self._check()
         (chosen,) = self._ledger.choose([slot]).tolist()
         worker, index = self._place_of(chosen)
-        self._tell(worker, commands.Episode(index, task=task))
+        self._tell_each([(worker, commands.Episode(index, task=task))])
 
     def _new_root(self, seed: int) -> None:
         self.seed = root_seed(seed)
@@ -397,7 +403,7 @@ class Pool:
             # They want a reset before their next step.
             failed = np.array([fault.slot for fault in faults])
             self._ledger.start(failed, started=False)
-            raise _one_error(faults)
+            raise one_error_for(faults)
 
     def _announce(self, columns: list[Column]) -> None:
         if columns:
@@ -405,6 +411,8 @@ class Pool:
 
     def _with_actions(self, fault: Fault) -> Fault:
         assert fault.slot is not None
+        if fault.command == "reset":  # an episode that has not begun has no actions
+            return fault
         (ticket,) = self._ledger.tickets(np.array([fault.slot])).tolist()
         return replace(fault, last_actions=self._actions.last(fault.slot, ticket))
 
@@ -469,18 +477,10 @@ class Pool:
     ) -> Question:
         """Ask one question per worker that has any of the slots, and go on."""
         self._check()
-        question = Question(self._ledger.choose(slots).tolist(), {})
-        for slot in question.slots:
-            question.by_worker.setdefault(self._place_of(slot)[0], []).append(slot)
+        chosen = self._ledger.choose(slots).tolist()
+        question = Question.about(chosen, self._executor.shards)
         with self._burying():
-            self._executor.ask(
-                {
-                    worker: Ask(
-                        verb, tuple(self._place_of(s)[1] for s in its), payload(its)
-                    )
-                    for worker, its in question.by_worker.items()
-                }
-            )
+            self._executor.ask(question.asks(verb, payload))
         return question
 
     def collect(
@@ -490,23 +490,7 @@ class Pool:
         self._check()
         with self._burying():
             replies = self._executor.answers(question.by_worker, timeout)
-        return self._answers(question.slots, question.by_worker, replies)
-
-    def _answers(
-        self,
-        chosen: list[int],
-        by_worker: dict[int, list[int]],
-        replies: dict[int, Reply],
-    ) -> tuple[Any, ...]:
-        faults = [fault for reply in replies.values() for fault in reply.faults]
-        if faults:
-            raise _one_error(faults)
-        answers = {
-            slot: value
-            for worker, its in by_worker.items()
-            for slot, value in zip(its, replies[worker].values, strict=True)
-        }
-        return tuple(answers[slot] for slot in chosen)
+        return question.answers(replies)
 
     # Checks ---------------------------------------------------------------------------
 
@@ -530,10 +514,7 @@ class Pool:
             self._loans.recall(slots, self._ledger.tickets(slots) + 1 & 1)
 
     def _place_of(self, slot: int) -> tuple[int, int]:
-        for worker, shard in enumerate(self._executor.shards):
-            if slot in shard:
-                return worker, slot - shard.start
-        raise AssertionError(f"no worker has slot {slot}")
+        return place_of(slot, self._executor.shards)
 
     # Ending ---------------------------------------------------------------------------
 
@@ -542,6 +523,10 @@ class Pool:
             self._executor.tell(worker, message)
         except WorkerDied as error:
             self._bury(error)
+
+    def _tell_each(self, messages: list[tuple[int, Any]]) -> None:
+        with self._burying():
+            self._executor.tell_each(messages)
 
     def _tell_all(self, message: Any) -> None:
         for worker in range(len(self._executor.shards)):
@@ -613,16 +598,15 @@ class Pool:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a pool owns workers and memory, so it can be neither copied nor pickled; "
+            "make another one from the same arguments"
+        )
+
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") not in ("closed", "unbuilt", "forked"):
             self.close(2.0)
-
-
-def _one_error(faults: Sequence[Fault]) -> CorralError:
-    """The error of the first fault; `.faults` has them all."""
-    error = error_for(faults[0])
-    error.faults = tuple(faults)  # type: ignore[attr-defined]
-    return error
 
 
 def _unusable(state: str) -> CorralError:

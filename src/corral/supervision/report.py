@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 
 from corral.errors import (
     CorralError,
@@ -61,6 +62,13 @@ def error_for(fault: Fault) -> CorralError:
     else:
         error = _KINDS[fault.kind](_message(fault), fault)
     error.__cause__ = _cause(fault)
+    return error
+
+
+def one_error_for(faults: Sequence[Fault]) -> CorralError:
+    """The error of the first fault; `.faults` has them all."""
+    error = error_for(faults[0])
+    error.faults = tuple(faults)  # type: ignore[attr-defined]
     return error
 
 

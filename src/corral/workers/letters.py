@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,12 @@ class Letter:
     obs: list[Any] | None = None
     final_obs: list[Any] | None = None
     fault: Fault | None = None
+
+
+def kept(letter: Letter) -> Letter:
+    """The letter for a reader in the env's own process, where nothing is pickled."""
+    letter.obs = deepcopy(letter.obs)  # the env may write its next one into the same
+    return letter
 
 
 @dataclass(slots=True)
@@ -47,11 +54,18 @@ def describe(
         slot=slot,
         worker=worker,
         error_type=type(error).__qualname__,
-        error_text=str(error),
+        error_text=_text(error),
         traceback=_readable(error),
         exception=error,
         **details,
     )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:  # else the env's fault would be the worker's death
+        return f"<its text cannot be had: {type(failure).__name__} in __str__>"
 
 
 def _readable(error: BaseException) -> str:
@@ -65,21 +79,69 @@ def _readable(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, trace))
 
 
-def survives(error: BaseException) -> bool:
-    """Whether an exception comes out of pickling as what it was."""
+class _Parcel:
+    """An exception under way; what cannot be unpacked at home arrives as None."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpack, (self._data,)
+
+
+def _unpack(data: bytes) -> BaseException | None:
     try:
-        copy = pickle.loads(cloudpickle.dumps(error))
-    except Exception:
-        return False
-    return type(copy) is type(error) or (
+        error = pickle.loads(data)
+    except BaseException:  # its module may be importable in the worker alone
+        return None
+    return error if isinstance(error, BaseException) else None
+
+
+def _packed(error: BaseException) -> bytes | None:
+    """The exception as bytes, if they are that exception again when unpickled."""
+    try:
+        data: bytes = cloudpickle.dumps(error)
+        copy = pickle.loads(data)
+    except BaseException:  # SystemExit in a __reduce__ must not end the worker
+        return None
+    same = type(copy) is type(error) or (
         # A class of `__main__` is rebuilt by value here, but found again by the parent.
         type(copy).__qualname__ == type(error).__qualname__
         and sys.modules.get(type(error).__module__) is not None
     )
+    return data if same else None
 
 
 def for_travel(fault: Fault) -> Fault:
-    """The fault without an exception that would not survive the journey."""
-    if fault.exception is None or survives(fault.exception):
+    """The fault, its exception packed or, if it would not survive, left behind."""
+    if fault.exception is None:
         return fault
-    return replace(fault, exception=None)
+    data = _packed(fault.exception)
+    exception: Any = None if data is None else _Parcel(data)
+    return replace(fault, exception=exception)
+
+
+class Sealed:
+    """A letter or reply as bytes, so that one that cannot be opened names its slot.
+
+    What an env sends may unpickle in the worker alone: a module found only there, a
+    constructor that refuses. Unsealed it would be lost, with nobody to wait for.
+    """
+
+    __slots__ = ("_data", "_slot")
+
+    def __init__(self, message: Letter | Reply) -> None:
+        self._slot = message.slot if isinstance(message, Letter) else None
+        self._data: bytes = cloudpickle.dumps(message)
+
+    def open(self, worker: int) -> Letter | Reply:
+        """What was sealed, or the fault of opening it."""
+        try:
+            message: Letter | Reply = pickle.loads(self._data)
+        except Exception as error:
+            what = "opening what it sent home"
+            fault = describe(error, what, self._slot, worker)
+            if self._slot is None:
+                return Reply([], [fault])
+            return Letter(self._slot, fault=fault)
+        return message

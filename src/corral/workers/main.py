@@ -21,15 +21,15 @@ from typing import Any
 
 from corral.core import EnvSpec
 from corral.errors import Fault
+from corral.layout.codec import Codecs
 from corral.layout.plan import ControlPlan, ControlViews, DataPlan, DataViews
 from corral.transport import doorbell, lifeline
 from corral.transport.block import Block
 from corral.transport.mailbox import Mailbox, MailboxClosed
 from corral.transport.shared_arrays import SharedArrays
 from corral.workers import luggage
-from corral.workers.letters import Letter, Reply, describe, for_travel
+from corral.workers.letters import Letter, Reply, Sealed, describe, for_travel
 from corral.workers.serve import Desk, serve
-from corral.workers.shard import Codecs
 from corral.workers.worker import Job, Worker, probe
 
 # What the parent runs us with. Nothing but the built-in sys is imported before the path
@@ -230,22 +230,20 @@ class _Process:
         if letter.fault is not None:
             letter.fault = for_travel(letter.fault)
         try:
-            self.mailbox.post(letter)
-        except MailboxClosed:
-            raise
+            sealed = Sealed(letter)
         except Exception as error:
             fault = describe(error, "sending an info home", letter.slot, self.index)
-            self.mailbox.post(Letter(letter.slot, fault=for_travel(fault)))
+            sealed = Sealed(Letter(letter.slot, fault=for_travel(fault)))
+        self.mailbox.post_bytes(pickle.dumps(sealed))
 
     def _post_reply(self, reply: Reply) -> None:
         reply.faults = [for_travel(fault) for fault in reply.faults]
         try:
-            self.mailbox.post(reply)
-        except MailboxClosed:
-            raise
+            sealed = Sealed(reply)
         except Exception as error:
             fault = describe(error, "sending a result home", None, self.index)
-            self.mailbox.post(Reply([], [for_travel(fault)]))
+            sealed = Sealed(Reply([], [for_travel(fault)]))
+        self.mailbox.post_bytes(pickle.dumps(sealed))
 
 
 class _LogHandler(logging.Handler):

@@ -1,4 +1,4 @@
-"""Seeds for episodes, and a life of its own for each slot's global generators.
+"""A life of its own for each slot's global generators.
 
 Some environments draw from `random`, `numpy.random` or `torch` instead of from a
 generator of their own. Several of them in one process then share one stream, and
@@ -10,12 +10,8 @@ any order, whatever outside code draws meanwhile, and from its very first number
 outside code finds its own states as it left them.
 
 There is no guessing about which generators an env uses: a first use may come at any
-time, and must already find the slot's own state. Instead the exchange is made cheap.
-A Mersenne Twister is 2.5 kB at a known address, so `random` and `numpy.random` are
-exchanged by plain memory copies. The addresses are proved on scratch generators
-first; where the proof fails (another interpreter, another layout) getstate/setstate
-do the same exchange, slower. torch is exchanged through its own get_state/set_state,
-only where torch has been imported.
+time, and must already find the slot's own state. Instead the exchange is made cheap
+(see `generators`); torch takes part only where it has been imported.
 
 Cost of one enter and leave, measured (Python 3.11, numpy 2.4, torch 2.13, one 2-core
 machine): 2.0 µs for `random` and `numpy.random` together, 160 µs for the
@@ -29,243 +25,13 @@ which fall to the slot that imports it first.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
-import operator
-import random
-import struct
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-_WORDS = 624
-_TWISTER_BYTES = 4 * _WORDS + 4
-
-
-def episode_seed(root: int, *parts: int) -> int:
-    """A seed below 2**63 for these integers, the same one for ever.
-
-    >>> episode_seed(0, 3, 7) == episode_seed(0, 3, 7) != episode_seed(0, 37)
-    True
-    """
-    # Hexadecimal text: integers of any size and sign, and no two lists alike.
-    text = ",".join([f"{operator.index(part):x}" for part in (root, *parts)])
-    digest = blake2b(text.encode(), digest_size=8, person=b"corral").digest()
-    return int.from_bytes(digest, "little") >> 1
-
-
-def seed_globals(seed: int) -> None:
-    """Seed `random`, `numpy.random` and, where it is imported, torch on all devices."""
-    _seed_python(seed)
-    _seed_numpy(seed)
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(_torch_seed(seed))
-
-
-# One number must not seed two of these: `random` and `numpy.random` are the same
-# algorithm, and would draw the same stream.
-def _seed_python(seed: int) -> None:
-    random.seed(episode_seed(seed, 0))
-
-
-def _seed_numpy(seed: int) -> None:
-    number = episode_seed(seed, 1)
-    np.random.seed([number & 0xFFFFFFFF, number >> 32])
-
-
-def _torch_seed(seed: int) -> int:
-    return episode_seed(seed, 2)
-
-
-class _Generator(Protocol):
-    """One global generator; its state is a value that only it understands."""
-
-    def read(self) -> Any:
-        """A copy of the live state."""
-
-    def swap(self, state: Any) -> Any:
-        """Install a state, and return the one that was live."""
-
-    def seed(self, seed: int) -> None:
-        """Seed the live state."""
-
-
-class _PythonByState:
-    """`random`, through its public functions."""
-
-    def read(self) -> Any:
-        return random.getstate()
-
-    def swap(self, state: Any) -> Any:
-        before = random.getstate()
-        random.setstate(state)
-        return before
-
-    def seed(self, seed: int) -> None:
-        _seed_python(seed)
-
-
-class _PythonByMemory:
-    """`random`, by copying the memory of its hidden Random object."""
-
-    def __init__(self) -> None:
-        self._instance: random.Random = random._inst
-        self._twister = _python_twister(self._instance)
-
-    def read(self) -> Any:
-        return self._twister.tobytes(), self._instance.gauss_next  # type: ignore[attr-defined]
-
-    def swap(self, state: Any) -> Any:
-        twister, instance = self._twister, self._instance
-        before = twister.tobytes(), instance.gauss_next  # type: ignore[attr-defined]
-        twister[:], instance.gauss_next = state  # type: ignore[attr-defined]
-        return before
-
-    def seed(self, seed: int) -> None:
-        _seed_python(seed)
-
-
-class _NumpyByState:
-    """`numpy.random`, through its public functions."""
-
-    def read(self) -> Any:
-        return np.random.get_state()
-
-    def swap(self, state: Any) -> Any:
-        before = np.random.get_state()
-        np.random.set_state(state)
-        return before
-
-    def seed(self, seed: int) -> None:
-        _seed_numpy(seed)
-
-
-class _NumpyByMemory:
-    """`numpy.random`, by copying the memory of its hidden RandomState."""
-
-    def __init__(self) -> None:
-        self._instance: Any = np.random.mtrand._rand
-        # Kept alive: the address is good for as long as this object lives.
-        self._bit_generator: Any = self._instance._bit_generator
-        self._twister = _numpy_twister(self._instance)
-        self._gauss = _numpy_gauss(self._instance)
-
-    def read(self) -> Any:
-        return self._twister.tobytes(), self._gauss.tobytes()
-
-    def swap(self, state: Any) -> Any:
-        twister, gauss = self._twister, self._gauss
-        before = twister.tobytes(), gauss.tobytes()
-        twister[:], gauss[:] = state
-        return before
-
-    def seed(self, seed: int) -> None:
-        _seed_numpy(seed)
-
-
-class _Torch:
-    """torch's CPU generator."""
-
-    def __init__(self, generator: Any) -> None:
-        self._generator = generator
-
-    def read(self) -> Any:
-        return self._generator.get_state()
-
-    def swap(self, state: Any) -> Any:
-        before = self._generator.get_state()
-        self._generator.set_state(state)
-        return before
-
-    def seed(self, seed: int) -> None:
-        self._generator.manual_seed(_torch_seed(seed))
-
-
-def _memory(address: int, size: int) -> memoryview:
-    return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
-
-
-def _python_twister(instance: random.Random) -> memoryview:
-    """The index and words of a Random: the C fields that follow the object's head."""
-    return _memory(id(instance) + object.__basicsize__, _TWISTER_BYTES)
-
-
-def _numpy_twister(instance: Any) -> memoryview:
-    """The words and position of a RandomState's MT19937."""
-    return _memory(instance._bit_generator.ctypes.state_address, _TWISTER_BYTES)
-
-
-def _numpy_gauss(instance: Any) -> memoryview:
-    """`int has_gauss; double gauss`, which lie somewhere inside a RandomState."""
-    scratch = np.random.RandomState(1)
-    scratch.standard_normal()
-    cached = struct.pack("d", scratch.get_state(legacy=False)["gauss"])
-    offset = bytes(_memory(id(scratch), _size(scratch))).index(cached) - 8
-    return _memory(id(instance) + offset, 16)
-
-
-def _size(thing: object) -> int:
-    return type(thing).__basicsize__
-
-
-def _python_proved() -> bool:
-    """Whether a Random's memory is what `_python_twister` takes it for."""
-    one, other = random.Random(1), random.Random(2)
-    room = _size(one) - object.__basicsize__
-    if sys.implementation.name != "cpython" or room < _TWISTER_BYTES:
-        return False
-    if not hasattr(getattr(random, "_inst", None), "gauss_next"):
-        return False
-    one.random()
-    *words, index = one.getstate()[1]
-    if _python_twister(one) != struct.pack(f"i{_WORDS}I", index, *words):
-        return False
-    _python_twister(other)[:] = _python_twister(one)
-    return other.getstate() == one.getstate()
-
-
-def _numpy_proved() -> bool:
-    """Whether a RandomState's memory is what the two functions above take it for."""
-    if sys.implementation.name != "cpython":
-        return False
-    try:
-        hidden = np.random.mtrand._rand
-        one, other = np.random.RandomState(1), np.random.RandomState(2)
-        if type(hidden) is not np.random.RandomState:
-            return False
-        if type(hidden._bit_generator) is not np.random.MT19937:
-            return False
-        one.standard_normal()
-        state: Any = one.get_state()
-        expected = state[1].tobytes() + struct.pack("i", state[2])
-        if _numpy_twister(one) != expected:
-            return False
-        _numpy_twister(other)[:] = _numpy_twister(one)
-        _numpy_gauss(other)[:] = _numpy_gauss(one)
-        return _numpy_alike(one, other)
-    except (AttributeError, ValueError):
-        return False
-
-
-def _numpy_alike(one: Any, other: Any) -> bool:
-    """Same words and cached normal, and each draw turns the flag over."""
-    if not all(map(np.array_equal, one.get_state(), other.get_state())):
-        return False
-    for flag in (1, 0, 1, 0):
-        if _gauss_flag(one) != flag or _gauss_flag(other) != flag:
-            return False
-        if one.standard_normal() != other.standard_normal():
-            return False
-    return True
-
-
-def _gauss_flag(instance: Any) -> int:
-    return int(struct.unpack_from("i", _numpy_gauss(instance))[0])
+from corral.workers.generators import Torch, fresh, numpy_generator, python_generator
 
 
 class Isolation:
@@ -273,7 +39,8 @@ class Isolation:
 
     Enter it around an env's constructor, reset and step:
 
-    >>> isolation = Isolation(lambda slot: episode_seed(0, slot))
+    >>> import random
+    >>> isolation = Isolation(lambda slot: 100 + slot)
     >>> with isolation.of(3):
     ...     alone = random.random()
     >>> isolation.forget(3)
@@ -293,13 +60,9 @@ class Isolation:
     ) -> None:
         self._seed_of_slot = seed_of_slot
         self._lock = lock
-        self._python: _Generator = (
-            _PythonByMemory() if _python_proved() else _PythonByState()
-        )
-        self._numpy: _Generator = (
-            _NumpyByMemory() if _numpy_proved() else _NumpyByState()
-        )
-        self._torch: _Torch | None = None
+        self._python = python_generator()
+        self._numpy = numpy_generator()
+        self._torch: Torch | None = None
         self._arrival = _TorchArrival(self)
         self._turns: dict[int, _Turn] = {}
         self._inside: _Turn | None = None
@@ -355,10 +118,10 @@ class Isolation:
         """Give the slot a fresh state of each generator it has not met."""
         seed = self._seed_of_slot(turn.slot)
         if turn.python is None:
-            turn.python = _fresh(self._python, seed)
-            turn.numpy = _fresh(self._numpy, seed)
+            turn.python = fresh(self._python, seed)
+            turn.numpy = fresh(self._numpy, seed)
         if turn.torch is None and self._torch is not None:
-            turn.torch = _fresh(self._torch, seed)
+            turn.torch = fresh(self._torch, seed)
 
     def _meet_torch(self) -> bool:
         """Take torch's generator in, once torch has been imported."""
@@ -366,7 +129,7 @@ class Isolation:
         # While torch is being imported it is listed, and has no generator yet.
         if torch is None or not hasattr(torch, "default_generator"):
             return False
-        self._torch = _Torch(torch.default_generator)
+        self._torch = Torch(torch.default_generator)
         return True
 
     def _torch_arrived(self) -> None:
@@ -396,13 +159,6 @@ class _Turn:
 
     def __exit__(self, *exception: object) -> None:
         self._isolation._leave(self)
-
-
-def _fresh(generator: _Generator, seed: int) -> Any:
-    """The state a seed gives; the live one is left as it was."""
-    before = generator.read()
-    generator.seed(seed)
-    return generator.swap(before)
 
 
 class _TorchArrival:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from corral.layout.plan import ControlViews
+from corral.layout.plan import TICKET_MASK, ControlViews
 from corral.transport.doorbell import Doorbell
 from corral.workers.letters import Letter, Reply
-from corral.workers.shard import TICKET_MASK, Outlet
+from corral.workers.shard import Outlet
 from corral.workers.worker import Worker
 
 PATIENCE = 0.25

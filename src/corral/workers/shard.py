@@ -7,7 +7,8 @@ The same code runs under every executor. `index` counts from the shard's first s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,14 @@ import numpy as np
 from corral.adapters import adapt
 from corral.core import NO_TASK, Adapter, EnvSpec
 from corral.errors import SpaceMismatch
-from corral.layout.codec import Codec, codec_for
+from corral.layout.codec import Codecs
 from corral.layout.columns import Columns
-from corral.layout.plan import ACTION_ROWS, DataViews
+from corral.layout.plan import ACTION_ROWS, TICKET_MASK, DataViews
 from corral.workers import autoreset
 from corral.workers.commands import WIDE
 from corral.workers.letters import Letter, describe
-from corral.workers.randomness import Isolation, episode_seed
+from corral.workers.outcomes import as_reward, counted, five_of
+from corral.workers.randomness import Isolation
 from corral.workers.record import (
     ENDED,
     NOISY,
@@ -32,11 +34,10 @@ from corral.workers.record import (
     UNFIT,
     Recorder,
 )
+from corral.workers.seeds import episode_seed
 
 NO_ACTION = object()
 _AS_IT_IS = nullcontext()
-TICKET_MASK = 0xFFFFFFFF
-"""Tickets are counted for ever and compared as unsigned 32-bit words."""
 
 
 @dataclass(slots=True)
@@ -63,18 +64,6 @@ class _Episode:
     next_seed: int | None = None
     mailed_action: list[Any] | None = None
     raw_action: Any = NO_ACTION
-
-
-@dataclass(slots=True)
-class Codecs:
-    """The two codecs of a pool."""
-
-    obs: Codec
-    action: Codec
-
-    @classmethod
-    def of(cls, spec: EnvSpec) -> Codecs:
-        return cls(codec_for(spec.observation_space), codec_for(spec.action_space))
 
 
 @dataclass(slots=True)
@@ -128,7 +117,8 @@ class Shard:
                     self.adapters.append(adapt(factory()))
             except BaseException as error:
                 self.close()
-                error.slot = slot  # type: ignore[attr-defined]
+                with suppress(Exception):  # some exceptions take no attributes
+                    error.slot = slot  # type: ignore[attr-defined]
                 raise
         return [adapter.spec for adapter in self.adapters]
 
@@ -226,7 +216,7 @@ class Shard:
             autoreset.instead_of_stepping(self, index, row, mode)
             return
         if left == UNFIT:
-            obs, reward, terminated, truncated, _ = _five(result)
+            obs, reward, terminated, truncated, _ = five_of(result)
             left = self._recorder.record(row, index, obs, reward, terminated, truncated)
         self._finish(index, row, mode, left, result)
 
@@ -309,7 +299,7 @@ class Shard:
             obs, info = result
         except (TypeError, ValueError):
             raise SpaceMismatch(
-                f"env.reset() returned {_counted(result)}; Gymnasium's API is "
+                f"env.reset() returned {counted(result)}; Gymnasium's API is "
                 "`observation, info = env.reset()`"
             ) from None
         mailed = self._encode(row, index, obs)
@@ -367,17 +357,18 @@ class Shard:
         """Copy the last observation of an episode before anything can change it."""
         mailed = self._encode_final(0, index, obs)
         if mailed is not None:
-            self._letter(index).final_obs = mailed
+            self._letter(index).final_obs = deepcopy(mailed)
 
     def keep_final_info(self, index: int, info: dict[str, Any]) -> None:
         """Send home the info that came with the end of an episode."""
         if self.options.infos != "none":
-            self._letter(index).final_info = self._wanted(info)
+            # Copied before the reset, which may clear a dict that the env keeps.
+            self._letter(index).final_info = _owned(self._wanted(info))
 
     def write_info(self, index: int, row: int, info: Any, final: bool) -> None:
         """Numbers into columns, the rest into a letter."""
         if not isinstance(info, dict):
-            raise SpaceMismatch(f"info is {_counted(info)}; it must be a dict")
+            raise SpaceMismatch(f"info is {counted(info)}; it must be a dict")
         wanted = self.options.infos
         if wanted == "none":
             return
@@ -385,7 +376,7 @@ class Shard:
             info = {}  # and the columns of an earlier end are cleared
         rest = self.columns.write(row, self.slots[index], self._wanted(info))
         if rest:
-            self._letter(index).info = rest
+            self._letter(index).info = _owned(rest)
         if info:
             self.care[index] |= NOISY
             self._outlet.inform()
@@ -439,30 +430,8 @@ class Shard:
         return errors
 
 
-def as_reward(value: Any) -> float:
-    """A reward as a number: scalars of any type, and arrays of one element."""
-    array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "fiub":
-        raise SpaceMismatch(
-            f"reward is {value!r:.80} ({type(value).__name__}, shape {array.shape}); "
-            "it must be one number"
-        )
-    return float(array.reshape(()))
-
-
-def _five(result: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """What a step returned, if it can be read as Gymnasium's five values."""
-    try:
-        obs, reward, terminated, truncated, info = result
-    except (TypeError, ValueError):
-        raise SpaceMismatch(
-            f"env.step() returned {_counted(result)}; Gymnasium's API is "
-            "`observation, reward, terminated, truncated, info = env.step(action)`"
-        ) from None
-    return obs, reward, terminated, truncated, info
-
-
-def _counted(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {len(value)} values"
-    return f"{value!r:.80} ({type(value).__name__})"
+def _owned(value: Any) -> Any:
+    """An info whose dicts and arrays are not the env's, which may use them again."""
+    if type(value) is dict:
+        return {key: _owned(part) for key, part in value.items()}
+    return value.copy() if type(value) is np.ndarray else value

@@ -17,14 +17,15 @@ import numpy as np
 
 from corral.core import NO_TASK, EnvSpec
 from corral.errors import Fault, OptionError
+from corral.layout.codec import Codecs
 from corral.layout.plan import DataViews
 from corral.workers import commands
 from corral.workers.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
 from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Reply, describe
 from corral.workers.luggage import opened
-from corral.workers.randomness import episode_seed, seed_globals
-from corral.workers.shard import Codecs, Outlet, Shard, ShardOptions
+from corral.workers.seeds import episode_seed, seed_globals
+from corral.workers.shard import Outlet, Shard, ShardOptions
 
 RESERVED = ("reset", "step", "close")
 """Calling these behind the shard's back would break the order of its episodes."""
@@ -183,9 +184,9 @@ class Worker:
             return Reply([], faults)
         if message.verb == "run":
             return self._attempt("map", [None], lambda _: self._run(message.payload))
-        verb = getattr(self, f"_{message.verb}")
+        work = self._ANSWERS[message.verb]
         return self._attempt(
-            message.verb, message.indexes, lambda index: verb(index, message)
+            message.verb, message.indexes, lambda index: work(self, index, message)
         )
 
     def _attempt(
@@ -221,6 +222,12 @@ class Worker:
         position = message.indexes.index(index)
         self.shard.adapters[index].set_attr(name, values[position])
 
+    _ANSWERS: ClassVar[dict[str, Callable[[Worker, int, Ask], Any]]] = {
+        "call": _call,
+        "get_attr": _get_attr,
+        "set_attr": _set_attr,
+    }
+
     def _run(self, item: Any) -> Any:
         return self._function(opened(item))
 
@@ -238,7 +245,7 @@ def probe(job: Job, seconds: float) -> dict[str, Any]:
         started = time.perf_counter()
         deadline = started + seconds
         steps = 0
-        longest = 0.0
+        spent = 0.0
         for adapter in itertools.cycle(adapters):
             action = adapter.spec.action_space.sample()
             before = time.perf_counter()
@@ -246,12 +253,12 @@ def probe(job: Job, seconds: float) -> dict[str, Any]:
             if terminated or truncated:
                 adapter.reset(None, None, NO_TASK)
             now = time.perf_counter()
-            longest += now - before
+            spent += now - before
             steps += 1
             if now >= deadline or steps >= 2000:
                 break
         threads = all(s.metadata.get("corral.threads") for s in specs)
-        return {"step_time": longest / steps, "steps": steps, "threads": threads}
+        return {"step_time": spent / steps, "threads": threads}
     finally:
         worker.shard.close()
 

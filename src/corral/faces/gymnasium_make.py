@@ -1,0 +1,161 @@
+"""How Gymnasium's users make a vector env: its modes, and how its spaces agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+from gymnasium import Space
+from gymnasium.spaces.utils import is_space_dtype_shape_equiv
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_differing_spaces, batch_space
+
+from corral.core import EnvSpec, Factory
+from corral.errors import OptionError, SpacesDiffer
+from corral.faces.gymnasium_env import CorralVectorEnv
+from corral.pool import FaceOptions, Pool, same_spaces
+
+AUTORESET_MODES = {
+    "next_step": AutoresetMode.NEXT_STEP,
+    "same_step": AutoresetMode.SAME_STEP,
+    "off": AutoresetMode.DISABLED,
+}
+_OURS = {mode: name for name, mode in AUTORESET_MODES.items()}
+ObservationMode = str | tuple[Space[Any], Space[Any]]
+
+
+def make(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None = None,
+    *,
+    autoreset: str | AutoresetMode = "next_step",
+    copy: bool = True,
+    observation_mode: ObservationMode = "same",
+    **options: Any,
+) -> CorralVectorEnv:
+    """Many environments as one `gymnasium.vector.VectorEnv`.
+
+    Example::
+
+        envs = corral.make("Ant-v5", num_envs=64)
+        observations, infos = envs.reset(seed=0)
+
+    Args:
+        env: a registered id, a factory, or one factory per slot.
+        num_envs: how many; known already when a list of factories is given.
+        autoreset: "next_step", "same_step", "off", or Gymnasium's own enum.
+        copy: False to get views into the block instead of copies.
+        observation_mode: as in Gymnasium: "same", "different", or two spaces.
+        **options: everything `corral.Pool` takes.
+    """
+    pool, batched = open_pool(
+        env, num_envs, mode_for(autoreset), observation_mode, **options
+    )
+    envs = CorralVectorEnv(pool, batched, mode_for(autoreset), copy)
+    if isinstance(env, str):
+        name = pool.spec.id or env.rpartition(":")[2]
+        envs.spec = _registered(name, options.get("env_kwargs"))
+    return envs
+
+
+def _registered(
+    env_id: str, kwargs: dict[str, Any] | None
+) -> gymnasium.envs.registration.EnvSpec | None:
+    """What is registered under the id, with the kwargs it was made with."""
+    # Of "module:Id" the parent may know nothing: workers import the module.
+    spec = gymnasium.registry.get(env_id)
+    if spec is None:
+        return None
+    # A copy: what somebody writes into it must not reach the next `make`.
+    return replace(deepcopy(spec), kwargs={**spec.kwargs, **(kwargs or {})})
+
+
+def mode_for(value: str | AutoresetMode) -> AutoresetMode:
+    """Gymnasium's enum, its values, or our names for them."""
+    if isinstance(value, AutoresetMode):
+        return value
+    if value in AUTORESET_MODES:
+        return AUTORESET_MODES[value]
+    try:
+        return AutoresetMode(value)
+    except ValueError:
+        raise OptionError(
+            f"autoreset is {value!r}; choose one of {', '.join(AUTORESET_MODES)}"
+        ) from None
+
+
+def open_pool(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None,
+    mode: AutoresetMode,
+    observation_mode: ObservationMode,
+    check: Callable[[EnvSpec], None] | None = None,
+    name: str = "make",
+    **options: Any,
+) -> tuple[Pool, Space[Any]]:
+    """A pool with Gymnasium's habits, and its batched observation space."""
+    _check_observation_mode(observation_mode)
+    batched: list[Space[Any]] = []
+
+    def agree(specs: list[EnvSpec]) -> EnvSpec:
+        spec, space = _agree(specs, observation_mode, name)
+        if check is not None:
+            check(spec)
+        batched.append(space)
+        return spec
+
+    face = FaceOptions(bare_resets=True, wants_reset=False, agree=agree)
+    pool = Pool(env, num_envs, autoreset=_OURS[mode], _face=face, **options)  # type: ignore[arg-type]
+    return pool, batched[0]
+
+
+def _check_observation_mode(mode: ObservationMode) -> None:
+    if isinstance(mode, tuple) and len(mode) == 2:
+        if not all(isinstance(space, Space) for space in mode):
+            raise TypeError(
+                "Expected both elements of observation_mode to be Spaces, "
+                f"got {type(mode[0])} and {type(mode[1])}"
+            )
+    elif mode not in ("same", "different"):
+        raise OptionError(
+            "Invalid `observation_mode`, expected: 'same' or 'different' or tuple of "
+            f"single and batch observation space, actual got {mode}"
+        )
+
+
+def _agree(
+    specs: list[EnvSpec], mode: ObservationMode, name: str
+) -> tuple[EnvSpec, Space[Any]]:
+    """The spec for all slots and the batched observation space."""
+    if mode == "same":
+        spec = same_spaces(
+            specs,
+            f"{name}(..., observation_mode='same') however the sub-environments "
+            "observation spaces are not equivalent. ",
+            ". If this is intentional, use `observation_mode='different'` instead.",
+        )
+        return spec, batch_space(spec.observation_space, len(specs))
+    first = specs[0]
+    batched: Space[Any] | None = None
+    if isinstance(mode, tuple):
+        batched, single = mode
+        first = replace(first, observation_space=single)
+    for slot, spec in enumerate(specs):
+        if not is_space_dtype_shape_equiv(
+            spec.observation_space, first.observation_space
+        ):
+            raise SpacesDiffer(
+                f"slot {slot} has an observation space of another shape or dtype: "
+                f"{spec.observation_space}, expected {first.observation_space}"
+            )
+        if spec.action_space != first.action_space:
+            raise SpacesDiffer(
+                f"slot {slot} has another action space than slot 0: "
+                f"{spec.action_space} instead of {first.action_space}"
+            )
+    if batched is None:
+        batched = batch_differing_spaces([spec.observation_space for spec in specs])
+    return first, batched

@@ -1,0 +1,195 @@
+"""Dict and Tuple: the leaves of their parts, depth first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from corral.errors import SpaceMismatch
+from corral.layout.casts import is_what
+from corral.layout.contract import Array, Codec, Decode, Encode, Leaf, Split, Walk
+from corral.layout.leaves import split_items
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One member of a Dict or Tuple, and where its leaves are among all leaves."""
+
+    key: Any
+    codec: Codec
+    leaves: slice
+    mail: slice
+
+
+class JoinedCodec(Codec):
+    """What Dict and Tuple have in common: parts, read as `value[key]`."""
+
+    native: type[Any]
+    """The type of a value that needs no closer look."""
+
+    def __init__(self, members: Iterable[tuple[Any, Codec]]) -> None:
+        leaves: list[Leaf] = []
+        parts: list[Part] = []
+        mailed = 0
+        for key, codec in members:
+            end, mail_end = len(leaves) + len(codec.leaves), mailed + codec.mailed
+            parts.append(
+                Part(key, codec, slice(len(leaves), end), slice(mailed, mail_end))
+            )
+            leaves += [replace(leaf, path=(key, *leaf.path)) for leaf in codec.leaves]
+            mailed = mail_end
+        self.parts = tuple(parts)
+        self.leaves = tuple(leaves)
+        self.mailed = mailed
+
+    def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
+        """See Codec.encoder."""
+        native, count, check = self.native, len(self.parts), self.check
+        encoders = [
+            (
+                part.key,
+                part.codec.encoder(arrays[part.leaves], f"{name}[{part.key!r}]"),
+            )
+            for part in self.parts
+        ]
+
+        def encode(row: int, slot: int, value: Any) -> None:
+            if type(value) is not native or len(value) != count:
+                check(value, name)
+            try:
+                for key, encode_part in encoders:
+                    encode_part(row, slot, value[key])
+            except KeyError:
+                check(value, name)
+                raise
+
+        def encode_and_mail(row: int, slot: int, value: Any) -> list[Any]:
+            check(value, name)
+            mailed: list[Any] = []
+            for key, encode_part in encoders:
+                mailed += encode_part(row, slot, value[key]) or ()
+            return mailed
+
+        return encode_and_mail if self.mailed else encode
+
+    def decoder(self, arrays: Sequence[Array]) -> Decode:
+        """See Codec.decoder."""
+        join = self.join
+        decoders = [
+            (part.codec.decoder(arrays[part.leaves]), part.mail) for part in self.parts
+        ]
+
+        def decode(row: int, slot: int, mailed: Sequence[Any] | None) -> Any:
+            return join([decode_part(row, slot, None) for decode_part, _ in decoders])
+
+        def decode_mailed(row: int, slot: int, mailed: Sequence[Any] | None) -> Any:
+            assert mailed is not None, "mailed values did not arrive"
+            return join(
+                [decode_part(row, slot, mailed[mail]) for decode_part, mail in decoders]
+            )
+
+        return decode_mailed if self.mailed else decode
+
+    def walker(self, arrays: Sequence[Array]) -> Walk | None:
+        """See Codec.walker; the parts are walked side by side."""
+        join = self.join
+        walks = [part.codec.walker(arrays[part.leaves]) for part in self.parts]
+        sure = [walk for walk in walks if walk is not None]
+        if not walks or len(sure) < len(walks):
+            return super().walker(arrays)
+        return lambda row: map(join, zip(*[walk(row) for walk in sure], strict=True))
+
+    def assemble(
+        self, leaf_batches: Sequence[Array], mailed: Sequence[tuple[Any, ...]]
+    ) -> Any:
+        """See Codec.assemble."""
+        return self.join(
+            [
+                part.codec.assemble(leaf_batches[part.leaves], mailed[part.mail])
+                for part in self.parts
+            ]
+        )
+
+    def split(self, batch: Any, count: int, name: str = "actions") -> Split:
+        """See Codec.split."""
+        if not self.is_batched(batch):
+            return split_items(self, batch, count, name)
+        self.check(batch, name)
+        arrays: list[Array] = []
+        columns: list[tuple[Any, ...]] = []
+        for part in self.parts:
+            part_name = f"{name}[{part.key!r}]"
+            split = part.codec.split(batch[part.key], count, part_name)
+            arrays += split[0]
+            columns += split[1]
+        return arrays, columns
+
+    def join(self, values: Sequence[Any]) -> Any:
+        """One value out of one value per part."""
+        raise NotImplementedError("join(values)")
+
+    def check(self, value: Any, name: str) -> None:
+        """Raise unless the value has exactly these parts."""
+        raise NotImplementedError("check(value, name)")
+
+    def is_batched(self, batch: Any) -> bool:
+        """Whether this is one value of batches rather than one value per slot."""
+        raise NotImplementedError("is_batched(batch)")
+
+
+class DictCodec(JoinedCodec):
+    """Parts by key, in the space's own order."""
+
+    native = dict
+
+    def __init__(self, members: Iterable[tuple[Any, Codec]]) -> None:
+        super().__init__(members)
+        self.keys = [part.key for part in self.parts]
+
+    def join(self, values: Sequence[Any]) -> dict[Any, Any]:
+        """See JoinedCodec.join."""
+        # Not strict: the keyword alone doubles the cost, and no length is in doubt.
+        return dict(zip(self.keys, values))  # noqa: B905
+
+    def check(self, value: Any, name: str) -> None:
+        """See JoinedCodec.check."""
+        if not isinstance(value, Mapping):
+            got = is_what(value)
+            raise SpaceMismatch(f"{name} {got}; its space says a dict of {self.keys}")
+        if value.keys() != set(self.keys):
+            raise SpaceMismatch(
+                f"{name} has keys {list(value)}; its space says {self.keys}"
+            )
+
+    def is_batched(self, batch: Any) -> bool:
+        """See JoinedCodec.is_batched."""
+        return isinstance(batch, Mapping)
+
+
+class TupleCodec(JoinedCodec):
+    """Parts by position."""
+
+    native = tuple
+
+    def join(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """See JoinedCodec.join."""
+        return tuple(values)
+
+    def check(self, value: Any, name: str) -> None:
+        """See JoinedCodec.check."""
+        sequence = isinstance(value, (tuple, list)) or (
+            isinstance(value, np.ndarray) and value.ndim > 0
+        )
+        if not sequence or len(value) != len(self.parts):
+            got = is_what(value) + (f" of {len(value)}" if sequence else "")
+            wants = f"its space says a tuple of {len(self.parts)}"
+            raise SpaceMismatch(f"{name} {got}; {wants}")
+
+    def is_batched(self, batch: Any) -> bool:
+        """See JoinedCodec.is_batched."""
+        # A list is always one action per slot; a tuple only where it cannot be the
+        # batched form, which is how Gymnasium reads it.
+        return isinstance(batch, tuple) and len(batch) == len(self.parts)

@@ -1,0 +1,251 @@
+"""Envs whose exceptions, infos and answers misbehave on their way home."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from running import ENV
+
+import corral
+from corral.errors import EnvError, OptionError, StartError
+
+BACKENDS = ["serial", "thread", "process"]
+
+
+class NoText(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class ExitsWhenPickled(Exception):
+    def __reduce__(self):
+        raise SystemExit(3)
+
+
+class OnlyThere(Exception):
+    """Can be unpickled in the process that made it, and nowhere else."""
+
+    def __reduce__(self):
+        return load_at, (os.getpid(),)
+
+
+def load_at(pid: int) -> OnlyThere:
+    if os.getpid() != pid:
+        raise RuntimeError("not here")
+    return OnlyThere()
+
+
+class TakesNoAttributes(Exception):
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+
+ODD = [NoText, ExitsWhenPickled, OnlyThere, TakesNoAttributes, SystemExit]
+
+
+class Env(gym.Env[Any, Any]):
+    observation_space = gym.spaces.Box(-9, 9, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, where: str = "", kind: type[BaseException] = ValueError) -> None:
+        self.where, self.kind, self.time = where, kind, 0
+        self.fail("construct")
+
+    def fail(self, where: str) -> None:
+        if where == self.where:
+            raise self.kind
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {"options": options}
+
+    def step(self, action):
+        self.fail("step")
+        info = {"odd": OnlyThere()} if self.where == "info" else {}
+        return np.zeros(2, np.float32), 1.0, False, False, info
+
+    def echo(self, value):
+        self.fail("call")
+        return OnlyThere() if self.where == "answer" else value
+
+    def nap(self):
+        time.sleep(0.5)
+
+
+def pool_of(backend: str, *factories: Any) -> corral.Pool:
+    workers = None if backend == "serial" else len(factories)
+    return corral.Pool(list(factories), backend=backend, workers=workers)
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_odd_exception_is_a_fault_and_not_the_workers_death(backend, kind):
+    with pool_of(backend, Env, functools.partial(Env, "step", kind)) as pool:
+        pool.reset()
+        with pytest.raises(EnvError, match=rf"slot 1.*{kind.__name__} in step"):
+            pool.step([0, 0])
+        pool.reset()
+        assert pool.step([0], [0]).valid.all()
+        assert pool.call("echo", 3) == (3, 3)
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_odd_exception_in_a_constructor_is_named(backend, kind):
+    with pytest.raises(StartError, match=kind.__name__):
+        pool_of(backend, Env, functools.partial(Env, "construct", kind))
+
+
+def test_an_info_that_cannot_be_opened_at_home_names_its_slot():
+    with pool_of("process", Env, functools.partial(Env, "info")) as pool:
+        pool.reset()
+        with pytest.raises(EnvError, match=r"slot 1.*opening.*not here"):
+            pool.step([0, 0])
+        pool.reset()
+        assert pool.step([0], [0]).valid.all()
+
+
+def test_an_answer_that_cannot_be_opened_is_told_and_not_waited_for():
+    with pool_of("process", Env, functools.partial(Env, "answer")) as pool:
+        with pytest.raises(EnvError, match=r"worker 1.*not here"):
+            pool.call("echo", 1)
+        assert pool.get_attr("time") == (0, 0)
+
+
+def test_a_question_that_cannot_be_packed_leaves_no_answer_for_the_next():
+    with pool_of("process", Env, Env) as pool:
+        with pytest.raises(TypeError, match="lock"):
+            pool.set_attr("time", [1, threading.Lock()])
+        assert pool.call("echo", 5) == (5, 5)
+        assert pool.get_attr("time") == (0, 0)
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_an_interrupted_question_leaves_no_answer_for_the_next(backend):
+    with pool_of(backend, Env, Env) as pool:
+        main = threading.main_thread().ident
+        assert main is not None
+        timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            pool.call("nap")
+        timer.join()
+        assert pool.call("echo", 7) == (7, 7)
+
+
+def test_a_reset_that_cannot_be_sent_to_one_slot_changes_none():
+    with pool_of("process", Env, Env) as pool:
+        with pytest.raises(OptionError, match="slot 1 cannot be sent"):
+            pool.reset(options=[{"a": 1}, {"a": threading.Lock()}])
+        step = pool.reset()
+        assert [step.infos.of(slot) for slot in (0, 1)] == [{"options": None}] * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_reset_that_fails_shows_no_actions(backend):
+    class Unwilling(Env):
+        def reset(self, **_):
+            raise ValueError
+
+    with pool_of(backend, Unwilling) as pool:
+        with pytest.raises(EnvError) as caught:
+            pool.reset()
+        assert caught.value.fault.last_actions == ()
+
+
+class Hoarder(Env):
+    """Has one info dict, with one array, and one graph, and uses them for ever."""
+
+    observation_space = gym.spaces.Graph(gym.spaces.Box(-9, 9, (1,)), None)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.info: dict[str, Any] = {}
+        self.big = np.zeros(4000)
+        self.nodes = np.zeros((3, 1), np.float32)
+
+    def look(self):
+        self.big[:] = self.nodes[:] = self.time
+        return gym.spaces.GraphInstance(self.nodes, None, None)
+
+    def reset(self, **_):
+        self.time = 0
+        self.info.clear()
+        return self.look(), self.info
+
+    def step(self, action):
+        self.time += 1
+        self.info.update(time=self.time, big=self.big, below={"big": self.big})
+        return self.look(), 1.0, self.time == 3, False, self.info
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_an_env_uses_again_was_copied_in_time(backend):
+    with pool_of(backend, Hoarder) as pool:
+        first = pool.reset()
+        steps = [pool.step([0]) for _ in range(3)]
+    assert [first.obs[0].nodes[0, 0], *(s.obs[0].nodes[0, 0] for s in steps)] == [
+        0,
+        1,
+        2,
+        0,
+    ]
+    infos = [steps[0].infos.of(0), steps[1].infos.of(0), steps[2].final_infos[0]]
+    for time_then, info in enumerate(infos, 1):
+        assert info["time"] == time_then
+        assert info["big"][0] == info["below"]["big"][0] == time_then
+    assert steps[2].final_obs[0].nodes[0, 0] == 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_envs_of_a_pool_that_nobody_closed_are_closed_at_exit(run, backend):
+    said = run(
+        ENV
+        + f"""
+import corral
+
+class Mine(Env):
+    def close(self):
+        print("closed", flush=True)
+
+pool = corral.Pool(Mine, 2, backend={backend!r})
+pool.reset()
+"""
+    )
+    assert said == "closed\nclosed\n"
+
+
+def test_a_ctrl_c_inside_an_env_under_serial_leaves_a_pool_to_be_closed():
+    with pool_of("serial", functools.partial(Env, "step", KeyboardInterrupt)) as pool:
+        pool.reset()
+        with pytest.raises(KeyboardInterrupt):
+            pool.step([0])
+        with pytest.raises(corral.errors.ClosedError, match="Ctrl-C"):
+            pool.recv()
+
+
+@pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
+def test_a_parent_without_standard_streams(run, closed, tmp_path):
+    result = tmp_path / "result"
+    run(
+        "import os\n"
+        + "".join(f"os.close({descriptor})\n" for descriptor in closed)
+        + ENV
+        + f"""
+import corral
+
+with corral.Pool(Env, 2, backend="process", workers=2) as pool:
+    pool.reset()
+    reward = pool.step([0, 0]).reward.sum()
+open({str(result)!r}, "w").write(str(reward))
+os._exit(0)
+"""
+    )
+    assert result.read_text() == "2.0"
