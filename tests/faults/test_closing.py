@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -13,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 import psutil
 import pytest
-from running import Script, wait_until
+from running import ENV, Script, wait_until
 
 import corral
 from corral.errors import ClosedError, OwnershipError, WorkerDied
@@ -270,3 +271,47 @@ def test_an_interrupted_send_leaves_a_pool_that_can_only_be_closed(
         with pytest.raises(ClosedError, match="interrupted"):
             pool.recv()
     assert pool.closed
+
+
+def test_close_is_bounded_when_nobody_reads_our_stdout(tmp_path):
+    done = tmp_path / "done"
+    read, write = os.pipe()
+    script = f"""
+{ENV}
+import corral
+
+class Loud(Env):
+    def step(self, action):
+        print("x" * 200_000, flush=True)
+        return super().step(action)
+
+os.dup2({write}, 1)
+pool = corral.Pool(Loud, 2, backend="process", workers=2, close_timeout=0.5)
+pool.reset()
+pool.send([0, 0])
+time.sleep(0.5)
+pool.close()
+open({str(done)!r}, "w").close()
+os._exit(0)
+"""
+    process = Script([sys.executable, "-c", script], None, pass_fds=[write])
+    try:
+        process.finish(seconds=20)
+    finally:
+        process.kill()
+        os.close(read)
+        os.close(write)
+    assert done.exists()
+
+
+def test_close_after_ctrl_c_between_two_threads(monkeypatch):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        if thread.name == "corral-worker-1":
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        corral.Pool(Env, 2, backend="thread", workers=2)

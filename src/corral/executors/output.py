@@ -18,6 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 KEPT = 64 * 1024
+PATIENCE = 2.0
+"""Seconds to wait for the thread, which is stuck while nobody reads our stdout."""
 
 
 class Output:
@@ -31,6 +33,7 @@ class Output:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stopping = False
+        self._finished = False
 
     def add(self, worker: int, stdout: int, stderr: int, log: int) -> None:
         """Take over the read ends of a worker's pipes."""
@@ -52,8 +55,11 @@ class Output:
 
     def tail(self, worker: int) -> str:
         """The last output of a worker; reads what a dead one left in its pipes."""
-        with self._lock:
-            self._read_all()
+        if self._lock.acquire(timeout=PATIENCE):
+            try:
+                self._read_all()
+            finally:
+                self._lock.release()
         return self._kept.get(worker, bytearray()).decode(errors="replace")
 
     def close(self) -> None:
@@ -63,19 +69,32 @@ class Output:
         self._stopping = True
         os.write(self._wake_write, b"x")
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(2.0)
-        with self._lock:
-            self._read_all()
-            for key in list(self._selector.get_map().values()):
-                self._drop(key.fd)
-            self._selector.close()
-            os.close(self._wake_write)
+            self._thread.join(PATIENCE)
+        if self._lock.acquire(timeout=0.1):
+            try:
+                self._finish()
+            finally:
+                self._lock.release()
 
     def _run(self) -> None:
         while not self._stopping:
             self._selector.select()
             with self._lock:
+                if self._finished:  # by `close`, which waited long enough
+                    return
                 self._read_all()
+        with self._lock:  # as `close` could not, while we were stuck
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        self._read_all()
+        for key in list(self._selector.get_map().values()):
+            self._drop(key.fd)
+        self._selector.close()
+        os.close(self._wake_write)
 
     def _read_all(self) -> None:
         for key, _ in self._selector.select(0):

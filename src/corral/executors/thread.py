@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 
 from corral.core import EnvSpec
 from corral.errors import Fault
@@ -24,7 +25,7 @@ from corral.transport import doorbell
 from corral.transport.block import Block
 from corral.transport.mailbox import LocalMailbox, MailboxClosed
 from corral.workers.commands import Ask, Verb, entry
-from corral.workers.letters import kept
+from corral.workers.letters import Letter, kept
 from corral.workers.serve import Desk, serve
 from corral.workers.worker import Job, Worker
 
@@ -124,10 +125,7 @@ class ThreadExecutor(BelledExecutor):
             worker.bind(
                 views,
                 codecs,
-                desk.outlet(
-                    worker.job.slots,
-                    lambda letter, post=theirs.post: post(kept(letter)),
-                ),
+                desk.outlet(worker.job.slots, _keeping(theirs)),
                 self.reset_seed,
                 theirs.fetch,
                 desk.poster(theirs.post),
@@ -149,7 +147,9 @@ class ThreadExecutor(BelledExecutor):
         self._closed = True
         for worker, mailbox in enumerate(self._mailboxes):
             self._control.stop[worker, 0] = 1  # for one whose queue is full
-            alive = self._threads[worker].is_alive() and len(self._blocks) > 1
+            # Ctrl-C may have come before the thread of the last mailbox was started.
+            started = worker < len(self._threads) and len(self._blocks) > 1
+            alive = started and self._threads[worker].is_alive()
             if alive and self._has_room(worker):
                 mailbox.post(Ask("close"))
                 self._push(worker, entry(Verb.MAIL))
@@ -166,6 +166,10 @@ class ThreadExecutor(BelledExecutor):
             bell.close()
         for block in self._blocks:
             block.close()
+
+
+def _keeping(mailbox: LocalMailbox) -> Callable[[Letter], None]:
+    return lambda letter: mailbox.post(kept(letter))
 
 
 _open_executors: weakref.WeakSet[ThreadExecutor] = weakref.WeakSet()
