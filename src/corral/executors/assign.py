@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from corral.transport import doorbell
+from corral.workers import record
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -74,22 +77,30 @@ def enough_workers(slots: int, cores: int) -> int:
     return math.ceil(slots / math.ceil(slots / most))
 
 
-# What a batch costs on top of the env steps, measured on 2 and on 16 cores. A parent
-# that has a core for itself spins and is there at once; one that shares must be woken.
-SERIAL_PER_SLOT = 0.3e-6
-WORKER_PER_SLOT = 0.5e-6
-SPINNING_BATCH, SPINNING_BATCH_PER_WORKER = 15e-6, 1e-6
-SLEEPING_BATCH, SLEEPING_BATCH_PER_WORKER = 30e-6, 4e-6
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds that a batch takes on top of the env steps, as measured."""
+
+    serial_per_slot: float
+    worker_per_slot: float
+    spinning: tuple[float, float]
+    """Per batch and per worker, with a core left for the parent, which then spins."""
+    sleeping: tuple[float, float]
+    """The same where the parent has to be woken."""
+
+
+# On 2 and on 16 cores; the twins on 2.
+C_PARTS = Costs(0.3e-6, 0.5e-6, (15e-6, 1e-6), (30e-6, 4e-6))
+PYTHON_TWINS = Costs(2.2e-6, 2.7e-6, (60e-6, 20e-6), (60e-6, 20e-6))
+COSTS = C_PARTS if (doorbell.KIND, record.KIND) == ("futex", "c") else PYTHON_TWINS
 
 
 def batch_time(num_envs: int, cores: int, workers: int, step_time: float) -> float:
     """What a batch takes on so many workers, by the measurements above."""
     largest = math.ceil(num_envs / workers)
-    if workers < cores:
-        fixed = SPINNING_BATCH + workers * SPINNING_BATCH_PER_WORKER
-    else:
-        fixed = SLEEPING_BATCH + workers * SLEEPING_BATCH_PER_WORKER
-    return largest * (step_time + WORKER_PER_SLOT) + fixed
+    per_batch, per_worker = COSTS.spinning if workers < cores else COSTS.sleeping
+    steps = largest * (step_time + COSTS.worker_per_slot)
+    return steps + per_batch + workers * per_worker
 
 
 def choose(num_envs: int, cores: int, step_time: float, threads: bool) -> Placement:
@@ -103,7 +114,7 @@ def choose(num_envs: int, cores: int, step_time: float, threads: bool) -> Placem
     parallel, workers = min(
         (batch_time(num_envs, cores, count, step_time), count) for count in counts
     )
-    serial = num_envs * (step_time + SERIAL_PER_SLOT)
+    serial = num_envs * (step_time + COSTS.serial_per_slot)
     costs = (
         f"{measured}, so a batch of {num_envs} about {_time(serial)} in the caller "
         f"and {_time(parallel)} on {workers} workers"

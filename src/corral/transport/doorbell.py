@@ -126,10 +126,12 @@ class EventDoorbell:
 
     The waiter alone writes the count: it adds what it reads from the descriptor.
     Ringers keep their rings to themselves until `flush`, so that a busy waiter costs
-    no system calls, unless the waiter has set EAGER because it is waiting right now.
-    A ringer may read EAGER just before the waiter sets it, and so hold a ring back
-    from a waiter that goes to sleep; that ring is what the next `flush` is for.
-    Looking again would not help the waiter, since the ring is in the ringer's memory.
+    no system calls, unless the waiter is waiting right now: EAGER then has the number
+    of rings it still wants, and a ringer that holds a quarter of them shows them.
+    Every ring at once would wake the waiter for each slot. A ringer may read EAGER
+    just before the waiter sets it, and so hold a ring back from a waiter that goes to
+    sleep; that ring is what the next `flush` is for. Looking again would not help the
+    waiter, since the ring is in the ringer's memory.
     """
 
     def __init__(self, memory: memoryview, offset: int, descriptor: int) -> None:
@@ -150,7 +152,8 @@ class EventDoorbell:
         """Add to the count, now if the waiter is waiting, else at the next flush."""
         with self._lock:
             self._held_back += count
-        if self._words[EAGER]:
+        wanted = self._words[EAGER]
+        if wanted and 4 * self._held_back >= wanted:
             self.flush()
 
     def announce(self) -> None:
@@ -165,7 +168,7 @@ class EventDoorbell:
         if self._has_reached(target):
             return True
         deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
-        self._words[EAGER] = 1
+        self._words[EAGER] = (target - self._words[COUNT]) % 2**32
         try:
             while not self._collect_and_reach(target):
                 remaining = deadline - time.monotonic()
