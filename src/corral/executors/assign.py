@@ -27,7 +27,8 @@ class Placement:
     def __str__(self) -> str:
         kind = {"serial": "in the caller", "thread": "threads", "process": "processes"}
         count = "" if self.backend == "serial" else f"{self.workers} "
-        return f"{self.num_envs} slots, {count}{kind[self.backend]}: {self.reason}"
+        slots = "1 slot" if self.num_envs == 1 else f"{self.num_envs} slots"
+        return f"{slots}, {count}{kind[self.backend]}: {self.reason}"
 
 
 def usable_cores() -> int:
