@@ -66,6 +66,20 @@ def test_num_envs_has_to_be_a_count(make_pool: MakePool, num_envs: Any) -> None:
         make_pool(Echo, num_envs)
 
 
+@pytest.mark.parametrize("name", ["serial", "thread"])
+def test_a_deadline_is_refused_where_nobody_can_be_given_up(name: str) -> None:
+    with pytest.raises(
+        OptionError, match=f"start_timeout .* backend='{name}' has none"
+    ):
+        Pool(Countdown, 2, backend=name, start_timeout=60.0)
+
+
+def test_a_deadline_makes_auto_choose_processes() -> None:
+    with Pool(Countdown, 1, start_timeout=60.0) as pool:
+        assert pool.layout.backend == "process"
+        assert "start_timeout" in pool.layout.reason
+
+
 def test_an_unknown_backend_is_named_with_the_known_ones() -> None:
     with pytest.raises(OptionError, match=r"'gpu'.*serial, thread, process"):
         Pool(Echo, 2, backend="gpu")

@@ -17,7 +17,12 @@ from corral.executors.process import ProcessExecutor
 from corral.executors.serial import SerialExecutor
 from corral.executors.thread import ThreadExecutor
 
-BACKENDS = ("auto", "serial", "thread", "process")
+EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = {
+    "serial": SerialExecutor,
+    "thread": ThreadExecutor,
+    "process": ProcessExecutor,
+}
+BACKENDS = ("auto", *EXECUTORS)
 PROBE_SECONDS = 0.3
 
 __all__ = [
@@ -40,7 +45,9 @@ def place(
 ) -> tuple[Executor, Placement]:
     """Choose an executor for the slots and say why."""
     _check(backend, workers, isolation)
-    slots = assignment.slots
+    slots, reason = assignment.slots, "asked for"
+    if assignment.start_timeout is not None:
+        backend, reason = _with_deadlines(backend), "start_timeout needs processes"
     if isolation == "slot":
         if backend in ("serial", "thread"):
             raise OptionError(
@@ -57,14 +64,26 @@ def place(
     if backend == "serial":
         if workers not in (None, 1):
             raise OptionError(f"backend='serial' has one worker, not workers={workers}")
-        placement = Placement("serial", 1, slots, "asked for")
+        placement = Placement("serial", 1, slots, reason)
         return SerialExecutor(assignment), placement
     count = min(workers or enough_workers(slots, assignment.cores), slots)
     if backend == "thread":
-        placement = Placement("thread", count, slots, "asked for")
+        placement = Placement("thread", count, slots, reason)
         chosen = replace(assignment, shards=shards(slots, count))
         return ThreadExecutor(chosen), placement
-    return _process(assignment, Placement("process", count, slots, "asked for"))
+    return _process(assignment, Placement("process", count, slots, reason))
+
+
+def _with_deadlines(backend: str) -> str:
+    """A backend whose workers can be given up when they hang."""
+    if backend == "auto":
+        return "process"
+    if not EXECUTORS[backend].capabilities.deadlines:
+        raise OptionError(
+            f"start_timeout needs workers that can be given up when they hang; "
+            f'backend={backend!r} has none. Use backend="process", or leave it out.'
+        )
+    return backend
 
 
 def _check(backend: str, workers: int | None, isolation: str | None) -> None:

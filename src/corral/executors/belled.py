@@ -9,8 +9,9 @@ ended, and in nothing else.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -190,18 +191,27 @@ class BelledExecutor:
 
     # Receiving ------------------------------------------------------------------------
 
-    def wait(self, target: int, timeout: float | None) -> bool:
+    def wait(
+        self,
+        target: int,
+        timeout: float | None,
+        enough: Callable[[], bool] | None = None,
+    ) -> bool:
         """Wait until `target` slot commands have finished since the start."""
-        piece = SLICE
-        if timeout is None:
+        # Only the event twin holds rings back, and it has a descriptor.
+        holds_back = enough is not None and self._bell.descriptor is not None
+        piece = BUSY_SLICE if holds_back else SLICE
+        if timeout is None and not holds_back:
             while not self._bell.wait(target, piece, self._spin):
                 self._raise_if_any_dead()
                 piece = BUSY_SLICE if self._collect() else piece
             return True
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + (math.inf if timeout is None else timeout)
         while True:
             left = deadline - time.monotonic()
             if self._bell.wait(target, max(0.0, min(piece, left)), self._spin):
+                return True
+            if enough is not None and enough():
                 return True
             self._raise_if_any_dead()
             piece = BUSY_SLICE if self._collect() else piece

@@ -104,8 +104,17 @@ class Executor(Protocol):
         For workers without slots, which have answered nothing but `run`.
         """
 
-    def wait(self, target: int, timeout: float | None) -> bool:
-        """Wait until `target` slot commands have finished since the start."""
+    def wait(
+        self,
+        target: int,
+        timeout: float | None,
+        enough: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Wait until `target` slot commands have finished since the start.
+
+        Who waits for some of what is under way says when it is `enough`, since a ring
+        may be held back (see `transport.doorbell`) by a worker that is busy with more.
+        """
 
     def letters(self) -> Sequence[Letter]:
         """What has arrived beside the block."""

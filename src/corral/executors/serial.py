@@ -7,7 +7,7 @@ them and the order of results is the order of sending.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -123,7 +123,12 @@ class SerialExecutor:
         for worker, message in messages:
             self.tell(worker, message)
 
-    def wait(self, target: int, timeout: float | None) -> bool:
+    def wait(
+        self,
+        target: int,
+        timeout: float | None,
+        enough: Callable[[], bool] | None = None,
+    ) -> bool:
         """Run commands until enough slots are done."""
         # The caller's thread is a worker only this long, and maybe of another pool.
         outside, here.context = here.context, self._worker.context

@@ -76,7 +76,7 @@ class Pool:
         devices: handed to workers round robin, as `this_worker().device`.
         copy: whether `recv` gives copies by default, or views into the block.
         debug: raise when a view is kept longer than it lives.
-        start_timeout: seconds for a worker process to build its envs.
+        start_timeout: seconds for a worker process to build its envs; needs processes.
         close_timeout: seconds for envs to finish when the pool is closed.
     """
 
@@ -318,8 +318,9 @@ class Pool:
                 return self._take_all(copy)
             return self._take(np.flatnonzero(ledger.pending()), copy)
         low, high = self._bounds(min_slots, max_slots)
-        self._wait(low, timeout)
-        return self._take(ledger.ready(self._executor.done)[:high], copy)
+        done = self._executor.done
+        self._wait(low, timeout, lambda: len(ledger.ready(done)) >= low)
+        return self._take(ledger.ready(done)[:high], copy)
 
     def _bounds(self, low: int | None, high: int | None) -> tuple[int, int]:
         waiting = self._ledger.waiting
@@ -336,10 +337,15 @@ class Pool:
             )
         return low, high
 
-    def _wait(self, count: int, timeout: float | None) -> None:
+    def _wait(
+        self,
+        count: int,
+        timeout: float | None,
+        enough: Callable[[], bool] | None = None,
+    ) -> None:
         target = self._ledger.taken + count & TICKET_MASK
         try:
-            reached = self._executor.wait(target, timeout)
+            reached = self._executor.wait(target, timeout, enough)
         except WorkerDied as error:
             self._bury(error)
         if not reached:
