@@ -219,7 +219,8 @@ pool = corral.Pool(Mine, 2, backend={backend!r})
 pool.reset()
 """
     )
-    assert said == "closed\nclosed\n"
+    # Two threads may print at the same time, and a line and its end are two writes.
+    assert said.count("closed") == 2
 
 
 def test_a_ctrl_c_inside_an_env_under_serial_leaves_a_pool_to_be_closed():
