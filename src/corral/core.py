@@ -38,6 +38,9 @@ class InfoBatch(Protocol):
     def to_vector(self, count: int) -> dict[str, Any]:
         """Gymnasium's dict of arrays, with a `_key` mask beside each key."""
 
+    def to_list(self, count: int, own: bool = False) -> list[dict[str, Any]]:
+        """The info of each slot; `own` copies what the env may still hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
@@ -98,6 +101,8 @@ class Adapter(Protocol):
     Attributes are reached through whatever wraps the env.
     """
 
+    env: Any
+    """The env itself, outermost wrapper first."""
     spec: EnvSpec
     step: Callable[[Any], tuple[Any, Any, Any, Any, dict[str, Any]]]
 

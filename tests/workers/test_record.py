@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.layout.plan import RECORD
+from corral.layout.plan import RECORD, TIMES
+from corral.layout.times import bucket_of
 from corral.workers import record
 from corral.workers.record import (
     ENDED,
@@ -32,14 +33,22 @@ class Desk:
     """A recorder and the memory it writes."""
 
     def __init__(
-        self, make: Callable[..., Any], dtype: Any = np.float32, plain: bool = True
+        self,
+        make: Callable[..., Any],
+        dtype: Any = np.float32,
+        plain: bool = True,
+        times: Any = None,
     ) -> None:
         self.records = np.zeros((2, SLOTS), RECORD)
         self.obs = np.zeros((2, SLOTS, *SHAPE), dtype)
         self.done = np.zeros(SLOTS, np.uint32)
         self.rings = 0
         self.recorder = make(
-            self.records, self.obs if plain else None, memoryview(self.done), self.ring
+            self.records,
+            self.obs if plain else None,
+            memoryview(self.done),
+            self.ring,
+            times,
         )
 
     def ring(self) -> None:
@@ -309,3 +318,30 @@ def test_an_env_that_raises_is_known_by_its_place(desk: Desk) -> None:
 def test_the_recorder_that_is_used_was_chosen_once() -> None:
     chosen = {"python": "PythonRecorder", "c": "Recorder"}[record.KIND]
     assert record.Recorder.__name__ == chosen
+
+
+# Times --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0.0, 63e-9, 64e-9, 1e-6, 0.37, 3.0, 1e9])
+def test_both_count_a_duration_in_the_same_bucket(make, seconds: float) -> None:
+    times = np.zeros(SLOTS, TIMES)
+    desk = Desk(make, times=times)
+    desk.recorder.reset_took(1, seconds)
+    assert times["reset"][1].nonzero()[0].tolist() == [bucket_of(seconds)]
+    assert times["reset_seconds"].tolist() == [0.0, seconds, 0.0]
+    assert not times["step"].any()
+
+
+def test_every_recorded_step_is_counted(make) -> None:
+    times = np.zeros(SLOTS, TIMES)
+    desk = Desk(make, times=times)
+    for _ in range(3):
+        desk.recorder.record(0, 2, np.zeros(SHAPE, np.float32), 1.0, False, False)
+    assert times["step"].sum(axis=1).tolist() == [0, 0, 3]
+    assert times["step_seconds"][2] > 0
+
+
+def test_times_of_another_size_are_refused() -> None:
+    with pytest.raises(ValueError, match="TIMES"):
+        Desk(c_recorder, times=np.zeros(SLOTS + 1, TIMES))

@@ -40,8 +40,9 @@ class GymnasiumAdapter:
                 self._set_task(task)
             else:
                 options = {**(options or {}), "task": task}
-        if seed is None and options is None:
-            return self.env.reset()
+        # An env may take no options, as long as none are given.
+        if options is None:
+            return self.env.reset() if seed is None else self.env.reset(seed=seed)
         return self.env.reset(seed=seed, options=options)
 
     def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ ended, and in nothing else.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.errors import ClosedError, Fault, OptionError
-from corral.executors.contract import Assignment
+from corral.executors.contract import Assignment, Vitals
 from corral.layout.plan import TICKET_MASK, ControlViews
 from corral.supervision.report import error_for
 from corral.transport.doorbell import Doorbell
@@ -66,15 +67,18 @@ class BelledExecutor:
         self._fetched = [0] * workers
         self._unwanted = [0] * workers
         """Answers that nobody waits for any more."""
-        self._worker_of = np.repeat(
-            np.arange(workers), [len(shard) for shard in shards]
-        )
+        self._places = [
+            (worker, index)
+            for worker, shard in enumerate(shards)
+            for index in range(len(shard))
+        ]
 
     def _open_control(self, control: ControlViews, bell: Doorbell) -> None:
         self._control = control
         self._bell = bell
         self.done = control.done
         self.reset_seed = control.reset_seed
+        self.times = control.times
         self._consumed = [words.data for words in control.consumed]
         self._queues = [queue.data for queue in control.queue][: len(self.shards)]
         self._posted = control.posted.data
@@ -104,17 +108,17 @@ class BelledExecutor:
             raise
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
-        """One entry per slot, one ring per worker."""
-        counts = [0] * len(self.shards)
+        """One entry per slot, one wake-up per worker, after all are announced."""
+        command, places = entry(verb, mode), self._places
+        rung = set()
         try:
             for slot in slots.tolist():
-                worker = int(self._worker_of[slot])
-                self._push(worker, entry(verb, mode, slot - self.shards[worker].start))
-                counts[worker] += 1
-            for worker, count in enumerate(counts):
-                if count:
-                    self._bells[worker].ring(count)
-                    self._bells[worker].flush()
+                worker, index = places[slot]
+                self._push(worker, command | index)
+                self._bells[worker].announce()
+                rung.add(worker)
+            for worker in rung:
+                self._bells[worker].flush()
         except BaseException:
             self._interrupted = True
             raise
@@ -312,6 +316,17 @@ class BelledExecutor:
         else:
             assert isinstance(message, Letter)
             self._inbox.append(message)
+
+    def vitals(self) -> list[Vitals]:
+        """The process of each worker, and how long it has been busy."""
+        busy = self._control.busy[:, 0].tolist()
+        return [
+            Vitals(self._pid(worker), busy[worker])
+            for worker in range(len(self.shards))
+        ]
+
+    def _pid(self, worker: int) -> int:
+        return os.getpid()
 
     # Health ---------------------------------------------------------------------------
 

@@ -29,6 +29,15 @@ class Capabilities:
     """Global generators and thread counts are the worker's, not the caller's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """A worker's signs of life."""
+
+    pid: int
+    busy_seconds: float | None
+    """Spent obeying commands, since the start; None for the caller itself."""
+
+
 @dataclass(slots=True)
 class Assignment:
     """Who runs what, and what they are given to run it with."""
@@ -71,6 +80,8 @@ class Executor(Protocol):
     """The ticket of the last finished command, by slot."""
     reset_seed: NDArray[np.int64]
     """The seed for a slot's reset command; -1 for none."""
+    times: NDArray[np.void]
+    """How long each slot's steps and resets took, as `layout.plan.TIMES`."""
 
     def build(self) -> list[EnvSpec]:
         """Build every env; returns what each said about itself."""
@@ -121,6 +132,9 @@ class Executor(Protocol):
 
     def informed(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
+
+    def vitals(self) -> list[Vitals]:
+        """The process of each worker, and how long it has been busy."""
 
     def close(self, timeout: float | None) -> None:
         """End every worker; bounded, idempotent, never raises."""

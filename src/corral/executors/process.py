@@ -254,6 +254,9 @@ class ProcessExecutor(BelledExecutor):
     def _put(self, worker: int, packed: Any) -> None:
         self._mailboxes[worker].post_bytes(packed)
 
+    def _pid(self, worker: int) -> int:
+        return self._processes[worker].pid
+
     # Health ---------------------------------------------------------------------------
 
     def _dead(self, worker: int) -> Fault | None:

@@ -6,6 +6,9 @@ them and the order of results is the order of sending.
 
 from __future__ import annotations
 
+import atexit
+import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 
 from corral.core import EnvSpec
 from corral.errors import ClosedError, Fault
-from corral.executors.contract import Assignment, Capabilities
+from corral.executors.contract import Assignment, Capabilities, Vitals
 from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
@@ -45,10 +48,13 @@ class SerialExecutor:
         self._data: Block | None = None
         self.done = self._control.done
         self.reset_seed = self._control.reset_seed
+        self.times = self._control.times
         self._queue: deque[int] = deque()
         self._messages: deque[Any] = deque()
         self._letters: list[Letter] = []
         self._finished = 0
+        self._closed = False
+        _open_executors.add(self)
         # By verb: how many slots are done when the command is.
         self._results_of = (0, 1, assignment.slots, 1, 0)
         self._informed = False
@@ -69,7 +75,7 @@ class SerialExecutor:
     @property
     def envs(self) -> list[Any]:
         """The environments themselves."""
-        return [adapter.env for adapter in self._worker.shard.adapters]  # type: ignore[attr-defined]
+        return [adapter.env for adapter in self._worker.shard.adapters]
 
     def build(self) -> list[EnvSpec]:
         """Build every env here."""
@@ -93,6 +99,7 @@ class SerialExecutor:
             ring=None,
             inform=self._inform,
             post=self._keep,
+            times=self.times,
         )
         self._worker.bind(
             views, codecs, outlet, self.reset_seed, self._messages.popleft, _nobody
@@ -177,6 +184,10 @@ class SerialExecutor:
         self._letters.clear()
         return letters
 
+    def vitals(self) -> list[Vitals]:
+        """The one worker is the caller, busy while it waits for itself."""
+        return [Vitals(os.getpid(), None)]
+
     def informed(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
         informed, self._informed = self._informed, False
@@ -184,6 +195,9 @@ class SerialExecutor:
 
     def close(self, timeout: float | None) -> None:
         """Close every env."""
+        if self._closed:
+            return
+        self._closed = True
         self._queue.clear()
         outside, here.context = here.context, self._worker.context
         with suppress(Exception):
@@ -211,3 +225,21 @@ def start_fault(error: BaseException, worker: int) -> Fault:
 
 def _nobody(_: Reply) -> None:
     raise AssertionError("serial answers are returned, not posted")
+
+
+_open_executors: weakref.WeakSet[SerialExecutor] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """While modules are still whole: an env's `close` may need any of them."""
+    for executor in list(_open_executors):
+        executor.close(None)
+
+
+def _disown_in_child() -> None:
+    _open_executors.clear()  # the parent closes its envs itself
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_in_child)

@@ -38,7 +38,7 @@ from corral.faces.gymnasium_errors import (
     late_for,
     raise_own,
 )
-from corral.pool import Pool, Question
+from corral.pool import Pool, Question, Stats
 from corral.supervision.report import error_for
 
 
@@ -277,6 +277,10 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
     def started(self) -> NDArray[np.bool_]:
         """True where the last observation is the first of an episode."""
         return self._latest().started.copy()
+
+    def stats(self) -> Stats:
+        """Who was busy and what took how long, since the envs were made."""
+        return self.pool.stats()
 
     def _latest(self) -> Step:
         if self._last is None:

@@ -1,13 +1,14 @@
-"""Infos are what the envs of one batch had to say, in either of two shapes.
+"""Infos are what the envs of one batch had to say, in whichever shape is asked for.
 
 They come in two halves, the columns of the block and the remainders from the mailbox,
 and are put together only when asked: `to_vector` as the dict of arrays and masks that
-Gymnasium's vector envs return, `of` as the dict that one env returned.
+Gymnasium's vector envs return, `of` and `to_list` as the dicts that the envs returned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ class Infos:
     >>> infos = Infos([], {1: {"name": "ant"}})
     >>> infos.of(0), infos.of(1)
     ({}, {'name': 'ant'})
+    >>> infos.to_list(2)
+    [{}, {'name': 'ant'}]
     >>> infos.to_vector(2)
     {'name': array([None, 'ant'], dtype=object), '_name': array([False,  True])}
 
@@ -51,6 +54,28 @@ class Infos:
         info = _info_at(self._columns, position)
         _join(info, self._remainders.get(position, {}))
         return info
+
+    def to_list(self, count: int, own: bool = False) -> list[dict[Any, Any]]:
+        """All infos of a batch of `count`, each as its env returned it.
+
+        Args:
+            count: how many slots the batch has.
+            own: copy what came by letter to the last object; where the env is in this
+                process, it may go on to change what it put there.
+        """
+        infos: list[dict[Any, Any]] = [{} for _ in range(count)]
+        for column, values, mask in self._columns:
+            present = zip(infos, _each(column, values), mask.tolist(), strict=True)
+            *above, last = column.path
+            for info, value, there in present:
+                if there:
+                    below = info
+                    for key in above:
+                        below = below.setdefault(key, {})
+                    below[last] = value
+        for position, remainder in self._remainders.items():
+            _join(infos[position], deepcopy(remainder) if own else remainder)
+        return infos
 
     def to_vector(self, count: int) -> dict[Any, Any]:
         """All infos of a batch of `count` as Gymnasium's dict of arrays and masks.
@@ -120,6 +145,13 @@ def _value_at(column: Column, values: NDArray[Any], position: int) -> Any:
     if column.kind == "scalar":
         return values[position]
     return values.item(position)
+
+
+def _each(column: Column, values: NDArray[Any]) -> list[Any]:
+    """As `_value_at`, for the whole batch."""
+    if column.kind == "array":
+        return [np.array(value, dtype=column.dtype) for value in values]
+    return list(values) if column.kind == "scalar" else values.tolist()
 
 
 def _join(info: dict[Any, Any], remainder: dict[Any, Any]) -> None:

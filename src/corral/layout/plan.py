@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from corral.layout.codec import Codec
 from corral.layout.columns import ARENA_BYTES_PER_SLOT, MAX_COLUMNS
 from corral.layout.fields import Field, Planner
+from corral.layout.times import BUCKETS
 
 ROWS = 2
 ACTION_ROWS = 8
@@ -49,6 +50,17 @@ RECORD = np.dtype(
     }
 )
 
+# How long a slot's steps and resets took, counted by length (see `layout.times`).
+TIMES = np.dtype(
+    [
+        ("step", "u4", (BUCKETS,)),
+        ("reset", "u4", (BUCKETS,)),
+        ("step_seconds", "f8"),
+        ("reset_seconds", "f8"),
+        ("", "u1", (LINE - 16,)),
+    ]
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ControlPlan:
@@ -71,6 +83,10 @@ class ControlPlan:
     """(slots,): the ticket of the last command each slot has finished."""
     reset_seed: Field
     """(slots,): the seed of a reset command; -1 for none."""
+    times: Field
+    """(slots,) of TIMES: how long each slot's steps and resets took."""
+    busy: Field
+    """(workers, 8): seconds each worker spent obeying; a cache line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +119,8 @@ def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
         "stop": planner.add("stop", np.dtype("u4"), (workers, 16)),
         "done": planner.add("done", np.dtype("u4"), (slots,)),
         "reset_seed": planner.add("reset_seed", np.dtype("i8"), (slots,)),
+        "times": planner.add("times", TIMES, (slots,)),
+        "busy": planner.add("busy", np.dtype("f8"), (workers, LINE // 8)),
     }
     return ControlPlan(size=planner.size, **fields)
 
@@ -165,6 +183,8 @@ class ControlViews:
         self.stop = plan.stop.view(memory)
         self.done = plan.done.view(memory)
         self.reset_seed = plan.reset_seed.view(memory)
+        self.times = plan.times.view(memory)
+        self.busy = plan.busy.view(memory)
 
     def bell_offset(self, worker: int | None) -> int:
         """Where a worker's bell hangs; None for the parent's."""

@@ -12,5 +12,6 @@ made it.
 from corral.pool.options import FaceOptions, same_spaces
 from corral.pool.pool import Pool
 from corral.pool.questions import Question
+from corral.pool.stats import Stats
 
-__all__ = ["FaceOptions", "Pool", "Question", "same_spaces"]
+__all__ = ["FaceOptions", "Pool", "Question", "Stats", "same_spaces"]

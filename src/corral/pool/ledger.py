@@ -17,6 +17,20 @@ from corral.layout.plan import TICKET_MASK
 Slots = Sequence[int] | NDArray[np.integer]
 
 
+def chosen_slots(slots: Slots, count: int) -> NDArray[np.intp]:
+    """The slots meant, of `count`, in the order given; each of them once."""
+    chosen = np.asarray(slots)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise OptionError(f"slots is {slots!r}; expected a list of integers")
+    if chosen.size == 0:
+        raise OptionError("slots is empty; name at least one, or leave it out")
+    if chosen.min() < 0 or chosen.max() >= count:
+        raise OptionError(f"slots is {slots!r}; there are slots 0 to {count - 1}")
+    if len(set(chosen.tolist())) != len(chosen):
+        raise OptionError(f"slots is {slots!r}; a slot is named twice")
+    return chosen.astype(np.intp)
+
+
 class Ledger:
     """Tickets, and who is under way, of `count` slots."""
 
@@ -37,25 +51,15 @@ class Ledger:
         # fills a step would cost as much as the rest of the bookkeeping.
         self._whole = False
         self._started = np.zeros(count, np.bool_)
+        self._sends = 0
+        self._whole_sent_at = 0
+        self._sent_at = np.zeros(count, np.int64)
 
     # What is asked of it --------------------------------------------------------------
 
     def choose(self, slots: Slots | None) -> NDArray[np.intp]:
         """The slots meant, in the order given."""
-        if slots is None:
-            return self.all
-        chosen = np.asarray(slots)
-        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-            raise OptionError(f"slots is {slots!r}; expected a list of integers")
-        if chosen.size == 0:
-            raise OptionError("slots is empty; name at least one, or leave it out")
-        if chosen.min() < 0 or chosen.max() >= self.count:
-            raise OptionError(
-                f"slots is {slots!r}; there are slots 0 to {self.count - 1}"
-            )
-        if len(set(chosen.tolist())) != len(chosen):
-            raise OptionError(f"slots is {slots!r}; a slot is named twice")
-        return chosen.astype(np.intp)
+        return self.all if slots is None else chosen_slots(slots, self.count)
 
     def check_idle(self, slots: NDArray[np.intp]) -> None:
         """None of them may have a command under way."""
@@ -63,6 +67,14 @@ class Ledger:
         if len(busy):
             raise OrderError(
                 f"slots {busy.tolist()} have a command under way; recv it first"
+            )
+
+    def check_under_way(self, slots: NDArray[np.intp]) -> None:
+        """All of them must have a command under way."""
+        idle = slots[~self.pending()[slots]]
+        if len(idle):
+            raise OrderError(
+                f"slots {idle.tolist()} have nothing under way; send to them first"
             )
 
     def check_started(self, slots: NDArray[np.intp]) -> None:
@@ -95,8 +107,23 @@ class Ledger:
 
     def ready(self, done: NDArray[np.uint32]) -> NDArray[np.intp]:
         """The slots whose results are there."""
-        finished = done == self.tickets(self.all) & TICKET_MASK
+        finished = done == self.base + self._offsets & TICKET_MASK
         return np.flatnonzero(self.pending() & finished)
+
+    def oldest(self, slots: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+        """So many of these slots, the ones sent to longest ago; ascending.
+
+        Whoever is passed over is older the next time, so nobody is for ever.
+        """
+        if len(slots) <= count:
+            return slots
+        sent_at = np.maximum(self._sent_at[slots], self._whole_sent_at)
+        return np.sort(slots[np.argsort(sent_at, kind="stable")[:count]])
+
+    def missing(self, slots: NDArray[np.intp], done: NDArray[np.uint32]) -> int:
+        """How many of these slots' results are not there yet."""
+        finished = done[slots] == self.tickets(slots) & TICKET_MASK
+        return len(slots) - int(np.count_nonzero(finished))
 
     def unfinished(self, slots: range, done: NDArray[np.uint32]) -> int | None:
         """The first of a shard's slots that is not done: what its worker was at."""
@@ -113,6 +140,8 @@ class Ledger:
         self.base += 1
         self.waiting = self.count
         self._whole = True
+        self._sends += 1
+        self._whole_sent_at = self._sends
 
     def send(self, slots: NDArray[np.intp]) -> None:
         """These slots were sent a command."""
@@ -120,6 +149,8 @@ class Ledger:
         self._even = False
         self.pending()[slots] = True
         self.waiting += len(slots)
+        self._sends += 1
+        self._sent_at[slots] = self._sends
 
     def take_all(self) -> None:
         """Every slot's result was received."""

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from time import monotonic, perf_counter
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -33,6 +34,7 @@ from corral.layout.columns import Columns
 from corral.layout.entries import Column
 from corral.layout.plan import TICKET_MASK
 from corral.pool.actions import Actions
+from corral.pool.clock import Clock
 from corral.pool.inbox import Inbox
 from corral.pool.ledger import Ledger, Slots
 from corral.pool.loans import Loans
@@ -45,6 +47,8 @@ from corral.pool.options import (
 )
 from corral.pool.questions import Question
 from corral.pool.rows import NO_INFOS, Row, gather
+from corral.pool.stats import Stats, Times, WorkerStats
+from corral.supervision.memory import memory_of
 from corral.supervision.report import error_for, one_error_for
 from corral.workers import commands
 from corral.workers.commands import Verb
@@ -158,6 +162,9 @@ class Pool:
             Row(codecs.obs, self._views, row, self._ledger.all) for row in (0, 1)
         ]
         self._loans = Loans()
+        self.asked = 0
+        """How many questions were put to the envs."""
+        self._clock = Clock()
         self._state = "open"
         _open_pools.add(self)
 
@@ -182,6 +189,7 @@ class Pool:
             tasks: one per slot asked.
         """
         self._check()
+        self._clock.enter(not self._ledger.waiting)
         chosen = self._ledger.choose(slots)
         self._ledger.check_idle(chosen)
         episodes = Episodes(len(chosen), seeds, options, tasks)
@@ -213,6 +221,7 @@ class Pool:
     ) -> None:
         """Step these slots, or all; `actions` in the order of `slots`."""
         self._check()
+        self._clock.enter(not self._ledger.waiting)
         mode = self._mode if autoreset is None else mode_of(autoreset)
         if slots is not None:
             self._send_some(actions, self._ledger.choose(slots), mode)
@@ -241,6 +250,7 @@ class Pool:
         """
         if self._state == "sending":
             self._state = "open"
+        self._clock.leave()
 
     def _send_some(self, actions: Any, slots: NDArray[np.intp], mode: int) -> None:
         self._check_sendable(slots)
@@ -256,6 +266,7 @@ class Pool:
     def send_raw(self, actions: Sequence[Any]) -> None:
         """Step all slots with actions that go to the envs exactly as they are given."""
         self._check()
+        self._clock.enter(not self._ledger.waiting)
         slots = self._ledger.all
         self._check_sendable(slots)
         messages: list[tuple[int, Any]] = []
@@ -294,6 +305,7 @@ class Pool:
         min_slots: int | None = None,
         max_slots: int | None = None,
         *,
+        slots: Slots | None = None,
         timeout: float | None = None,
         copy: bool | None = None,
     ) -> Step:
@@ -301,7 +313,9 @@ class Pool:
 
         Args:
             min_slots: wait for this many; for everything under way if None.
-            max_slots: take no more than this; all that is ready if None.
+            max_slots: take no more than this, those sent to longest ago; all that is
+                ready if None.
+            slots: wait for these, and take no others.
             timeout: seconds, then TimeoutError; the results stay under way.
             copy: False for views, which stay intact until the slot has been sent to
                 twice more. Batches of all slots or of one whole shard are views, any
@@ -312,6 +326,8 @@ class Pool:
         if not ledger.waiting:
             raise OrderError("recv with nothing sent: send or send_reset first")
         copy = self.copy if copy is None else copy
+        if slots is not None:
+            return self._take(self._awaited(slots, min_slots, max_slots, timeout), copy)
         if min_slots is None and max_slots is None:
             self._wait(ledger.waiting, timeout)
             if ledger.waiting == self.num_envs and ledger.even():
@@ -320,7 +336,31 @@ class Pool:
         low, high = self._bounds(min_slots, max_slots)
         done = self._executor.done
         self._wait(low, timeout, lambda: len(ledger.ready(done)) >= low)
-        return self._take(ledger.ready(done)[:high], copy)
+        return self._take(ledger.oldest(ledger.ready(done), high), copy)
+
+    def _awaited(
+        self, slots: Slots, low: int | None, high: int | None, timeout: float | None
+    ) -> NDArray[np.intp]:
+        """Wait for these slots, whoever else is ready before them."""
+        if low is not None or high is not None:
+            raise OptionError("recv takes slots, or min_slots and max_slots, not both")
+        ledger, done = self._ledger, self._executor.done
+        chosen = np.sort(ledger.choose(slots))
+        ledger.check_under_way(chosen)
+        deadline = None if timeout is None else monotonic() + timeout
+        self._clock.wait()
+        while True:
+            # In this order: a slot done meanwhile is in neither, never in both.
+            ready = len(ledger.ready(done))
+            missing = ledger.missing(chosen, done)
+            if not missing:
+                return chosen
+            left = None if deadline is None else deadline - monotonic()
+            there = self._reach(
+                ready + missing, left, lambda: not ledger.missing(chosen, done)
+            )
+            if not there:
+                raise self._late(missing, timeout)
 
     def _bounds(self, low: int | None, high: int | None) -> tuple[int, int]:
         waiting = self._ledger.waiting
@@ -343,16 +383,30 @@ class Pool:
         timeout: float | None,
         enough: Callable[[], bool] | None = None,
     ) -> None:
+        if not self._reach(count, timeout, enough):
+            raise self._late(count, timeout)
+
+    def _reach(
+        self,
+        count: int,
+        timeout: float | None,
+        enough: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Whether so many results that were not taken yet are there in time."""
         target = self._ledger.taken + count & TICKET_MASK
+        self._clock.wait()
         try:
-            reached = self._executor.wait(target, timeout, enough)
+            return self._executor.wait(target, timeout, enough)
         except WorkerDied as error:
             self._bury(error)
-        if not reached:
-            raise TimeoutError(
-                f"{count} results were not there after {timeout} s; "
-                f"{self._ledger.waiting} slots have a command under way"
-            )
+        finally:
+            self._clock.waited()
+
+    def _late(self, count: int, timeout: float | None) -> TimeoutError:
+        return TimeoutError(
+            f"{count} results were not there after {timeout} s; "
+            f"{self._ledger.waiting} slots have a command under way"
+        )
 
     def _take_all(self, copy: bool) -> Step:
         """Every slot, all on the same row: what `step` does."""
@@ -371,6 +425,7 @@ class Pool:
             inbox.complete(step)
         if self.debug and not copy:
             self._loans.lend(step, ledger.tickets(ledger.all) & 1)
+        self._clock.leave()
         return step
 
     def _take(self, slots: NDArray[np.intp], copy: bool) -> Step:
@@ -389,6 +444,7 @@ class Pool:
         self._inbox.complete(step)
         if self.debug and part is not None:
             self._loans.lend(step, rows)
+        self._clock.leave()
         return step
 
     def _whole_shard(
@@ -473,6 +529,15 @@ class Pool:
         """Render these slots, or all."""
         return self.call("render", slots=slots)
 
+    def apply(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        slots: Slots | None = None,
+    ) -> tuple[Any, ...]:
+        """`function(env, *args)` beside each env of these slots, or all."""
+        return self._ask("apply", slots, lambda _: (function, args))
+
     def _ask(
         self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
     ) -> tuple[Any, ...]:
@@ -485,6 +550,7 @@ class Pool:
         self._check()
         chosen = self._ledger.choose(slots).tolist()
         question = Question.about(chosen, self._executor.shards)
+        self.asked += 1
         with self._burying():
             self._executor.ask(question.asks(verb, payload))
         return question
@@ -564,6 +630,43 @@ class Pool:
         except WorkerDied as error:
             self._bury(error)
 
+    # Looking --------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """Who was busy and what took how long, since the pool was opened."""
+        self._check()
+        clock, times = self._clock, self._executor.times
+        seconds = perf_counter() - clock.began
+        return Stats(
+            seconds=seconds,
+            policy=clock.policy,
+            waiting=clock.waiting,
+            copying=clock.copying,
+            step=_times(times, "step"),
+            reset=_times(times, "reset"),
+            workers=tuple(self._worker_stats(seconds)),
+        )
+
+    def _worker_stats(self, seconds: float) -> Iterator[WorkerStats]:
+        pairs = zip(self._executor.shards, self._executor.vitals(), strict=True)
+        for worker, (shard, vitals) in enumerate(pairs):
+            busy = vitals.busy_seconds
+            if busy is None:  # the caller, who runs the envs while it waits for them
+                busy = self._clock.waiting
+            yield WorkerStats(
+                worker=worker,
+                slots=shard,
+                pid=vitals.pid,
+                busy_seconds=busy,
+                busy=min(1.0, busy / seconds),
+                memory=memory_of(vitals.pid),
+            )
+
+    @property
+    def shards(self) -> tuple[range, ...]:
+        """The slots that each worker runs."""
+        return tuple(self._executor.shards)
+
     @property
     def waiting(self) -> int:
         """How many slots have a command under way."""
@@ -613,6 +716,10 @@ class Pool:
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") not in ("closed", "unbuilt", "forked"):
             self.close(2.0)
+
+
+def _times(times: NDArray[np.void], kind: str) -> Times:
+    return Times(times[kind].astype(np.int64), times[f"{kind}_seconds"].copy())
 
 
 def _unusable(state: str) -> CorralError:

@@ -19,6 +19,13 @@
 #define UNFIT 8
 #define OVER 1
 #define MAX_DIMENSIONS 8
+#define BUCKETS 128
+
+/* Offsets as in layout/plan.py TIMES. */
+typedef struct {
+    uint32_t step[BUCKETS], reset[BUCKETS];
+    double step_seconds, reset_seconds;
+} Times;
 
 /* Offsets as in layout/plan.py RECORD. */
 typedef struct {
@@ -42,6 +49,9 @@ typedef struct {
     Py_buffer done; /* (slots,) of uint32 */
     PyObject *ring; /* or NULL */
     Py_ssize_t at;  /* the slot that `run` is at */
+    PyArrayObject *times; /* keeps the memory alive, or NULL */
+    char *times_at;
+    npy_intp times_slot;
 } Recorder;
 
 static double now(void) {
@@ -50,11 +60,42 @@ static double now(void) {
     return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
 
+/* layout/times.py says the rule. */
+static int bucket_of(double seconds) {
+    uint64_t nanoseconds = seconds > 0 ? (uint64_t)(seconds * 1e9) : 0;
+    if (nanoseconds < 64)
+        return 0;
+    int exponent = 63 - __builtin_clzll(nanoseconds);
+    int bucket = 4 * (exponent - 6) + (int)(nanoseconds >> (exponent - 2) & 3);
+    return bucket < BUCKETS ? bucket : BUCKETS - 1;
+}
+
+static Times *times_of(Recorder *self, Py_ssize_t slot) {
+    return (Times *)(self->times_at + slot * self->times_slot);
+}
+
+static int take_times(Recorder *self, PyObject *times) {
+    if (times == Py_None)
+        return 0;
+    PyArrayObject *array = (PyArrayObject *)times;
+    if (!PyArray_Check(times) || PyArray_NDIM(array) != 1 ||
+        PyArray_DIM(array, 0) != self->slots ||
+        PyArray_ITEMSIZE(array) < (npy_intp)sizeof(Times)) {
+        PyErr_SetString(PyExc_ValueError, "times must be (slots,) of TIMES, or None");
+        return -1;
+    }
+    Py_INCREF(times);
+    self->times = array;
+    self->times_at = PyArray_BYTES(array);
+    self->times_slot = PyArray_STRIDE(array, 0);
+    return 0;
+}
+
 static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"records", "obs", "done", "ring", NULL};
-    PyObject *records, *obs, *done, *ring;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO", names, &PyArray_Type,
-                                     &records, &obs, &done, &ring))
+    static char *names[] = {"records", "obs", "done", "ring", "times", NULL};
+    PyObject *records, *obs, *done, *ring, *times = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO|O", names, &PyArray_Type,
+                                     &records, &obs, &done, &ring, &times))
         return -1;
     if (self->records != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "a recorder is made once");
@@ -83,6 +124,8 @@ static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
         Py_INCREF(ring);
         self->ring = ring;
     }
+    if (take_times(self, times) < 0)
+        return -1;
     if (obs == Py_None)
         return 0;
     if (!PyArray_Check(obs)) {
@@ -116,6 +159,7 @@ static void Recorder_dealloc(Recorder *self) {
     Py_XDECREF(self->records);
     Py_XDECREF(self->obs);
     Py_XDECREF(self->ring);
+    Py_XDECREF(self->times);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
 }
@@ -181,8 +225,13 @@ static long store(Recorder *self, Py_ssize_t row, Py_ssize_t slot, PyObject *obs
     record->started = 0;
     record->valid = 1;
     double at_end = now();
-    record->step_time = at_end - self->mark;
+    double seconds = record->step_time = at_end - self->mark;
     self->mark = at_end;
+    if (self->times != NULL) {
+        Times *times = times_of(self, slot);
+        times->step[bucket_of(seconds)]++;
+        times->step_seconds += seconds;
+    }
     return terminated || truncated ? left | ENDED : left;
 }
 
@@ -221,6 +270,24 @@ static PyObject *Recorder_start(Recorder *self, PyObject *const *args,
     Record *record = (Record *)(self->records_at + slot * self->record_slot +
                                 row * self->record_row);
     *record = (Record){.seed = seed, .started = 1, .valid = (uint8_t)valid};
+    Py_RETURN_NONE;
+}
+
+/* reset_took(slot, seconds) */
+static PyObject *Recorder_reset_took(Recorder *self, PyObject *const *args,
+                                     Py_ssize_t count) {
+    if (count != 2)
+        return PyErr_Format(PyExc_TypeError, "reset_took takes 2 arguments, not %zd",
+                            count);
+    Py_ssize_t slot = PyLong_AsSsize_t(args[0]);
+    double seconds = PyFloat_AsDouble(args[1]);
+    if (!in_range(self, 0, slot))
+        return NULL;
+    if (self->times != NULL) {
+        Times *times = times_of(self, slot);
+        times->reset[bucket_of(seconds)]++;
+        times->reset_seconds += seconds;
+    }
     Py_RETURN_NONE;
 }
 
@@ -299,6 +366,8 @@ static PyMethodDef Recorder_methods[] = {
      "Store one transition; returns what is left to do, and whether it ENDED."},
     {"start", (PyCFunction)(void (*)(void))Recorder_start, METH_FASTCALL,
      "Store a record with no transition behind it: a reset, or a filler row."},
+    {"reset_took", (PyCFunction)(void (*)(void))Recorder_reset_took, METH_FASTCALL,
+     "Count how long a reset took."},
     {"run", (PyCFunction)(void (*)(void))Recorder_run, METH_FASTCALL,
      "Step slots until one needs care, or none is left."},
     {"mark", (PyCFunction)Recorder_mark, METH_NOARGS,

@@ -47,7 +47,7 @@ class Ask:
     """A question; the worker answers with a Reply."""
 
     verb: str
-    """call | get_attr | set_attr | run | close"""
+    """call | get_attr | set_attr | apply | run | close"""
     indexes: tuple[int, ...] = ()
     payload: Any = None
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.layout.times import bucket_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -46,6 +48,7 @@ class PythonRecorder:
         obs: NDArray[np.generic] | None,
         done: memoryview,
         ring: Callable[[], object] | None,
+        times: NDArray[np.void] | None = None,
     ) -> None:
         """Take the shard's part of the block.
 
@@ -54,6 +57,7 @@ class PythonRecorder:
             obs: [2, shard, ...], if the space is one plain leaf.
             done: [shard] of uint32, where finished tickets go.
             ring: called once per finished slot; None where nobody sleeps (serial).
+            times: [shard] of TIMES, where durations are counted.
         """
         self.at = 0
         self._done = done
@@ -66,6 +70,7 @@ class PythonRecorder:
             {name: records[name][row].data for name in records.dtype.names or ()}
             for row in (0, 1)
         ]
+        self._times = times
         self._mark = time.perf_counter()
 
     def mark(self) -> None:
@@ -114,6 +119,16 @@ class PythonRecorder:
         new["started"][slot] = True
         new["valid"][slot] = valid
 
+    def reset_took(self, slot: int, seconds: float) -> None:
+        """Count how long a reset took."""
+        self._count("reset", slot, seconds)
+
+    def _count(self, kind: str, slot: int, seconds: float) -> None:
+        if self._times is not None:
+            times = self._times[slot]
+            times[kind][bucket_of(seconds)] += 1
+            times[f"{kind}_seconds"] += seconds
+
     def record(
         self,
         row: int,
@@ -149,7 +164,8 @@ class PythonRecorder:
         new["started"][slot] = False
         new["valid"][slot] = True
         now = time.perf_counter()
-        new["step_time"][slot] = now - self._mark
+        new["step_time"][slot] = seconds = now - self._mark
+        self._count("step", slot, seconds)
         self._mark = now
         return left | ENDED if terminated or truncated else left
 

@@ -6,6 +6,7 @@ while not told to close:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,7 @@ class Desk:
             ring=self.parent_bell.ring,
             inform=inform,
             post=self.poster(post),
+            times=self.control.times[slots.start : slots.stop],
         )
 
     def poster(self, post: Callable[[Any], None]) -> Callable[[Letter | Reply], None]:
@@ -66,6 +68,7 @@ def serve(worker: Worker, desk: Desk) -> bool:
     queue = desk.control.queue[desk.index].data
     consumed = desk.control.consumed[desk.index].data
     stop = desk.control.stop[desk.index].data
+    busy = desk.control.busy[desk.index].data
     capacity = len(queue)
     seen = 0
     while not worker.closing:
@@ -73,6 +76,7 @@ def serve(worker: Worker, desk: Desk) -> bool:
             if stop[0]:
                 return False
             continue
+        began = time.perf_counter()
         count = desk.bell.count
         while seen != count:
             entry = queue[seen % capacity]
@@ -80,4 +84,5 @@ def serve(worker: Worker, desk: Desk) -> bool:
             worker.handle(entry)
             consumed[0] = seen
         desk.parent_bell.flush()
+        busy[0] += time.perf_counter() - began
     return True

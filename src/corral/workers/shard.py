@@ -6,6 +6,7 @@ The same code runs under every executor. `index` counts from the shard's first s
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import deepcopy
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corral.adapters import adapt
 from corral.core import NO_TASK, Adapter, EnvSpec
@@ -77,6 +79,8 @@ class Outlet:
     inform: Callable[[], object]
     """Called when infos were written to columns."""
     post: Callable[[Letter], None]
+    times: NDArray[np.void]
+    """[shard] of TIMES: how long steps and resets took."""
 
 
 class Shard:
@@ -130,7 +134,7 @@ class Shard:
         obs = [array[:, part] for array in views.obs]
         plain = codecs.obs.plain and len(obs) == 1
         self._recorder = Recorder(
-            records, obs[0] if plain else None, outlet.done, outlet.ring
+            records, obs[0] if plain else None, outlet.done, outlet.ring, outlet.times
         )
         self._encode = codecs.obs.encoder(obs, "obs")
         final = [array[:, part] for array in views.final_obs]
@@ -292,8 +296,10 @@ class Shard:
             # Else an episode could not be replayed from its seed, task and actions.
             self._generator_seeds[slot] = episode_seed(episode.seed)
             self._isolation.forget(slot)
+        began = time.perf_counter()
         with self.randomness_of(slot):
             result = self.adapters[index].reset(episode.seed, options, episode.task)
+        self._recorder.reset_took(index, time.perf_counter() - began)
         self.care[index] &= ~OVER
         try:
             obs, info = result

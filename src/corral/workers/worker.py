@@ -222,7 +222,12 @@ class Worker:
         position = message.indexes.index(index)
         self.shard.adapters[index].set_attr(name, values[position])
 
+    def _apply(self, index: int, message: Ask) -> Any:
+        function, args = message.payload
+        return function(self.shard.adapters[index].env, *args)
+
     _ANSWERS: ClassVar[dict[str, Callable[[Worker, int, Ask], Any]]] = {
+        "apply": _apply,
         "call": _call,
         "get_attr": _get_attr,
         "set_attr": _set_attr,

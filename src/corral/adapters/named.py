@@ -1,0 +1,183 @@
+"""An environment named in a line of text, as a command line is given it.
+
+    CartPole-v1                registered with Gymnasium
+    ale_py:ALE/Pong-v5         registered once its module is imported
+    my_package.robots:make_arm a function or class of a module
+
+The working directory can be imported from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+from corral.adapters.factories import factories_for, make_registered
+from corral.core import Factory
+from corral.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a name turned out to mean."""
+
+    text: str
+    factory: Factory
+    expression: str
+    """How a program names it: `"CartPole-v1"`, or the function's own name."""
+    import_line: str = ""
+    """What such a program imports first, if anything."""
+
+
+def named(text: str, kwargs: dict[str, Any] | None = None) -> Named:
+    """Find the environment; raises OptionError with what was looked for."""
+    kwargs = dict(kwargs or {})
+    module_name, colon, name = text.partition(":")
+    if not colon:
+        return _registered(text, kwargs)
+    if not module_name or not name:
+        raise OptionError(
+            f"{text!r} is half a name; write module:function, or an id such as "
+            "CartPole-v1"
+        )
+    module = _imported(module_name)
+    found = _attribute(module, name)
+    if found is not None:
+        _check_call(found, name, module_name, kwargs)
+        factory = functools.partial(found, **kwargs) if kwargs else found
+        first = name.partition(".")[0]
+        return Named(text, factory, name, f"from {module_name} import {first}")
+    if _is_registered(name):
+        return Named(text, functools.partial(make_registered, text, kwargs), f'"{text}"')
+    near = _near(name, [*_callables(module), *gymnasium.registry])
+    raise OptionError(
+        f"module {module_name!r} was imported, but it has no function or class "
+        f"{name!r} and registers no environment of that name{near}"
+    )
+
+
+def _registered(text: str, kwargs: dict[str, Any]) -> Named:
+    try:
+        (factory,) = factories_for(text, 1, kwargs)
+    except OptionError as error:
+        raise OptionError(
+            f"{error}. Looked for it among Gymnasium's {len(gymnasium.registry)} "
+            "registered ids; an environment of your own is named module:function, "
+            "one that a package registers module:id"
+        ) from None
+    return Named(text, factory, f'"{text}"')
+
+
+def _is_registered(name: str) -> bool:
+    try:
+        factories_for(name, 1)
+    except OptionError:
+        return False
+    return True
+
+
+# Modules ------------------------------------------------------------------------------
+
+
+def _imported(name: str) -> Any:
+    """The module, with the working directory on the path."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module is there; something it imports is not
+        near = _near(name, _modules_beside(name))
+        raise OptionError(
+            f"no module {error.name!r}: looked in {here} and on Python's path{near}"
+        ) from None
+
+
+def _modules_beside(name: str) -> Iterable[str]:
+    """Names of modules that could have been meant."""
+    parent, dot, _ = name.rpartition(".")
+    if not dot:
+        return (module.name for module in pkgutil.iter_modules())
+    path = getattr(sys.modules.get(parent), "__path__", None)
+    if path is None:
+        return ()
+    return (f"{parent}.{module.name}" for module in pkgutil.iter_modules(path))
+
+
+def _attribute(module: Any, name: str) -> Any:
+    found = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            return None
+    return found
+
+
+def _callables(module: Any) -> list[str]:
+    public = [name for name in vars(module) if not name.startswith("_")]
+    return [name for name in public if callable(getattr(module, name))]
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(dict.fromkeys(names)), n=3)
+    return f"; near names: {', '.join(near)}" if near else ""
+
+
+# Factories ----------------------------------------------------------------------------
+
+
+def _check_call(found: Any, name: str, module: str, kwargs: dict[str, Any]) -> None:
+    """Refuse what cannot be called with these arguments, and say which are missing."""
+    if not callable(found):
+        raise OptionError(
+            f"{name} of module {module!r} is {found!r:.80}, not a function or a class "
+            "that makes an environment"
+        )
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return  # written in C: it will say so itself
+    known = [one.name for one in parameters if one.kind in _BY_NAME]
+    open_ended = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    strange = [] if open_ended else [key for key in kwargs if key not in known]
+    if strange:
+        raise OptionError(
+            f"{name} of module {module!r} has no argument {strange[0]!r}; it has: "
+            f"{', '.join(known) or 'none'}"
+        )
+    needed = [one.name for one in parameters if _is_needed(one) and one.name not in kwargs]
+    if needed:
+        example = json.dumps({**kwargs, **dict.fromkeys(needed, "...")})
+        raise OptionError(
+            f"{name} of module {module!r} needs arguments: {', '.join(needed)}. "
+            f"Give them as JSON: --kwargs '{example}'"
+        )
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+
+
+# Kinds of environments ----------------------------------------------------------------
+
+
+def is_pettingzoo(env: Any) -> bool:
+    """Whether it is one of PettingZoo's, told without importing PettingZoo."""
+    return any(base.__module__.startswith("pettingzoo.") for base in type(env).__mro__)

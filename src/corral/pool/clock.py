@@ -1,0 +1,49 @@
+"""Where the caller's time goes: thinking, waiting for envs, or moving data.
+
+    send ─┤ copying ├─ overlapped ─┤ waiting ├ copying ├─ recv returns ── policy ── send
+
+Five looks at the clock a step, about 0.3 µs in all; `benchmarks/stats_cost.py`
+measures it.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+
+class Clock:
+    """Seconds since the pool was opened, by what they were spent on."""
+
+    __slots__ = ("_mark", "began", "copying", "policy", "waiting")
+
+    def __init__(self) -> None:
+        self.began = self._mark = perf_counter()
+        self.policy = 0.0
+        """Nothing was under way: every worker waited for the caller."""
+        self.waiting = 0.0
+        """The caller waited for results; under serial, ran the envs."""
+        self.copying = 0.0
+        """In send and recv otherwise."""
+
+    def enter(self, idle: bool) -> None:
+        """A send begins; `idle` if nothing is under way."""
+        now = perf_counter()
+        if idle:
+            self.policy += now - self._mark
+        self._mark = now
+
+    def leave(self) -> None:
+        """A send or recv ends."""
+        now = perf_counter()
+        self.copying += now - self._mark
+        self._mark = now
+
+    def wait(self) -> None:
+        """The waiting of a recv begins."""
+        self._mark = perf_counter()
+
+    def waited(self) -> None:
+        """The waiting of a recv is over."""
+        now = perf_counter()
+        self.waiting += now - self._mark
+        self._mark = now

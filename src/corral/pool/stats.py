@@ -1,0 +1,180 @@
+"""What a pool has been doing, as one value: who was busy, what took long.
+
+Times are counted beside the envs all the time, so asking costs nothing until asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.layout.times import percentile
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long something took, by slot; seconds, nan where it never happened."""
+
+    counts: NDArray[np.int64]
+    """[slots, buckets], by length; see `layout.times`."""
+    seconds: NDArray[np.float64]
+    """[slots]: all of them together."""
+
+    @property
+    def number(self) -> NDArray[np.int64]:
+        """How often."""
+        total: NDArray[np.int64] = self.counts.sum(axis=1)
+        return total
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The average."""
+        number = self.number
+        return np.where(number > 0, self.seconds / np.maximum(number, 1), np.nan)
+
+    @property
+    def p50(self) -> NDArray[np.float64]:
+        """The median, right to a tenth as all percentiles are."""
+        return percentile(self.counts, 0.5)
+
+    @property
+    def p90(self) -> NDArray[np.float64]:
+        """Nine of ten took no longer."""
+        return percentile(self.counts, 0.9)
+
+    @property
+    def p99(self) -> NDArray[np.float64]:
+        """All but one in a hundred took no longer."""
+        return percentile(self.counts, 0.99)
+
+    def overall(self, fraction: float) -> float:
+        """A percentile over all slots together."""
+        return float(percentile(self.counts.sum(axis=0), fraction))
+
+    def since(self, earlier: Times) -> Times:
+        """What was added after `earlier`."""
+        return Times(self.counts - earlier.counts, self.seconds - earlier.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStats:
+    """One worker."""
+
+    worker: int
+    slots: range
+    pid: int
+    busy_seconds: float
+    busy: float
+    """The fraction of the time it spent obeying commands."""
+    memory: int | None
+    """Bytes now; of the whole program where the worker is no process of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A pool's times since it was opened, or since an earlier `stats()`."""
+
+    seconds: float
+    policy: float
+    """Seconds in which nothing was under way: the workers waited for the caller."""
+    waiting: float
+    """Seconds the caller waited for results; under serial, ran the envs."""
+    copying: float
+    """Seconds in send and recv otherwise: packing actions, copying results."""
+    step: Times
+    reset: Times
+    workers: tuple[WorkerStats, ...]
+
+    @property
+    def steps(self) -> int:
+        """Env steps, all slots together."""
+        return int(self.step.counts.sum())
+
+    @property
+    def steps_per_second(self) -> float:
+        """The rate over the whole time."""
+        return self.steps / self.seconds if self.seconds else 0.0
+
+    @property
+    def overlapped(self) -> float:
+        """Seconds of the caller's own work while commands were under way."""
+        told = self.policy + self.waiting + self.copying
+        return max(0.0, self.seconds - told)
+
+    def slowest(self, count: int = 3) -> tuple[int, ...]:
+        """The slots with the longest mean step, slowest first."""
+        mean = np.nan_to_num(self.step.mean, nan=-1.0)
+        return tuple(np.argsort(-mean, kind="stable")[:count].tolist())
+
+    def since(self, earlier: Stats) -> Stats:
+        """What was added after `earlier`; memory is as it is now."""
+        seconds = self.seconds - earlier.seconds
+        pairs = zip(self.workers, earlier.workers, strict=True)
+        return Stats(
+            seconds=seconds,
+            policy=self.policy - earlier.policy,
+            waiting=self.waiting - earlier.waiting,
+            copying=self.copying - earlier.copying,
+            step=self.step.since(earlier.step),
+            reset=self.reset.since(earlier.reset),
+            workers=tuple(_since(now, then, seconds) for now, then in pairs),
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.steps:,} steps in {self.seconds:.2f} s "
+            f"({self.steps_per_second:,.0f}/s); caller: {self._caller()}",
+            f"step   {_summary(self.step)}; slowest slots {_list(self.slowest())}",
+            f"reset  {_summary(self.reset)}",
+        ]
+        for worker in self.workers:
+            memory = "?" if worker.memory is None else f"{worker.memory / 2**20:.0f}"
+            lines.append(
+                f"worker {worker.worker}: slots {_range(worker.slots)}, "
+                f"{worker.busy:.0%} busy, {memory} MiB, pid {worker.pid}"
+            )
+        return "\n".join(lines)
+
+    def _caller(self) -> str:
+        parts = [
+            f"{getattr(self, name) / self.seconds:.0%} {name}"
+            for name in ("policy", "waiting", "copying", "overlapped")
+            if self.seconds
+        ]
+        return ", ".join(parts)
+
+
+def _since(now: WorkerStats, then: WorkerStats, seconds: float) -> WorkerStats:
+    # One that was replaced meanwhile counts from its own start.
+    earlier = then.busy_seconds if now.pid == then.pid else 0.0
+    busy = now.busy_seconds - earlier
+    return replace(
+        now, busy_seconds=busy, busy=min(1.0, busy / seconds) if seconds else 0.0
+    )
+
+
+def _summary(times: Times) -> str:
+    if not times.counts.any():
+        return "none yet"
+    shown = ", ".join(
+        f"{name} {_duration(times.overall(fraction))}"
+        for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
+    )
+    return f"{shown}, {int(times.counts.sum()):,} times"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _list(slots: tuple[int, ...]) -> str:
+    return ", ".join(str(slot) for slot in slots)
+
+
+def _range(slots: range) -> str:
+    return str(slots.start) if len(slots) == 1 else f"{slots.start}-{slots.stop - 1}"

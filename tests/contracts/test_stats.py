@@ -1,0 +1,151 @@
+"""A pool says who was busy and what took how long, the same on every executor."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import corral
+from corral import Pool
+
+MakePool = Callable[..., Pool]
+
+LONG = 0.02
+"""Seconds; a sleep never ends early, so nothing here depends on the machine's speed."""
+
+
+class Slow(gymnasium.Env[Any, Any]):
+    """Takes long where it is told to."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, step: float = 0.0, reset: float = 0.0) -> None:
+        self._step, self._reset = step, reset
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        time.sleep(self._reset)
+        self._left = 3
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        time.sleep(self._step)
+        self._left -= 1
+        return np.zeros(2, np.float32), 1.0, self._left == 0, False, {}
+
+
+def slow_third() -> list[Callable[[], Any]]:
+    return [Slow, Slow, lambda: Slow(step=LONG), Slow]
+
+
+def test_steps_and_resets_are_counted_slot_by_slot(make_pool: MakePool) -> None:
+    pool = make_pool(Slow, 4)
+    pool.reset()
+    for _ in range(4):
+        pool.step(np.zeros(4, np.int64))
+    pool.step([1], slots=[2])
+    stats = pool.stats()
+    assert stats.step.number.tolist() == [4, 4, 5, 4]
+    assert stats.steps == 17
+    assert stats.reset.number.tolist() == [2, 2, 2, 2]  # same_step: after the third
+
+
+def test_the_slow_slot_is_found(make_pool: MakePool) -> None:
+    pool = make_pool(slow_third())
+    pool.reset()
+    for _ in range(3):
+        pool.step(np.zeros(4, np.int64))
+    stats = pool.stats()
+    assert stats.slowest(1) == (2,)
+    for percentile in (stats.step.p50, stats.step.p90, stats.step.p99):
+        assert percentile[2] >= 0.8 * LONG
+    assert stats.step.mean[2] >= LONG
+    # The worker that has it was busy while it slept; it counts a batch after its end,
+    # so the last one may be missing.
+    (busy,) = [w.busy_seconds for w in stats.workers if 2 in w.slots]
+    assert busy >= 2 * LONG
+
+
+def test_slow_resets_are_told_apart_from_steps(make_pool: MakePool) -> None:
+    pool = make_pool(lambda: Slow(reset=LONG), 2)
+    pool.reset()
+    stats = pool.stats()
+    assert (stats.reset.mean >= LONG).all()
+    assert np.isnan(stats.step.mean).all() and stats.steps == 0
+    assert np.isnan(stats.step.p50).all()
+
+
+def test_the_callers_thinking_is_not_waiting(make_pool: MakePool) -> None:
+    pool = make_pool(lambda: Slow(step=LONG), 2)
+    pool.reset()
+    before = pool.stats()
+    time.sleep(LONG)  # the policy
+    pool.send(np.zeros(2, np.int64))
+    pool.recv()
+    stats = pool.stats().since(before)
+    assert stats.policy >= LONG
+    assert stats.waiting > 0
+    assert stats.policy + stats.waiting + stats.copying <= stats.seconds
+
+
+def test_work_done_while_slots_are_under_way_keeps_nobody_waiting(
+    make_pool: MakePool,
+) -> None:
+    pool = make_pool(Slow, 2)
+    pool.reset()
+    before = pool.stats()
+    pool.send(np.zeros(2, np.int64))
+    time.sleep(LONG)
+    pool.recv()
+    stats = pool.stats().since(before)
+    assert stats.overlapped >= LONG
+    assert stats.policy + stats.waiting + stats.copying <= stats.seconds - LONG
+
+
+def test_a_difference_tells_what_was_added(make_pool: MakePool) -> None:
+    pool = make_pool(Slow, 4)
+    pool.reset()
+    pool.step(np.zeros(4, np.int64))
+    before = pool.stats()
+    pool.step(np.zeros(4, np.int64))
+    added = pool.stats().since(before)
+    assert added.step.number.tolist() == [1, 1, 1, 1]
+    assert added.reset.number.tolist() == [0, 0, 0, 0]
+    assert 0 < added.seconds < pool.stats().seconds
+    assert all(0 <= worker.busy <= 1 for worker in added.workers)
+
+
+def test_workers_are_named_with_their_memory(make_pool: MakePool, backend: str) -> None:
+    pool = make_pool(Slow, 4)
+    workers = pool.stats().workers
+    assert [slot for worker in workers for slot in worker.slots] == [0, 1, 2, 3]
+    pids = {worker.pid for worker in workers}
+    if backend == "process":
+        assert len(pids) == 2 and os.getpid() not in pids
+    else:
+        assert pids == {os.getpid()}
+    assert all(worker.memory and worker.memory > 2**20 for worker in workers)
+
+
+def test_they_read_as_text() -> None:
+    with closing(corral.make(Slow, num_envs=2, backend="serial")) as envs:
+        assert "none yet" in str(envs.stats())
+        envs.reset()
+        envs.step(np.zeros(2, np.int64))
+        text = str(envs.stats())
+    assert "2 steps in" in text and "slots 0-1" in text and "p99" in text
+
+
+def test_stats_of_a_closed_pool_are_refused(make_pool: MakePool) -> None:
+    pool = make_pool(Slow, 2)
+    pool.close()
+    with pytest.raises(corral.errors.ClosedError):
+        pool.stats()
