@@ -16,8 +16,8 @@ INSTALLED_FROM := pyproject.toml setup.py constraints.txt \
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-run: $(VENV)/.bench  ## Set up, then race CartPole against Gymnasium (half a minute).
-	$(BIN)/python -m corral.bench
+run: $(VENV)/.bench  ## Set up, then `corral bench` CartPole against Gymnasium (half a minute).
+	$(BIN)/corral bench CartPole-v1 --num-envs 8,64
 
 test: $(VENV)/.test  ## Set up, then run all tests.
 	$(BIN)/python -m pytest -q
@@ -36,11 +36,16 @@ format: $(VENV)/.dev  ## Sort imports and format.
 	$(BIN)/ruff check --select I --fix .
 	$(BIN)/ruff format .
 
-conformance: $(VENV)/.conformance  ## Run Gymnasium's own vector tests on our classes.
+conformance: $(VENV)/.conformance  ## Run Gymnasium's and SB3's own tests on our classes.
 	$(BIN)/python -m conformance.gymnasium_vector
+	$(BIN)/python -m conformance.sb3_vector
 
 bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).
 	$(BIN)/python benchmarks/vector_speed.py
+	$(BIN)/python benchmarks/sb3_speed.py
+	$(BIN)/python benchmarks/stragglers.py
+	$(BIN)/python benchmarks/threads.py
+	$(BIN)/python benchmarks/stats_cost.py
 
 clean:  ## Remove .venv, builds and caches.
 	rm -rf $(VENV) build dist src/*.egg-info conformance/cache

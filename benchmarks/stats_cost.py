@@ -77,7 +77,9 @@ def batch_time(env: str, slots: int) -> float:
     return seconds
 
 
-def best(function: Callable[[], object], calls: int = 20_000, rounds: int = 15) -> float:
+def best(
+    function: Callable[[], object], calls: int = 20_000, rounds: int = 15
+) -> float:
     """Seconds per call in the best of some rounds."""
     shortest = float("inf")
     for _ in range(rounds):

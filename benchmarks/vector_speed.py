@@ -15,61 +15,36 @@ import functools
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import gymnasium
-import psutil
 import workloads
+from contests import (
+    Claim,
+    Contest,
+    Entrant,
+    Verdict,
+    in_fresh_process,
+    memory_of_tree,
+    note,
+    report_rates,
+    report_verdicts,
+    run_contest,
+)
 from yardsticks import BareLoop, Limit
 
 import corral
-from corral.bench.measure import (
-    Rates,
-    Runner,
-    VectorRunner,
-    in_turn,
-    machine,
-    race,
-)
+from corral.bench.measure import Runner, VectorRunner, in_turn, machine
 from corral.executors import usable_cores
 
 MANY_CORES = 16
-MIB = 1024 * 1024
 CORES = usable_cores()
 
 
 # --- what is raced, and what is claimed ---------------------------------------
-
-
-@dataclass(frozen=True)
-class Claim:
-    """`name` is at least `target` times as fast as `over`."""
-
-    name: str
-    over: str
-    target: float
-
-
-@dataclass(frozen=True)
-class Contest:
-    """One piece of work, who does it, and what is claimed of them."""
-
-    key: str
-    title: str
-    factory: Callable[[], Callable[[], gymnasium.Env]]
-    """Makes the env's factory; called late, since it may calibrate."""
-    slots: int
-    names: tuple[str, ...]
-    """Of BUILDERS; `name@slots` for another number of slots than the rest."""
-    claims: tuple[Claim, ...]
-    cores: int = 1
-    """Left out on machines with fewer."""
 
 
 def cartpole():
@@ -181,75 +156,28 @@ def gymnasium_runner(kind, factory, slots: int) -> Runner:
 AsyncVectorEnv = gymnasium.vector.AsyncVectorEnv
 SyncVectorEnv = gymnasium.vector.SyncVectorEnv
 
-# In the order of building: Async forks, so it comes before anything with threads.
-BUILDERS: dict[str, Callable[..., Runner]] = {
-    "async": functools.partial(gymnasium_runner, AsyncVectorEnv),
-    "sync": functools.partial(gymnasium_runner, SyncVectorEnv),
-    "loop": BareLoop,
-    "limit": lambda factory, slots: Limit(factory, CORES),
-    "serial": functools.partial(corral_runner, backend="serial"),
-    "process": functools.partial(corral_runner, backend="process"),
-    "full": functools.partial(corral_runner, backend="process", workers=CORES),
-    "auto": functools.partial(corral_runner, backend="auto"),
+# Async first: it forks, so it comes before anything with threads.
+ENTRANTS = {
+    "async": Entrant(
+        "Gymnasium Async", functools.partial(gymnasium_runner, AsyncVectorEnv)
+    ),
+    "sync": Entrant(
+        "Gymnasium Sync", functools.partial(gymnasium_runner, SyncVectorEnv)
+    ),
+    "loop": Entrant("bare loop", BareLoop),
+    "limit": Entrant("the limit", lambda factory, slots: Limit(factory, CORES)),
+    "serial": Entrant(
+        "Corral, serial", functools.partial(corral_runner, backend="serial")
+    ),
+    "process": Entrant(
+        "Corral, process", functools.partial(corral_runner, backend="process")
+    ),
+    "full": Entrant(
+        "Corral, workers = cores",
+        functools.partial(corral_runner, backend="process", workers=CORES),
+    ),
+    "auto": Entrant("Corral", functools.partial(corral_runner, backend="auto")),
 }
-
-TITLES = {
-    "async": "Gymnasium Async",
-    "sync": "Gymnasium Sync",
-    "loop": "bare loop",
-    "limit": "the limit",
-    "serial": "Corral, serial",
-    "process": "Corral, process",
-    "full": "Corral, workers = cores",
-    "auto": "Corral",
-}
-
-
-def title_of(name: str) -> str:
-    kind, _, slots = name.partition("@")
-    return f"{TITLES[kind]} ×{slots}" if slots else TITLES[kind]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One claim, measured."""
-
-    work: str
-    claim: str
-    measured: float
-    target: float
-    met: bool
-    unit: str = "×"
-
-
-def run_contest(contest: Contest, rounds: int, turn_seconds: float):
-    factory = contest.factory()
-    with ExitStack() as stack:
-        runners: dict[str, Runner] = {}
-        for name in sorted(contest.names, key=build_order):
-            kind, _, slots = name.partition("@")
-            runners[name] = BUILDERS[kind](factory, int(slots or contest.slots))
-            stack.callback(runners[name].close)
-        rates = race(
-            runners,
-            rounds=rounds,
-            turn_seconds=turn_seconds,
-            on_turn=lambda name: note("."),
-        )
-        layout = str(getattr(runners["auto"].envs, "layout", ""))
-    verdicts = [judge(contest, claim, rates) for claim in contest.claims]
-    return rates, verdicts, layout
-
-
-def build_order(name: str) -> int:
-    return list(BUILDERS).index(name.partition("@")[0])
-
-
-def judge(contest: Contest, claim: Claim, rates: dict[str, Rates]) -> Verdict:
-    measured = rates[claim.name].over(rates[claim.over])
-    words = f"{title_of(claim.name)} over {title_of(claim.over)}"
-    met = measured >= claim.target
-    return Verdict(contest.title, words, measured, claim.target, met)
 
 
 # --- start-up, memory, descriptors: each measured in a fresh process ------------
@@ -265,9 +193,7 @@ def probe_startup(peer: str) -> dict[str, float]:
     envs.reset(seed=0)
     seconds = time.perf_counter() - began
     envs.step(envs.action_space.sample())
-    parent = psutil.Process()
-    tree = [parent, *parent.children(recursive=True)]
-    memory = sum(pss(process.pid) for process in tree) / MIB
+    memory = memory_of_tree()
     envs.close()
     return {"seconds": seconds, "MiB": memory}
 
@@ -282,23 +208,7 @@ def probe_descriptors(slots: str) -> dict[str, float]:
     return {"descriptors": gained}
 
 
-def pss(pid: int) -> int:
-    """The proportional set size: shared pages count once over all who share them."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"no Pss line for process {pid}")
-
-
 PROBES = {"startup": probe_startup, "descriptors": probe_descriptors}
-
-
-def in_fresh_process(probe: str, argument: str) -> dict[str, float]:
-    command = [sys.executable, __file__, "--probe", probe, argument]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr}")
-    return json.loads(result.stdout.splitlines()[-1])
 
 
 def run_startup(rounds: int):
@@ -307,7 +217,7 @@ def run_startup(rounds: int):
     found: dict[str, list[dict[str, float]]] = {peer: [] for peer in peers}
     for number in range(rounds):
         for peer in in_turn(peers, number):
-            found[peer].append(in_fresh_process("startup", peer))
+            found[peer].append(in_fresh_process(__file__, "startup", peer))
             note(".")
     medians = {
         peer: {
@@ -325,7 +235,9 @@ def run_startup(rounds: int):
 
 
 def run_descriptors():
-    few, many = (in_fresh_process("descriptors", slots) for slots in ("8", "64"))
+    few, many = (
+        in_fresh_process(__file__, "descriptors", slots) for slots in ("8", "64")
+    )
     grown = many["descriptors"] - few["descriptors"]
     verdict = Verdict(
         "CartPole-v1, 2 workers, 8 and 64 slots",
@@ -339,42 +251,6 @@ def run_descriptors():
 
 
 # --- the report -------------------------------------------------------------------
-
-
-def note(text: str) -> None:
-    print(text, end="", file=sys.stderr, flush=True)
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def report_rates(contest: Contest, rates: dict[str, Rates], layout: str) -> str:
-    rows = [
-        (title_of(name), f"{one.median:,.0f}", f"±{one.spread:.0%}")
-        for name, one in rates.items()
-    ]
-    body = table(("runner", "steps/s", "spread"), rows)
-    return f"### {contest.title}\n\n{body}\n\nLayout chosen: {layout}\n"
-
-
-def report_verdicts(verdicts: Sequence[Verdict]) -> str:
-    rows = []
-    for one in verdicts:
-        bound = "≥" if one.unit == "×" else "≤"
-        rows.append(
-            (
-                one.work,
-                one.claim,
-                f"{one.measured:.2f} {one.unit}",
-                f"{bound} {one.target:g} {one.unit}",
-                "yes" if one.met else "**no**",
-            )
-        )
-    header = ("work", "claim", "measured", "target", "met")
-    return f"### Claims\n\n{table(header, rows)}\n"
 
 
 def parse() -> argparse.Namespace:
@@ -408,11 +284,11 @@ def main() -> int:
         if not wanted(contest.key) or contest.cores > CORES:
             continue
         note(f"{contest.key} ")
-        rates, found, layout = run_contest(contest, rounds, turn_seconds)
+        rates, found, layout = run_contest(contest, ENTRANTS, rounds, turn_seconds)
         note("\n")
         verdicts += found
         record[contest.key] = {name: one.rounds for name, one in rates.items()}
-        print(report_rates(contest, rates, layout), flush=True)
+        print(report_rates(contest, rates, layout, ENTRANTS), flush=True)
     if wanted("startup"):
         note("startup ")
         record["startup"], found = run_startup(min(rounds, 5))

@@ -71,6 +71,18 @@ class Frames(FixedWork):
         return super().step(action)
 
 
+class Waiting(FixedWork):
+    """Every step waits, as for a network or a simulator elsewhere."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(iterations=0)
+        self._seconds = seconds
+
+    def step(self, action):
+        time.sleep(self._seconds)
+        return super().step(action)
+
+
 def make_cartpole() -> gymnasium.Env:
     return gymnasium.make("CartPole-v1")
 
@@ -85,3 +97,7 @@ def make_fixed_work(iterations: int) -> gymnasium.Env:
 
 def make_frames(iterations: int) -> gymnasium.Env:
     return Frames(iterations)
+
+
+def make_waiting(seconds: float) -> gymnasium.Env:
+    return Waiting(seconds)

@@ -25,11 +25,16 @@ def test_the_root_offers_these_names():
         "Pool",
         "StandIn",
         "Step",
+        "Trajectories",
         "errors",
         "make",
+        "make_async",
+        "make_sb3",
         "map",
         "register_codec",
+        "take_turns",
         "this_worker",
+        "two_groups",
     ]
 
 

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from corral import errors
     from corral.core import EnvSpec, Step
+    from corral.faces.async_env import make_async
     from corral.faces.gymnasium_make import make
+    from corral.faces.sb3_make import make_sb3
     from corral.layout.codec import StandIn, register_codec
     from corral.mapping import map
     from corral.pool import Pool
+    from corral.pool.groups import take_turns, two_groups
+    from corral.rollouts.trajectories import Trajectories
     from corral.workers.context import this_worker
 
 _HOMES = {
@@ -19,10 +23,15 @@ _HOMES = {
     "Pool": "corral.pool",
     "StandIn": "corral.layout.codec",
     "Step": "corral.core",
+    "Trajectories": "corral.rollouts.trajectories",
     "make": "corral.faces.gymnasium_make",
+    "make_async": "corral.faces.async_env",
+    "make_sb3": "corral.faces.sb3_make",
     "map": "corral.mapping",
     "register_codec": "corral.layout.codec",
+    "take_turns": "corral.pool.groups",
     "this_worker": "corral.workers.context",
+    "two_groups": "corral.pool.groups",
 }
 
 __all__ = [
@@ -30,11 +39,16 @@ __all__ = [
     "Pool",
     "StandIn",
     "Step",
+    "Trajectories",
     "errors",
     "make",
+    "make_async",
+    "make_sb3",
     "map",
     "register_codec",
+    "take_turns",
     "this_worker",
+    "two_groups",
 ]
 __version__ = "0.1.0"
 

@@ -1,9 +1,10 @@
 """The names people import today; change the import line and nothing else.
 
     from corral.dropin import AsyncVectorEnv, SyncVectorEnv     # Gymnasium
+    from corral.dropin import DummyVecEnv, SubprocVecEnv        # Stable-Baselines3
 
 Lazy: a name is looked up when it is asked for, so that Gymnasium's names import no
-other library.
+other library. One whose library is not installed raises MissingExtra.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corral.faces.gymnasium_dropins import AsyncVectorEnv, SyncVectorEnv
+    from corral.faces.sb3_dropins import DummyVecEnv, SubprocVecEnv
 
 _HOMES = {
     "AsyncVectorEnv": "corral.faces.gymnasium_dropins",
+    "DummyVecEnv": "corral.faces.sb3_dropins",
+    "SubprocVecEnv": "corral.faces.sb3_dropins",
     "SyncVectorEnv": "corral.faces.gymnasium_dropins",
 }
 
-__all__ = ["AsyncVectorEnv", "SyncVectorEnv"]
+__all__ = ["AsyncVectorEnv", "DummyVecEnv", "SubprocVecEnv", "SyncVectorEnv"]
 
 
 def __getattr__(name: str) -> Any:

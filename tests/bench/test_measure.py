@@ -2,7 +2,8 @@
 
 import pytest
 
-from corral.bench.measure import Rates, batches_for, race
+from corral.bench.measure import Race, Rates, batches_for, race
+from corral.errors import CorralError
 
 
 class FakeRunner:
@@ -10,12 +11,19 @@ class FakeRunner:
 
     slots = 4
 
-    def __init__(self, name="fake", seconds_per_batch=0.01, journal=None):
+    def __init__(
+        self, name="fake", seconds_per_batch=0.01, journal=None, breaks_at=None
+    ):
         self.name = name
         self.seconds_per_batch = seconds_per_batch
         self.journal = [] if journal is None else journal
+        self.breaks_at = breaks_at
+        self.runs = 0
 
     def run(self, batches):
+        self.runs += 1
+        if self.runs == self.breaks_at:
+            raise CorralError(f"{self.name} broke")
         self.journal.append(self.name)
         return batches * self.seconds_per_batch
 
@@ -55,3 +63,30 @@ def test_ratio_is_the_median_of_the_rounds_own_ratios():
 
 def test_spread_of_equal_rounds_is_zero():
     assert Rates((5.0, 5.0, 5.0)).spread == 0.0
+
+
+def test_one_that_fails_takes_no_more_turns_and_the_others_go_on():
+    runners = {"sound": FakeRunner(), "broken": FakeRunner("broken", breaks_at=3)}
+    faults = []
+    running = Race(
+        runners, turn_seconds=0.01, on_fault=lambda name, error: faults.append(name)
+    )
+    running.run(rounds=3)
+    assert faults == ["broken"]
+    rates = running.rates()
+    assert [len(rates[name].rounds) for name in ("sound", "broken")] == [3, 1]
+
+
+def test_without_anybody_to_tell_a_fault_ends_the_race():
+    with pytest.raises(CorralError, match="fake broke"):
+        race({"broken": FakeRunner(breaks_at=2)}, rounds=3, turn_seconds=0.01)
+
+
+def test_what_was_measured_is_kept_when_somebody_interrupts():
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    running = Race({"only": FakeRunner()}, turn_seconds=0.01, on_turn=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        running.run(rounds=3)
+    assert len(running.rates()["only"].rounds) == 1

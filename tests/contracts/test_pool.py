@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +16,13 @@ import pytest
 
 import corral
 from corral import Pool
-from corral.errors import ClosedError, OptionError, OrderError, StaleViewError
+from corral.errors import (
+    ClosedError,
+    EnvError,
+    OptionError,
+    OrderError,
+    StaleViewError,
+)
 from corral.workers.seeds import episode_seed
 
 from .envs import Countdown, Doubled, Echo, Gated, MetaTasked, Tasked
@@ -89,6 +96,39 @@ def test_max_slots_alone_waits_for_that_many(echo: Pool) -> None:
     assert len(echo.recv(max_slots=3)) == 1
 
 
+def test_of_those_ready_the_ones_sent_to_longest_ago_are_taken(
+    make_pool: MakePool,
+) -> None:
+    pool = make_pool(Echo, 4)
+    pool.send_reset()
+    taken: list[list[int]] = []
+    for _ in range(5):
+        pool.get_attr("_count")  # answered after all that was sent, so all is ready
+        step = pool.recv(max_slots=3)
+        taken.append(step.slots.tolist())
+        pool.send(step.slots + 1, slots=step.slots)
+    assert taken == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3], [0, 1, 2]]
+
+
+def test_recv_of_some_slots_leaves_the_others_under_way(echo: Pool) -> None:
+    echo.send([1, 2, 3, 4])
+    step = echo.recv(slots=[3, 1])
+    assert step.slots.tolist() == [1, 3] and step.obs.tolist() == [2, 4]
+    assert echo.waiting == 2
+    echo.send([9], slots=[3])
+    assert echo.recv(slots=[3]).obs.tolist() == [9]
+    assert echo.recv().obs.tolist() == [1, 3]
+
+
+def test_recv_of_slots_that_are_not_under_way_is_refused(echo: Pool) -> None:
+    echo.send([1, 2], slots=[0, 1])
+    with pytest.raises(OrderError, match=r"slots \[2\] have nothing under way"):
+        echo.recv(slots=[1, 2])
+    with pytest.raises(OptionError, match="not both"):
+        echo.recv(2, slots=[0, 1])
+    assert echo.recv(slots=[0, 1]).obs.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("bounds", [(0, None), (3, 2), (5, None)])
 def test_recv_bounds_without_a_meaning_are_refused(
     echo: Pool, bounds: tuple[int, int | None]
@@ -146,6 +186,18 @@ def test_a_result_is_there_when_its_slot_is_done_not_its_shard(gated: Any) -> No
         pool.send([1, 2, 3, 4])
         assert pool.recv(min_slots=1).slots.tolist() == [0]
     assert pool.recv().slots.tolist() == [1, 2, 3]
+
+
+def test_recv_of_some_slots_waits_for_them_whoever_else_is_ready(gated: Any) -> None:
+    pool, gates = gated(workers=4)
+    with held(gates[1]), held(gates[2]):
+        pool.send([10, 11, 12, 13])
+        assert pool.recv(slots=[3]).obs.tolist() == [13]
+        pool.get_attr("_path", slots=[0])  # answered after its step
+        with pytest.raises(TimeoutError, match=r"2 results.* 3 slots have a command"):
+            pool.recv(slots=[2, 0, 1], timeout=0.05)
+    assert pool.recv(slots=[2, 0]).obs.tolist() == [10, 12]
+    assert pool.recv(slots=[1]).obs.tolist() == [11]
 
 
 def test_a_recv_that_timed_out_loses_nothing(gated: Any) -> None:
@@ -342,6 +394,33 @@ def test_render_gives_one_frame_per_slot(wrapped_echoes: Pool) -> None:
     frames = pool.render()
     assert [int(frame.max()) for frame in frames] == [1, 0, 0, 1]
     assert [frame.shape for frame in pool.render(slots=[2])] == [(2, 2, 3)]
+
+
+def test_a_function_is_applied_beside_the_envs_of_chosen_slots(
+    wrapped_echoes: Pool,
+) -> None:
+    pool = wrapped_echoes
+    asked = pool.asked
+    layers = pool.apply(lambda env: (type(env).__name__, type(env.env).__name__))
+    assert layers == (("TimeLimit", "Doubled"),) * 4
+    pool.apply(setattr, "mark", 3, slots=[2, 1])  # on the outermost wrapper alone
+    marks = pool.apply(lambda env, name: vars(env).get(name), "mark", slots=[1, 3])
+    assert marks == (3, None)
+    assert pool.asked == asked + 3
+
+
+def test_a_function_that_raises_names_its_slot(wrapped_echoes: Pool) -> None:
+    with pytest.raises(EnvError, match=r"slot 1.*AttributeError in apply"):
+        wrapped_echoes.apply(getattr, "nothing_of_the_kind", slots=[1])
+
+
+def test_what_cannot_be_sent_with_a_question_is_refused_and_harms_nothing() -> None:
+    with Pool(Echo, 2, backend="process", workers=2) as pool:
+        for ask in (pool.apply, lambda *values: pool.call("add", *values)):
+            with pytest.raises(OptionError, match=r"cannot be sent.*lock"):
+                ask(threading.Lock())
+        assert pool.reset().obs.shape == (2,)
+        assert pool.get_attr("_count") == (0, 0)
 
 
 def test_a_question_waits_for_what_was_sent_and_leaves_it_under_way(echo: Pool) -> None:

@@ -750,9 +750,10 @@ def test_numpy_to_torch_works_on_top(opened):
 def test_frames_can_be_recorded_from_on_top(tmp_path, opened):
     pytest.importorskip("moviepy")
     envs = corral.make("CartPole-v1", 2, env_kwargs={"render_mode": "rgb_array"})
-    envs = opened(wrappers.RecordVideo(envs, str(tmp_path), video_length=5))
+    folder = tmp_path / "new"  # one that is there already is warned of
+    envs = opened(wrappers.RecordVideo(envs, str(folder), video_length=5))
     envs.reset(seed=0)
     for _ in range(5):
         envs.step(np.array([0, 1]))
     envs.close()
-    assert list(tmp_path.glob("*.mp4"))
+    assert list(folder.glob("*.mp4"))

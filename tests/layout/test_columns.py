@@ -170,6 +170,7 @@ def check(sequence: list[list[Info]]) -> None:
         result = pair.step(infos)
         for position, info in enumerate(infos):
             assert same(result.of(position), info)
+            assert same(result.to_list(len(infos))[position], info)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             vector = result.to_vector(len(infos))
@@ -246,6 +247,20 @@ def test_what_was_read_is_a_copy() -> None:
     results = [pair.step([{"a": value}]) for value in (2.0, 3.0, 4.0, 5.0)]
     assert [result.of(0)["a"] for result in results] == [2.0, 3.0, 4.0, 5.0]
     assert [bool(result.to_vector(1)["_a"][0]) for result in results] == [True] * 4
+
+
+def test_a_list_of_infos_shares_nothing_where_it_is_to_own_its_parts() -> None:
+    held = {"words": ["a"], "array": np.zeros(2)}
+    pair = Pair(2)
+    for _ in range(2):  # the array by letter, then in a column
+        lent, own = (
+            pair.step([held] * 2).to_list(2, own=mine) for mine in (False, True)
+        )
+        assert lent[0]["words"] is held["words"]
+        assert own[0]["words"] is not held["words"]
+        own[0]["array"][:] = 1
+        own[0]["words"].append("b")
+        assert own[1]["array"].tolist() == [0, 0] and own[1]["words"] == ["a"]
 
 
 def test_a_gathered_batch_has_its_own_order_and_rows() -> None:

@@ -59,7 +59,9 @@ def named(text: str, kwargs: dict[str, Any] | None = None) -> Named:
         first = name.partition(".")[0]
         return Named(text, factory, name, f"from {module_name} import {first}")
     if _is_registered(name):
-        return Named(text, functools.partial(make_registered, text, kwargs), f'"{text}"')
+        return Named(
+            text, functools.partial(make_registered, text, kwargs), f'"{text}"'
+        )
     near = _near(name, [*_callables(module), *gymnasium.registry])
     raise OptionError(
         f"module {module_name!r} was imported, but it has no function or class "
@@ -158,7 +160,9 @@ def _check_call(found: Any, name: str, module: str, kwargs: dict[str, Any]) -> N
             f"{name} of module {module!r} has no argument {strange[0]!r}; it has: "
             f"{', '.join(known) or 'none'}"
         )
-    needed = [one.name for one in parameters if _is_needed(one) and one.name not in kwargs]
+    needed = [
+        one.name for one in parameters if _is_needed(one) and one.name not in kwargs
+    ]
     if needed:
         example = json.dumps({**kwargs, **dict.fromkeys(needed, "...")})
         raise OptionError(

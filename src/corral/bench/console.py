@@ -1,74 +1,156 @@
-"""How a race is shown: the one place of the package that imports rich."""
+"""How a benchmark is shown: the one place of the package that imports rich."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from corral.bench.cartpole import ASYNC, CANDIDATES, CORRAL, ENV_ID, SYNC, Outcome
+from corral.bench import words
+from corral.bench.recommend import best_of
+from corral.bench.results import Report
 from corral.errors import MissingExtra
 
 try:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich import box
+    from rich.console import Console, JustifyMethod
+    from rich.markup import escape
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.table import Table
+    from rich.text import Text
 except ImportError as error:
     raise MissingExtra(
-        "python -m corral.bench needs rich: pip install 'corral[bench]'"
+        "corral bench needs rich: pip install 'corral[bench]'"
     ) from error
 
 console = Console(highlight=False)
+aside = Console(highlight=False, stderr=True)
+
+
+# While it runs ------------------------------------------------------------------------
+
+
+class Bar:
+    """A progress bar on the terminal; elsewhere nothing."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+        self._total = 0
+
+    def expect(self, turns: int) -> None:
+        """So many more turns are to come; fewer, if negative."""
+        self._total += turns
+        self._progress.update(self._task, total=self._total, refresh=True)
+
+    def say(self, text: str) -> None:
+        """What is being done now."""
+        self._progress.update(self._task, description=f"{text:<34}", refresh=True)
+
+    def turn(self) -> None:
+        """One of the expected turns is over."""
+        self._progress.update(self._task, advance=1, refresh=True)
 
 
 @contextmanager
-def progress(turns: int) -> Iterator[Callable[[str, str], None]]:
-    """A bar that moves one turn per call; off a terminal, nothing but the result."""
+def bar() -> Iterator[Bar]:
+    """A bar that is gone when it is done."""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} turns"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.completed}/{task.total}"),
         TimeRemainingColumn(),
     )
-    bar = Progress(
+    progress = Progress(
         *columns,
-        console=console,
+        console=aside,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not aside.is_terminal,
         auto_refresh=False,  # no refreshing thread beside what is being measured
     )
-    with bar:
-        task = bar.add_task(f"{'building':<22}", total=turns)
-        bar.refresh()
-
-        def advance(size: str, name: str) -> None:
-            text = f"{size} {name}"
-            bar.update(task, advance=1, description=f"{text:<22}", refresh=True)
-
-        yield advance
+    with progress:
+        yield Bar(progress, progress.add_task("", total=0))
 
 
-def show(outcomes: Sequence[Outcome], machine: str) -> None:
-    """Print the table, and under it what Corral chose and why."""
-    table = Table(title=f"{ENV_ID}, environment steps per second", caption=machine)
-    table.add_column("envs", justify="right")
-    table.add_column("runner")
-    table.add_column("steps/s", justify="right")
-    table.add_column("× Async", justify="right")
-    table.add_column("× Sync", justify="right")
-    for outcome in outcomes:
-        rates = outcome.rates
-        for name in CANDIDATES:
+# What came out ------------------------------------------------------------------------
+
+
+def show(report: Report) -> None:
+    """Print the tables, what failed, and what to do."""
+    console.print(f"[bold]{escape(report.settings.env)}[/bold],", words.method(report))
+    console.print(words.machine(report), style="dim")
+    console.print()
+    console.print(_figures(report))
+    console.print()
+    for note in words.notes(report):
+        console.print(note, style="dim")
+    if any(row.split for group in report.groups for row in group.rows):
+        console.print("\nWhere the time goes", style="bold")
+        console.print(_splits(report))
+    console.print()
+    _show_troubles(report)
+    _show_recommendation(report)
+
+
+def _show_troubles(report: Report) -> None:
+    for title, row in words.failures(report):
+        reason = words.brief(row.reason)
+        console.print(Text(f"{title} failed: {reason}", style="red"))
+    for peer in report.missing:
+        console.print(f"{peer.name} is not installed: {peer.install}", markup=False)
+    if report.interrupted:
+        console.print("Interrupted: these are the rounds until then.", style="yellow")
+
+
+def _figures(report: Report) -> Table:
+    table = _table()
+    for heading in words.HEADINGS:
+        justify: JustifyMethod = "left" if heading == "runner" else "right"
+        table.add_column(heading, justify=justify, no_wrap=True, vertical="bottom")
+    for group in report.groups:
+        best = best_of(group)
+        for number, row in enumerate(group.rows):
             table.add_row(
-                str(outcome.slots) if name == CORRAL else "",
-                name,
-                f"{rates[name].median:,.0f}",
-                f"{rates[name].over(rates[ASYNC]):.2f}",
-                f"{rates[name].over(rates[SYNC]):.2f}",
-                style="bold" if name == CORRAL else None,
+                "" if number else str(group.num_envs),
+                words.title(row),
+                *words.figures(row),
+                style="bold" if row is best else "red" if row.state == "failed" else "",
             )
         table.add_section()
-    console.print(table)
-    for outcome in outcomes:
-        console.print(
-            f"layout of {outcome.slots} envs: {outcome.layout}", soft_wrap=True
-        )
+    return table
+
+
+def _splits(report: Report) -> Table:
+    table = _table()
+    table.add_column("envs", justify="right")
+    table.add_column("runner", no_wrap=True)
+    for part in words.SPLIT:
+        table.add_column(part, justify="right")
+    for group in report.groups:
+        rows = [row for row in group.rows if row.split is not None]
+        for number, row in enumerate(rows):
+            size = "" if number else str(group.num_envs)
+            table.add_row(size, words.title(row), *words.shares(row))
+        table.add_section()
+    return table
+
+
+def _table() -> Table:
+    # Narrow enough for 80 columns.
+    return Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, header_style="dim"
+    )
+
+
+def _show_recommendation(report: Report) -> None:
+    chosen = report.recommendation
+    if chosen is None:
+        return
+    console.print(Text(chosen.sentence, style="bold"))
+    for line in chosen.code.splitlines():
+        console.print(Text(f"    {line}"), soft_wrap=True)  # whole, to be copied

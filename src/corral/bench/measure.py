@@ -23,6 +23,7 @@ from gymnasium import Space
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from corral.errors import CorralError
 from corral.executors import usable_cores
 
 ACTION_BATCHES = 64
@@ -94,10 +95,72 @@ class Rates:
         low, _, high = statistics.quantiles(self.rounds, n=4, method="inclusive")
         return (high - low) / 2 / self.median
 
+    def first(self, count: int) -> Rates:
+        """The first so many rounds: what one that failed later can be held against."""
+        return Rates(self.rounds[:count])
+
     def over(self, other: Rates) -> float:
         """How many times faster than `other`: the median of the rounds' ratios."""
         pairs = zip(self.rounds, other.rounds, strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+class Race:
+    """Turns taken so far; what they showed can be read after any of them."""
+
+    def __init__(
+        self,
+        runners: Mapping[str, Runner],
+        *,
+        turn_seconds: float,
+        on_turn: Callable[[str], None] = lambda name: None,
+        on_fault: Callable[[str, CorralError], None] | None = None,
+    ) -> None:
+        """Take runners that are built and ready to step.
+
+        Args:
+            runners: By name.
+            turn_seconds: How long a turn should take, from a trial run of each.
+            on_turn: Called with the runner's name after each of its turns.
+            on_fault: Called with the name of a runner that failed; it takes no more
+                turns, the others go on. Without it the error ends the race.
+        """
+        self._runners = dict(runners)
+        self._turn_seconds = turn_seconds
+        self._on_turn = on_turn
+        self._on_fault = on_fault
+        self._batches: dict[str, int] = {}
+        self._rates: dict[str, list[float]] = {name: [] for name in runners}
+
+    def run(self, rounds: int) -> None:
+        """Give every runner a trial, then so many turns."""
+        for name in list(self._runners):
+            self._guarded(name, self._try)
+        for number in range(rounds):
+            for name in in_turn(list(self._runners), number):
+                self._guarded(name, self._turn)
+
+    def _guarded(self, name: str, action: Callable[[str], None]) -> None:
+        try:
+            action(name)
+        except CorralError as error:
+            if self._on_fault is None:
+                raise
+            del self._runners[name]
+            self._on_fault(name, error)
+
+    def _try(self, name: str) -> None:
+        self._batches[name] = batches_for(self._runners[name], self._turn_seconds)
+
+    def _turn(self, name: str) -> None:
+        runner, batches = self._runners[name], self._batches[name]
+        seconds = runner.run(batches)
+        self._rates[name].append(runner.slots * batches / seconds)
+        self._on_turn(name)
+
+    def rates(self) -> dict[str, Rates]:
+        """By name; of those who failed, the rounds before."""
+        return {name: Rates(tuple(values)) for name, values in self._rates.items()}
 
 
 def race(
@@ -115,17 +178,9 @@ def race(
         turn_seconds: How long a turn should take, from a trial run of each.
         on_turn: Called with the runner's name after each of its turns.
     """
-    batches = {
-        name: batches_for(runner, turn_seconds) for name, runner in runners.items()
-    }
-    rates: dict[str, list[float]] = {name: [] for name in runners}
-    for number in range(rounds):
-        for name in in_turn(list(runners), number):
-            runner = runners[name]
-            seconds = runner.run(batches[name])
-            rates[name].append(runner.slots * batches[name] / seconds)
-            on_turn(name)
-    return {name: Rates(tuple(values)) for name, values in rates.items()}
+    running = Race(runners, turn_seconds=turn_seconds, on_turn=on_turn)
+    running.run(rounds)
+    return running.rates()
 
 
 def in_turn(names: Sequence[str], number: int) -> Sequence[str]:

@@ -252,7 +252,7 @@ class BelledExecutor:
         """Post every question before waiting for any answer."""
         # All are packed before one is posted: an answer that nobody will fetch, since
         # another question could not be packed, would be the next question's.
-        packed = {worker: self._pack(asked) for worker, asked in questions.items()}
+        packed = {w: self._pack_question(asked) for w, asked in questions.items()}
         told: list[int] = []
         try:
             for worker, question in packed.items():
@@ -262,6 +262,15 @@ class BelledExecutor:
             for worker in told:
                 self._unwanted[worker] += 1
             raise
+
+    def _pack_question(self, question: Ask) -> Any:
+        try:
+            return self._pack(question)
+        except Exception as error:
+            raise OptionError(
+                f"what was given with a {question.verb!r} question cannot be sent to a "
+                f"worker: {type(error).__name__}: {error}"
+            ) from error
 
     def answers(
         self, workers: Iterable[int], timeout: float | None

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from itertools import compress
 from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space, iterate
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from corral.core import Step
@@ -30,6 +29,7 @@ from corral.errors import (
     OrderError,
     SpaceMismatch,
 )
+from corral.faces.finals import finals_of
 from corral.faces.gymnasium_errors import (
     ActionTypeError,
     CallPending,
@@ -200,17 +200,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _add_finals(self, step: Step, infos: dict[str, Any]) -> None:
         """`final_obs` and `final_info`, where an episode ended."""
-        ended = step.ended
-        if not ended.any():
-            return
-        single = batch_space(self.single_observation_space, self.num_envs)
-        finals: list[Any] = list(iterate(single, step.final_obs))
-        if isinstance(self.single_observation_space, spaces.Discrete):
-            finals = [final.item() for final in finals]  # an int, as envs return it
-        for slot in compress(range(self.num_envs), ended.tolist()):
-            final = {"final_obs": deepcopy(finals[slot])}
-            if slot in step.final_infos:
-                final["final_info"] = step.final_infos[slot]
+        for slot, final in finals_of(step, self.single_observation_space):
             self._add_info(infos, final, slot)
 
     def _own(self, obs: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -63,16 +64,18 @@ class Infos:
             own: copy what came by letter to the last object; where the env is in this
                 process, it may go on to change what it put there.
         """
-        infos: list[dict[Any, Any]] = [{} for _ in range(count)]
+        whole: dict[str, list[Any]] = {}
+        parts = []
         for column, values, mask in self._columns:
-            present = zip(infos, _each(column, values), mask.tolist(), strict=True)
-            *above, last = column.path
-            for info, value, there in present:
-                if there:
-                    below = info
-                    for key in above:
-                        below = below.setdefault(key, {})
-                    below[last] = value
+            each, there = _each(column, values), mask.tolist()
+            if len(column.path) == 1 and all(there):
+                whole[column.path[0]] = each
+            else:
+                parts.append((column.path, each, there))
+        infos = _dicts(whole, count)
+        for path, each, there in parts:
+            for position in compress(range(count), there):
+                _put(infos[position], path, each[position])
         for position, remainder in self._remainders.items():
             _join(infos[position], deepcopy(remainder) if own else remainder)
         return infos
@@ -99,7 +102,7 @@ class Infos:
         for position in self._positions(apart):
             info = _info_at(apart, position)
             _join(info, self._remainders.get(position, {}))
-            _merge(vector, info, position, count)
+            add_info(vector, info, position, count)
         return vector
 
     def _contested(self) -> set[str]:
@@ -132,11 +135,24 @@ def _info_at(columns: Sequence[ColumnRead], position: int) -> dict[Any, Any]:
     info: dict[Any, Any] = {}
     for column, values, mask in columns:
         if mask[position]:
-            below = info
-            for key in column.path[:-1]:
-                below = below.setdefault(key, {})
-            below[column.path[-1]] = _value_at(column, values, position)
+            _put(info, column.path, _value_at(column, values, position))
     return info
+
+
+def _put(info: dict[Any, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set an entry at its path, in dicts made on the way."""
+    for key in path[:-1]:
+        info = info.setdefault(key, {})
+    info[path[-1]] = value
+
+
+def _dicts(columns: dict[str, list[Any]], count: int) -> list[dict[Any, Any]]:
+    """One dict per position, out of one list per key."""
+    if not columns:
+        return [{} for _ in range(count)]
+    rows = zip(*columns.values(), strict=True)
+    # Not strict: the keyword doubles the cost, and no length is in doubt.
+    return [dict(zip(columns, row)) for row in rows]  # noqa: B905
 
 
 def _value_at(column: Column, values: NDArray[Any], position: int) -> Any:
@@ -174,7 +190,7 @@ def _place(
     vector[path[-1]], vector[f"_{path[-1]}"] = values, mask
 
 
-def _merge(
+def add_info(
     vector: dict[Any, Any], info: dict[Any, Any], position: int, count: int
 ) -> None:
     """Add one env's info to a dict of arrays, by Gymnasium's rules."""
@@ -186,7 +202,7 @@ def _merge(
             held[position] = value
         elif isinstance(value, dict) and (held is None or isinstance(held, dict)):
             held = {} if held is None else held
-            _merge(held, value, position, count)
+            add_info(held, value, position, count)
         elif not (isinstance(value, dict) and not value):
             held = _array_for(value, count) if held is None else held
             held = _assign(held, mask, position, value)

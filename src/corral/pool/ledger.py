@@ -113,12 +113,15 @@ class Ledger:
     def oldest(self, slots: NDArray[np.intp], count: int) -> NDArray[np.intp]:
         """So many of these slots, the ones sent to longest ago; ascending.
 
-        Whoever is passed over is older the next time, so nobody is for ever.
+        Whoever is passed over is older the next time, so nobody is for ever. Of those
+        sent to together, the ones with fewer commands so far come first: else slots
+        with low numbers would be stepped more often.
         """
         if len(slots) <= count:
             return slots
         sent_at = np.maximum(self._sent_at[slots], self._whole_sent_at)
-        return np.sort(slots[np.argsort(sent_at, kind="stable")[:count]])
+        order = np.lexsort((self._offsets[slots], sent_at))
+        return np.sort(slots[order[:count]])
 
     def missing(self, slots: NDArray[np.intp], done: NDArray[np.uint32]) -> int:
         """How many of these slots' results are not there yet."""

@@ -29,8 +29,9 @@ from corral.transport.mailbox import Mailbox, MailboxClosed
 from corral.transport.shared_arrays import SharedArrays
 from corral.workers import luggage
 from corral.workers.letters import Letter, Reply, Sealed, describe, for_travel
+from corral.workers.probe import probe
 from corral.workers.serve import Desk, serve
-from corral.workers.worker import Job, Worker, probe
+from corral.workers.worker import Job, Worker
 
 # What the parent runs us with. Nothing but the built-in sys is imported before the path
 # is in place (until then a json.py in the working directory would be everybody's json),

@@ -6,9 +6,7 @@ run `serve` around it.
 
 from __future__ import annotations
 
-import itertools
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -235,37 +233,6 @@ class Worker:
 
     def _run(self, item: Any) -> Any:
         return self._function(opened(item))
-
-
-def probe(job: Job, seconds: float) -> dict[str, Any]:
-    """Build two envs, step them for a while with sampled actions, and close them."""
-    worker = Worker(job)
-    specs = worker.build()
-    try:
-        for spec in specs:
-            spec.action_space.seed(0)
-        adapters = worker.shard.adapters
-        for adapter in adapters:
-            adapter.reset(0, None, NO_TASK)
-        started = time.perf_counter()
-        deadline = started + seconds
-        steps = 0
-        spent = 0.0
-        for adapter in itertools.cycle(adapters):
-            action = adapter.spec.action_space.sample()
-            before = time.perf_counter()
-            _, _, terminated, truncated, _ = adapter.step(action)
-            if terminated or truncated:
-                adapter.reset(None, None, NO_TASK)
-            now = time.perf_counter()
-            spent += now - before
-            steps += 1
-            if now >= deadline or steps >= 2000:
-                break
-        threads = all(s.metadata.get("corral.threads") for s in specs)
-        return {"step_time": spent / steps, "threads": threads}
-    finally:
-        worker.shard.close()
 
 
 def _limit_torch_threads(threads: int | None) -> None:

@@ -1,0 +1,155 @@
+"""Who takes part: one bare env, our layouts, and the peers that are asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from corral.errors import OptionError
+from corral.executors import BACKENDS
+from corral.executors.assign import enough_workers
+
+WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}
+MOST_THREADS = 128
+"""No layout of ours has more threads than this unless they are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way of stepping the envs."""
+
+    library: str
+    """A key of `libraries.HOMES`."""
+    kind: str
+    """For us the backend; for a peer, which of its ways."""
+    title: str
+    workers: int | None = None
+    fillers: bool = True
+    """Whether one row per episode is a reset and no step, as in next-step mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A library to be measured against."""
+
+    name: str
+    package: str
+    """What is imported."""
+    install: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def installed(self) -> bool:
+        """Whether it is there; nothing is imported for that."""
+        return find_spec(self.package) is not None
+
+
+LOOP = Candidate("loop", "loop", "one bare env", fillers=False)
+AUTO = Candidate("corral", "auto", "Corral, auto")
+
+PEERS = {
+    peer.name: peer
+    for peer in (
+        Peer(
+            "gymnasium",
+            "gymnasium",
+            "pip install gymnasium",
+            (
+                Candidate("gymnasium", "sync", "Gymnasium Sync"),
+                Candidate("gymnasium", "async", "Gymnasium Async"),
+            ),
+        ),
+        Peer(
+            "sb3",
+            "stable_baselines3",
+            "pip install stable-baselines3",
+            (
+                Candidate("sb3", "dummy", "SB3 DummyVecEnv", fillers=False),
+                Candidate("sb3", "subproc", "SB3 SubprocVecEnv", fillers=False),
+            ),
+        ),
+        Peer(
+            "agilerl",
+            "agilerl",
+            "pip install agilerl",
+            (Candidate("agilerl", "async", "AgileRL async"),),
+        ),
+        Peer(
+            "supersuit",
+            "supersuit",
+            "pip install supersuit",
+            (
+                Candidate("supersuit", "sync", "SuperSuit serial"),
+                Candidate("supersuit", "async", "SuperSuit processes"),
+            ),
+        ),
+    )
+}
+
+
+def layout(backend: str, workers: int = 1) -> Candidate:
+    """One of ours."""
+    if backend == "serial":
+        return Candidate("corral", "serial", "Corral, serial", 1)
+    words = WORDS[backend] if workers > 1 else backend
+    return Candidate("corral", backend, f"Corral, {workers} {words}", workers)
+
+
+def layouts(
+    num_envs: int,
+    cores: int,
+    backends: Sequence[str] | None = None,
+    workers: Sequence[int] = (),
+    waits: bool = False,
+) -> list[Candidate]:
+    """Ours for so many envs: those asked for, else those that make sense.
+
+    Args:
+        num_envs: how many envs.
+        cores: how many of them can compute at the same time.
+        backends: None for those that make sense.
+        workers: how many threads or processes; as many as cores if empty.
+        waits: the env waits more than it computes: a thread for each may pay.
+    """
+    chosen = backends or _sensible(num_envs)
+    found: list[Candidate] = []
+    for backend in chosen:
+        counts = [min(count, num_envs) for count in workers]
+        counts = counts or [enough_workers(num_envs, cores)]
+        if backend == "thread" and waits and not (backends or workers):
+            counts.append(min(num_envs, MOST_THREADS))
+        if backend == "serial":
+            found.append(layout("serial"))
+        elif backend != "auto":
+            found += [layout(backend, count) for count in counts]
+    # Last: it takes a row of its own only if no other row is what it chooses.
+    return list(dict.fromkeys([*found, *([AUTO] if "auto" in chosen else [])]))
+
+
+def _sensible(num_envs: int) -> Sequence[str]:
+    return (
+        ("serial", "auto") if num_envs == 1 else ("serial", "thread", "process", "auto")
+    )
+
+
+def check_backends(names: Sequence[str]) -> None:
+    """Refuse what is no backend."""
+    _check("--backend", names, BACKENDS)
+
+
+def peers(names: Sequence[str]) -> tuple[list[Peer], list[Peer]]:
+    """Those that are installed, and those that are not."""
+    _check("--against", names, tuple(PEERS))
+    chosen = [PEERS[name] for name in dict.fromkeys(names)]
+    there = [peer for peer in chosen if peer.installed]
+    return there, [peer for peer in chosen if peer not in there]
+
+
+def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise OptionError(f"{option} {name!r} is none of {', '.join(known)}{hint}")

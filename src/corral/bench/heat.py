@@ -1,0 +1,198 @@
+"""A heat: all candidates with the same number of envs, each in its lane.
+
+    build, one after the other ─► race in turns ─► close all
+
+Lanes are closed before the next heat builds its own: 64 processes of one peer are
+enough at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from corral.bench.accounts import unit_of
+from corral.bench.candidates import (
+    AUTO,
+    LOOP,
+    Candidate,
+    Peer,
+    layout,
+    layouts,
+)
+from corral.bench.lane import Lane, close_all
+from corral.bench.measure import Race, batches_for
+from corral.bench.messages import Built, Order
+from corral.bench.results import Entry, Group, Settings, group_of
+from corral.errors import CorralError, FaultError
+
+WAITS = 0.5
+"""An env that takes less of a core than this may gain by more threads than cores."""
+
+
+class Watcher(Protocol):
+    """Who is told how far it is."""
+
+    def expect(self, turns: int) -> None:
+        """So many more turns are to come; fewer, if negative."""
+
+    def say(self, text: str) -> None:
+        """What is being done now."""
+
+    def turn(self) -> None:
+        """One of the expected turns is over."""
+
+
+class Heat:
+    """The candidates of one size, from building to closing."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        num_envs: int,
+        *,
+        cores: int,
+        peers: Sequence[Peer],
+        policy_iterations: int,
+        watcher: Watcher,
+    ) -> None:
+        self.settings = settings
+        self.num_envs = num_envs
+        self.built: Built | None = None
+        """What the loop's lane said about the env."""
+        self._cores = cores
+        self._peers = peers
+        self._policy_iterations = policy_iterations
+        self._watcher = watcher
+        self._entries: dict[str, Entry] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._auto = ""
+
+    def run(self) -> None:
+        """Build everybody and race; raises if not even one env can be built."""
+        self._build_loop()
+        waits = self._try_loop()
+        if self.hopeless:
+            return
+        candidates = self._candidates(waits)
+        self._watcher.expect(
+            sum(self._turns(one) for one in (LOOP, *candidates)) - self.expected_turns()
+        )
+        for candidate in candidates:
+            self._build(candidate)
+        race = Race(
+            self._lanes,
+            turn_seconds=self.settings.seconds,
+            on_turn=self._note_turn,
+            on_fault=self._note_fault,
+        )
+        race.run(self.settings.rounds)
+
+    @property
+    def hopeless(self) -> bool:
+        """One bare env failed before anybody else began: so would all of them."""
+        entry = self._entries.get(LOOP.title)
+        return len(self._entries) == 1 and entry is not None and bool(entry.error)
+
+    def expected_turns(self) -> int:
+        """What it will take as far as can be told before it has begun."""
+        return sum(self._turns(one) for one in (LOOP, *self._candidates(waits=False)))
+
+    def _candidates(self, waits: bool) -> list[Candidate]:
+        asked = self.settings
+        ours = layouts(self.num_envs, self._cores, asked.backends, asked.workers, waits)
+        return ours + [one for peer in self._peers for one in peer.candidates]
+
+    def _turns(self, candidate: Candidate) -> int:
+        """Building counts as one; auto is mostly asked and not raced."""
+        return 1 if candidate is AUTO else 1 + self.settings.rounds
+
+    def _try_loop(self) -> bool:
+        """Whether the env leaves its core to others most of the time."""
+        loop = self._lanes[LOOP.title]
+        self._watcher.say(f"×{self.num_envs} {LOOP.title}")
+        try:
+            batches_for(loop, self.settings.seconds)
+        except FaultError as error:
+            self._note_fault(LOOP.title, error)
+            return False
+        return unit_of(loop.turns).share < WAITS
+
+    # Building -------------------------------------------------------------------------
+
+    def _build_loop(self) -> None:
+        """The first lane of all: it finds out whether there is an env at all."""
+        self.built = self._build(LOOP)
+        if self.built is None:
+            error = self._entries[LOOP.title].error
+            assert isinstance(error, FaultError)
+            text = f"{self.settings.env} could not be built: {error}"
+            raise FaultError(text, error.fault) from error
+
+    def _build(self, candidate: Candidate) -> Built | None:
+        title = candidate.title
+        self._watcher.say(f"×{self.num_envs} building {title}")
+        entry = self._entries[title] = Entry(candidate)
+        order = Order(
+            candidate,
+            self.settings.env,
+            self.settings.kwargs,
+            self.num_envs,
+            self.settings.seed,
+            self._policy_iterations,
+        )
+        lane = self._lanes[title] = Lane(order, self.settings.deadline)
+        try:
+            built = lane.build()
+        except FaultError as error:
+            self._note_fault(title, error)
+            return None
+        entry.startup, entry.memory = built.startup, built.memory
+        self._watcher.turn()
+        if candidate is AUTO:
+            self._place_auto(built)
+        return built
+
+    def _place_auto(self, built: Built) -> None:
+        """Mark the row that `auto` chose; give it one if there is none."""
+        assert built.backend is not None and built.workers is not None
+        self._auto = built.reason
+        entry, lane = self._entries.pop(AUTO.title), self._lanes.pop(AUTO.title)
+        chosen = layout(built.backend, built.workers)
+        if chosen.title in self._entries:
+            self._entries[chosen.title].auto = True
+            lane.close()
+            return
+        entry.candidate, entry.auto = chosen, True
+        self._entries[chosen.title] = entry
+        self._lanes[chosen.title] = lane
+        self._watcher.expect(self.settings.rounds)
+
+    # Racing ---------------------------------------------------------------------------
+
+    def _note_turn(self, title: str) -> None:
+        entry, lane = self._entries[title], self._lanes[title]
+        entry.turns.append(lane.turns[-1])
+        self._watcher.say(f"×{self.num_envs} {title}")
+        self._watcher.turn()
+
+    def _note_fault(self, title: str, error: CorralError) -> None:
+        entry = self._entries[title]
+        entry.error = error
+        self._lanes.pop(title).close(2.0)
+        done = len(entry.turns) + (entry.startup is not None)
+        self._watcher.expect(done - self._turns(entry.candidate))
+
+    # Ending ---------------------------------------------------------------------------
+
+    def close(self, timeout: float = 10.0) -> None:
+        """End every lane; idempotent."""
+        close_all(self._lanes.values(), timeout)
+        self._lanes.clear()
+
+    def group(self) -> Group | None:
+        """The figures so far; None if it did not get to building anything."""
+        entries = list(self._entries.values())
+        if not entries:
+            return None
+        return group_of(self.num_envs, self._cores, entries, self._auto)

@@ -1,0 +1,178 @@
+"""A lane: one candidate in a process of its own, stepping when the race says so.
+
+    race ── Popen(python -c bootstrap) ──► lane: own session ──► its workers
+       ├── a socket: orders and batches there, turns back
+       └── lifeline: hangs up when the race is gone
+
+Candidates cannot disturb each other: what one imports, forks, leaks or breaks stays in
+its lane, memory and CPU are counted per lane, and one that dies or hangs costs its own
+row and no other.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.connection
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from corral.bench.lane_main import BOOTSTRAP
+from corral.bench.messages import Built, Failure, Order, Turn
+from corral.errors import Fault, FaultError, OptionError, RemoteTraceback
+from corral.executors.reaping import end, has_ended, wait_until
+from corral.supervision.report import signal_name
+from corral.transport.lifeline import Lifeline
+from corral.workers import luggage
+
+SLICE = 0.25
+"""Seconds between two looks at whether the process still lives: its forked children
+may hold the socket open when it is gone."""
+LAST_LINES = 5
+
+
+class Lane:
+    """A runner in its own process; a `measure.Runner` once it is built."""
+
+    def __init__(self, order: Order, deadline: float) -> None:
+        self.order = order
+        self.slots = order.num_envs
+        self.turns: list[Turn] = []
+        """Every turn so far, trials included."""
+        self.deadline = deadline
+        """Seconds it may take to build, and then for each turn."""
+        self._lifeline = Lifeline.create()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = _start(theirs.fileno(), self._lifeline, self._output)
+        self._connection = multiprocessing.connection.Connection(ours.detach())
+
+    def build(self) -> Built:
+        """Have the envs built and reset."""
+        built: Built = self._ask(self.order, "start")
+        return built
+
+    def run(self, batches: int) -> float:
+        """Step so many batches; return the seconds it took."""
+        turn: Turn = self._ask(batches, "step")
+        self.turns.append(turn)
+        return turn.seconds
+
+    def _ask(self, request: Any, command: str) -> Any:
+        with suppress(OSError):  # gone already: the wait below finds out how
+            self._connection.send(request)
+        answer = self._answer(command)
+        if isinstance(answer, Failure):
+            self._raise(answer, command)
+        return answer
+
+    def _answer(self, command: str) -> Any:
+        until = time.monotonic() + self.deadline
+        try:
+            while not self._connection.poll(SLICE):
+                if has_ended(self._process):
+                    break
+                if time.monotonic() > until:
+                    end(self._process)
+                    text = (
+                        f"no answer within {self.deadline:g} s, so it was given up; "
+                        "--deadline gives it longer"
+                    )
+                    raise self._fault("hung", command, text)
+            if self._connection.poll():
+                return self._connection.recv()
+        except (EOFError, ConnectionError):
+            pass
+        wait_until(self._process, time.monotonic() + 5.0)
+        raise self._fault("died", command, self._how_it_ended())
+
+    def _how_it_ended(self) -> str:
+        code = end(self._process)
+        name = signal_name(code)
+        how = f"ended by {name}" if name else f"ended with exit code {code}"
+        lines = self._last_output().splitlines()[-LAST_LINES:]
+        said = "; it last said: " + " / ".join(lines) if lines else ""
+        return f"its process {how}{said}"
+
+    def _fault(self, kind: str, command: str, text: str) -> FaultError:
+        code = self._process.returncode
+        fault = Fault(
+            kind,
+            command,
+            exit_code=code,
+            signal_name=signal_name(code),
+            error_text=text,
+            output=self._last_output(),
+        )
+        return FaultError(text, fault)
+
+    def _raise(self, failure: Failure, command: str) -> None:
+        if failure.usage:
+            cause = RemoteTraceback(failure.traceback)
+            raise OptionError(failure.text) from cause
+        fault = Fault(
+            "raised",
+            command,
+            error_text=failure.text,
+            traceback=failure.traceback,
+            output=self._last_output(),
+        )
+        raise FaultError(failure.text, fault) from RemoteTraceback(failure.traceback)
+
+    def _last_output(self, size: int = 4096) -> str:
+        """The end of what it printed: envs print, and so do dying libraries."""
+        with suppress(ValueError):  # closed
+            length = self._output.seek(0, os.SEEK_END)
+            self._output.seek(max(0, length - size))
+            return self._output.read().decode(errors="replace").strip()
+        return ""
+
+    def stop(self) -> None:
+        """Ask it to close its envs and end; `close` waits for that."""
+        with suppress(OSError):
+            self._connection.send(None)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """End the process and its group; idempotent, never raises."""
+        self.stop()
+        wait_until(self._process, time.monotonic() + timeout)
+        end(self._process)
+        self._lifeline.close()
+        self._connection.close()
+        self._output.close()
+
+
+def close_all(lanes: Iterable[Lane], timeout: float = 10.0) -> None:
+    """End them all at the same time."""
+    lanes = list(lanes)
+    for lane in lanes:
+        lane.stop()
+    until = time.monotonic() + timeout
+    for lane in lanes:
+        lane.close(max(0.0, until - time.monotonic()))
+
+
+def _start(descriptor: int, lifeline: Lifeline, output: Any) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable,
+        *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+        "-c",
+        BOOTSTRAP,
+        repr(luggage.absolute_path()),
+        str(descriptor),
+        str(lifeline.read_descriptor),
+    ]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=(descriptor, lifeline.read_descriptor),
+        start_new_session=True,
+    )

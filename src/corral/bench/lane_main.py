@@ -1,0 +1,162 @@
+"""The inside of a lane: build what was ordered, step when told, end with the race.
+
+race ── Order ─────────► import, build, reset
+     ◄───────── Built ── | Failure
+     ── batches ───────► step
+     ◄────────── Turn ── | Failure
+     ── None, or gone ─► close
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+import traceback
+from itertools import cycle, islice
+from multiprocessing.connection import Connection
+from typing import Any
+
+from corral.adapters.named import named
+from corral.bench import usage
+from corral.bench.libraries import builder_of
+from corral.bench.measure import draw_actions
+from corral.bench.messages import Built, Failure, Order, Turn
+from corral.bench.work import compute
+from corral.errors import CorralError, OptionError
+from corral.pool import Stats
+from corral.transport import lifeline
+
+# Nothing but sys before the path is in place; see `workers.main`.
+BOOTSTRAP = (
+    "import sys; "
+    "sys.path[:] = eval(sys.argv[1]); "
+    "from corral.bench.lane_main import main; "
+    "main(*map(int, sys.argv[2:]))"
+)
+
+
+class Stand:
+    """The candidate at its start: built, reset, and ready to take turns."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        name = named(order.env, order.kwargs)
+        build = builder_of(order.candidate.library)
+        # Around nothing but the building: later lanes would share our pages, and what
+        # is shared counts by its share.
+        weight = usage.memory()
+        began = time.perf_counter()
+        self._stepped = stepped = build(order, name.factory)
+        startup = time.perf_counter() - began
+        memory = max(0, usage.memory() - weight)
+        layout = stepped.layout
+        self.built = Built(
+            startup,
+            memory,
+            str(stepped.observation_space),
+            str(stepped.action_space),
+            name.expression,
+            name.import_line,
+            layout.backend if layout else None,
+            layout.workers if layout else None,
+            str(layout or ""),
+        )
+        self._actions = draw_actions(stepped.action_space, order.num_envs, order.seed)
+
+    def turn(self, batches: int) -> Turn:
+        """Step so many batches; returns what it took."""
+        stepped = self._stepped
+        before = stepped.stats() if stepped.stats else None
+        episodes = stepped.episodes() if stepped.episodes else 0
+        cpu, queued = usage.cpu_seconds(), usage.queued_seconds()
+        seconds, policy = self._step(batches)
+        queued = usage.queued_seconds() - queued
+        cpu = usage.cpu_seconds() - cpu
+        return Turn(
+            batches * self._order.num_envs,
+            seconds,
+            policy,
+            cpu,
+            queued,
+            stepped.episodes() - episodes if stepped.episodes else None,
+            **(
+                _told(stepped.stats().since(before)) if before and stepped.stats else {}
+            ),
+        )
+
+    def _step(self, batches: int) -> tuple[float, float]:
+        """Seconds in all, and those of the policy."""
+        step, iterations = self._stepped.step, self._order.policy_iterations
+        actions = list(islice(cycle(self._actions), batches))
+        clock = time.perf_counter
+        began = clock()
+        if not iterations:
+            for action in actions:
+                step(action)
+            return clock() - began, 0.0
+        policy = 0.0
+        for action in actions:
+            step(action)
+            mark = clock()
+            compute(iterations)
+            policy += clock() - mark
+        return clock() - began, policy
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._stepped.close()
+
+
+def _told(stats: Stats) -> dict[str, float]:
+    """What a pool says about its times."""
+    return {
+        "env": float(stats.step.seconds.sum() + stats.reset.seconds.sum()),
+        "busy": sum(worker.busy_seconds for worker in stats.workers),
+        "waiting": stats.waiting,
+    }
+
+
+def main(descriptor: int, lifeline_descriptor: int) -> None:
+    """Serve until told to stop, or until the race is gone."""
+    # Its process group goes with us, whatever the envs are doing then.
+    lifeline.watch(lifeline_descriptor, memoryview(mmap.mmap(-1, 256)), 0, 128)
+    os.set_inheritable(descriptor, False)
+    with Connection(descriptor) as connection:
+        order: Order = connection.recv()
+        stand: Stand | None = None
+        try:
+            stand = Stand(order)
+            connection.send(stand.built)
+            while (batches := _next(connection)) is not None:
+                connection.send(stand.turn(batches))
+        except Exception as error:
+            connection.send(failure_of(error, order))
+        finally:
+            if stand is not None:
+                stand.close()
+
+
+def _next(connection: Connection) -> int | None:
+    """The batches of the next turn; None when there is none, or no race any more."""
+    try:
+        batches: int | None = connection.recv()
+    except EOFError:
+        return None
+    return batches
+
+
+def failure_of(error: Exception, order: Order) -> Failure:
+    """What the race is told about an exception."""
+    ours = _ours(error)
+    usage_error = order.candidate.library == "loop" and isinstance(error, OptionError)
+    text = str(ours) if ours is not None else f"{type(error).__name__}: {error}"
+    return Failure(text, "".join(traceback.format_exception(error)), usage_error)
+
+
+def _ours(error: BaseException) -> CorralError | None:
+    """The error that says where it happened, if it is one of ours or caused by one."""
+    found: Any = error
+    while found is not None and not isinstance(found, CorralError):
+        found = found.__cause__
+    return found

@@ -1,0 +1,53 @@
+"""How each library steps many envs: one file per library, imported in its lane alone.
+
+A file has `build(order, factory) -> Stepped`, which makes the envs and resets them.
+What it imports at its top is there before the clock of the start-up runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium import Space
+
+from corral.bench.messages import Order
+from corral.core import Factory
+from corral.executors import Placement
+from corral.pool import Stats
+
+HOMES = {
+    "loop": "corral.bench.libraries.bare",
+    "corral": "corral.bench.libraries.ours",
+    "gymnasium": "corral.bench.libraries.gymnasium_vector",
+    "sb3": "corral.bench.libraries.sb3",
+    "agilerl": "corral.bench.libraries.agilerl_vector",
+    "supersuit": "corral.bench.libraries.supersuit_vector",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """Envs that were reset and can be stepped, whoever runs them."""
+
+    step: Callable[[Any], Any]
+    """Takes a batch of actions."""
+    close: Callable[[], None]
+    action_space: Space[Any]
+    """Of one env."""
+    observation_space: Space[Any] | None = None
+    episodes: Callable[[], int] | None = None
+    """How many have ended so far, where somebody counts."""
+    stats: Callable[[], Stats] | None = None
+    layout: Placement | None = None
+
+
+Build = Callable[[Order, Factory], Stepped]
+
+
+def builder_of(library: str) -> Build:
+    """Import what the library needs; returns its `build`."""
+    build: Build = importlib.import_module(HOMES[library]).build
+    return build

@@ -1,0 +1,30 @@
+"""Gymnasium's own vector envs."""
+
+from __future__ import annotations
+
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
+
+from corral.bench.libraries import Stepped
+from corral.bench.messages import Order
+from corral.core import Factory
+
+KINDS: dict[str, type[AsyncVectorEnv | SyncVectorEnv]] = {
+    "sync": SyncVectorEnv,
+    "async": AsyncVectorEnv,
+}
+
+
+def build(order: Order, factory: Factory) -> Stepped:
+    """Make `SyncVectorEnv` or `AsyncVectorEnv` as they come, and reset it."""
+    return stepped(KINDS[order.candidate.kind]([factory] * order.num_envs), order.seed)
+
+
+def stepped(envs: VectorEnv, seed: int) -> Stepped:
+    """Any of Gymnasium's vector envs, reset."""
+    envs.reset(seed=seed)
+    return Stepped(
+        envs.step,
+        envs.close,
+        envs.single_action_space,
+        envs.single_observation_space,
+    )

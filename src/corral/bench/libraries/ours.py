@@ -1,0 +1,29 @@
+"""Our own layouts, through Gymnasium's API and with all infos delivered."""
+
+from __future__ import annotations
+
+from corral.bench.libraries import Stepped
+from corral.bench.messages import Order
+from corral.core import Factory
+from corral.faces.gymnasium_make import make
+
+
+def build(order: Order, factory: Factory) -> Stepped:
+    """Make a vector env with the candidate's layout and reset it."""
+    candidate = order.candidate
+    envs = make(
+        factory,
+        order.num_envs,
+        backend=candidate.kind,
+        workers=candidate.workers,
+        seed=order.seed,
+    )
+    envs.reset(seed=order.seed)
+    return Stepped(
+        envs.step,
+        envs.close,
+        envs.single_action_space,
+        envs.single_observation_space,
+        stats=envs.stats,
+        layout=envs.layout,
+    )

@@ -1,0 +1,70 @@
+"""What goes between the race and its lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from corral.bench.candidates import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a lane shall build: the first message to it."""
+
+    candidate: Candidate
+    env: str
+    kwargs: dict[str, Any]
+    num_envs: int
+    seed: int
+    policy_iterations: int
+    """The policy's computing, see `work`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The envs are there and were reset."""
+
+    startup: float
+    """Seconds it took; imports came before."""
+    memory: int
+    """Bytes that came with it, children included."""
+    observation_space: str
+    action_space: str
+    expression: str
+    """How a program names the env; see `adapters.named`."""
+    import_line: str
+    backend: str | None = None
+    workers: int | None = None
+    reason: str = ""
+    """Of our layouts: what was chosen and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn took, in seconds where nothing else is said."""
+
+    steps: int
+    seconds: float
+    policy: float
+    cpu: float
+    """Of the lane with all its processes."""
+    queued: float = 0.0
+    """The caller was ready to run, and other programs had the cores."""
+    episodes: int | None = None
+    env: float | None = None
+    """In the envs' own step and reset, all workers together."""
+    busy: float | None = None
+    """Of the workers, obeying commands, all of them together."""
+    waiting: float | None = None
+    """Of the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """It went wrong; the lane ends after this."""
+
+    text: str
+    traceback: str
+    usage: bool = False
+    """The caller's mistake: nobody else needs to try."""

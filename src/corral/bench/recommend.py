@@ -1,0 +1,115 @@
+"""Which layout to use, in one sentence and one line of code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from corral.bench.candidates import WORDS
+from corral.bench.results import Group, Recommendation, Row
+
+NEARLY = 0.95
+"""Of the fastest: a simpler layout, or fewer envs, is as good from here on."""
+SIMPLEST = ("serial", "thread", "process")
+
+
+def best_of(group: Group) -> Row | None:
+    """The simplest of our layouts that is nearly as fast as the fastest."""
+    rows = [row for row in group.rows if row.ours and row.state == "measured"]
+    if not rows:
+        return None
+    enough = NEARLY * max(_gain(row) for row in rows)
+    good = [row for row in rows if _gain(row) >= enough]
+    return min(good, key=_effort)
+
+
+def recommend(
+    groups: Sequence[Group], expression: str, import_line: str, kwargs: dict[str, Any]
+) -> Recommendation | None:
+    """The best layout of the fewest envs that give nearly the highest rate."""
+    bests = [(group, best) for group in groups if (best := best_of(group)) is not None]
+    if not bests:
+        return None
+    enough = NEARLY * max(_worth(*pair) for pair in bests)
+    good = [pair for pair in bests if _worth(*pair) >= enough]
+    group, best = min(good, key=lambda pair: pair[0].num_envs)
+    return Recommendation(
+        group.num_envs,
+        best.candidate.kind,
+        best.candidate.workers or 1,
+        sentence(group, best),
+        code(group.num_envs, best, expression, import_line, kwargs),
+    )
+
+
+def sentence(group: Group, best: Row) -> str:
+    """What to use and what it gives."""
+    envs = "one env" if group.num_envs == 1 else f"{group.num_envs} envs"
+    facts = [f"{_speed(best):,.0f} steps/s"]
+    if best.over_loop is not None:
+        facts.append(f"{best.over_loop:.2f} × a for loop")
+    if best.efficiency is not None:
+        facts.append(f"{best.efficiency:.0%} of the limit")
+    peer = _fastest_peer(group)
+    if peer is not None:
+        facts.append(f"{_speed(best) / _speed(peer):.1f} × {peer.candidate.title}")
+    return f"Use {envs} {place(best)}: {', '.join(facts)}."
+
+
+def place(row: Row) -> str:
+    """Where its envs run, in words."""
+    backend, workers = row.candidate.kind, row.candidate.workers or 1
+    if backend == "serial":
+        return "in the caller (serial)"
+    words = WORDS[backend] if workers > 1 else backend
+    return f"in {workers} {words}"
+
+
+def code(
+    num_envs: int,
+    best: Row,
+    expression: str,
+    import_line: str,
+    kwargs: dict[str, Any],
+) -> str:
+    """The line to write; it leaves out what `auto` chooses by itself."""
+    arguments = [expression, f"num_envs={num_envs}"]
+    if kwargs:
+        arguments.append(f"env_kwargs={kwargs!r}")
+    if not best.auto:
+        arguments.append(f'backend="{best.candidate.kind}"')
+        if best.candidate.kind != "serial":
+            arguments.append(f"workers={best.candidate.workers}")
+    line = f"envs = corral.make({', '.join(arguments)})"
+    if best.auto:
+        line += f'  # "auto" chooses {best.candidate.kind}'
+    return f"{import_line}\n{line}" if import_line else line
+
+
+def _fastest_peer(group: Group) -> Row | None:
+    peers = [
+        row
+        for row in group.rows
+        if row.candidate.library not in ("loop", "corral") and row.state == "measured"
+    ]
+    return max(peers, key=_speed, default=None)
+
+
+def _speed(row: Row) -> float:
+    return row.steps_per_second or 0.0
+
+
+def _gain(row: Row) -> float:
+    """Within a group: over the loop of the same rounds, if there was one."""
+    return _speed(row) if row.over_loop is None else row.over_loop
+
+
+def _worth(group: Group, row: Row) -> float:
+    """Across groups: its rate in bare steps, since the machine may have changed."""
+    if row.efficiency is None or group.limit is None or group.step is None:
+        return 0.0
+    return row.efficiency * group.limit * group.step
+
+
+def _effort(row: Row) -> tuple[int, int]:
+    return SIMPLEST.index(row.candidate.kind), row.candidate.workers or 1

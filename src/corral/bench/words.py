@@ -1,0 +1,118 @@
+"""Figures as a reader wants them, the same on the console and on the page."""
+
+from __future__ import annotations
+
+from corral.bench.results import Report, Row
+
+NOTHING = "–"
+HEADINGS = (
+    "envs",
+    "runner",
+    "steps/s",
+    "× loop",
+    "of\nlimit",
+    "start-\nup",
+    "memory",
+    "CPU\nburnt",
+)
+"""Broken where a narrow table may break them."""
+EXPLAINED = (
+    "× loop: over one bare env in a for loop. of limit: of min(cores, envs) × that "
+    "env, policy counted in. CPU burnt: cores busy beyond the envs' and the policy's "
+    "own work."
+)
+SPLIT = ("env", "policy", "waiting", "copying")
+
+
+def figures(row: Row) -> tuple[str, ...]:
+    """The row's cells from steps/s on."""
+    return (
+        speed(row),
+        _number(row.over_loop, "{:.2f}"),
+        _number(row.efficiency, "{:.0%}"),
+        _number(row.startup, "{:.2f} s" if (row.startup or 0) < 10 else "{:.0f} s"),
+        _memory(row.memory),
+        _number(row.burnt, "{:.2f}"),
+    )
+
+
+def speed(row: Row) -> str:
+    """Steps per second, or how it ended."""
+    if row.steps_per_second is None:
+        return row.state
+    mark = " !" if row.state == "failed" else ""
+    return f"{row.steps_per_second:,.0f}{mark}"
+
+
+def shares(row: Row) -> tuple[str, ...]:
+    """Where its time goes: env, policy, waiting, copying."""
+    return tuple(_number(getattr(row.split, part, None), "{:.0%}") for part in SPLIT)
+
+
+def title(row: Row) -> str:
+    """Its name, marked if it is auto's choice."""
+    return f"{row.candidate.title} *" if row.auto else row.candidate.title
+
+
+def notes(report: Report) -> list[str]:
+    """What stands under the table."""
+    rows = [row for group in report.groups for row in group.rows]
+    found = []
+    if any(row.auto for row in rows):
+        found.append('* what backend="auto" chooses')
+    if any(row.state == "failed" and row.rates for row in rows):
+        found.append("! the rounds before it failed")
+    return [*found, EXPLAINED]
+
+
+def machine(report: Report) -> str:
+    """Where it was measured."""
+    facts = report.machine
+    memory = facts["memory_bytes"] / 2**30
+    compiled = "" if facts["compiled"] else ", Python twins of the C parts"
+    software = ", ".join(f"{name} {text}" for name, text in report.versions.items())
+    return (
+        f"{facts['cores']} cores ({facts['processor']}), {memory:.0f} GiB, "
+        f"Python {facts['python']}, {software}{compiled}"
+    )
+
+
+def method(report: Report) -> str:
+    """How it was measured."""
+    settings = report.settings
+    policy = f", a policy of {settings.policy_ms:g} ms" if settings.policy_ms else ""
+    rounds = "1 round" if settings.rounds == 1 else f"{settings.rounds} rounds"
+    return f"{rounds} of {settings.seconds:g} s turns{policy}"
+
+
+def failures(report: Report) -> list[tuple[str, Row]]:
+    """What failed, and at which size."""
+    return [
+        (f"{row.candidate.title} ×{group.num_envs}", row)
+        for group in report.groups
+        for row in group.rows
+        if row.state == "failed"
+    ]
+
+
+def brief(reason: str, most: int = 240) -> str:
+    """The first line of a reason: the rest is in the files, and in --debug."""
+    first, _, rest = reason.strip().partition("\n")
+    if len(first) > most:
+        return f"{first[:most]} …"
+    return f"{first} …" if rest else first
+
+
+def _memory(size: int | None) -> str:
+    if size is None:
+        return NOTHING
+    mebibytes = size / 2**20
+    if mebibytes < 1:
+        return "< 1 MiB"
+    if mebibytes < 1000:
+        return f"{mebibytes:.0f} MiB"
+    return f"{mebibytes / 1024:.1f} GiB"
+
+
+def _number(value: float | None, form: str) -> str:
+    return NOTHING if value is None else form.format(value)

@@ -1,0 +1,32 @@
+"""The policy's stand-in: a fixed amount of computing between recv and send.
+
+Not a loop that watches the clock: that takes its time whether or not it has a core,
+and hides every waiting for one.
+"""
+
+from __future__ import annotations
+
+import time
+
+TRIAL = 20_000
+"""Iterations of one calibration run, some milliseconds."""
+
+
+def compute(iterations: int) -> int:
+    """So much arithmetic."""
+    value = 1
+    for _ in range(iterations):
+        value = (value * 1103515245 + 12345) & 0x7FFFFFFF
+    return value
+
+
+def iterations_for(seconds: float) -> int:
+    """How many iterations take so long on this machine, measured now."""
+    if seconds <= 0:
+        return 0
+    fastest = float("inf")  # the run that nobody else disturbed
+    for _ in range(15):
+        began = time.perf_counter()
+        compute(TRIAL)
+        fastest = min(fastest, time.perf_counter() - began)
+    return max(1, round(TRIAL * seconds / fastest))

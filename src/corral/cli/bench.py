@@ -1,0 +1,237 @@
+"""How fast can this environment go on this machine?
+
+Measures one bare env, every layout of Corral's and the peers that are installed, in
+interleaved rounds, and recommends a layout.
+
+    corral bench CartPole-v1
+    corral bench my_package:make_robot --num-envs 8,64 --against gymnasium,sb3
+    corral bench Ant-v5 --policy-ms 0.5 --json ant.json --html ant.html
+
+What the columns mean:
+
+  one bare env  one env in a `for` loop, stepped N times for each call of the policy
+  steps/s       env steps per second, the median of the rounds; resets come on top and
+                are not counted as steps
+  × loop        over the bare env in the same rounds
+  of limit      the limit is a batch of nothing but the policy and then the steps, side
+                by side on all cores: N / (policy + N × step / min(N, cores)). For an
+                env that waits instead of computing, cores / (its share of a core)
+                takes the place of cores
+  start-up      from the constructor until reset has returned
+  memory        what came with that, worker processes included
+  CPU burnt     cores kept busy beyond the envs' own work and the policy's: spinning,
+                waking, copying, and what steps cost more side by side
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corral.errors import OptionError
+
+if TYPE_CHECKING:
+    from corral.bench.results import Report, Settings
+
+SUMMARY = "how fast can this environment go on this machine?"
+NUM_ENVS = (1, 8, 64)
+PEERS = ("gymnasium", "sb3", "agilerl", "supersuit")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Everything `corral bench` takes."""
+    add = parser.add_argument
+    add("env", metavar="ENV", help="a Gymnasium id, module:id or module:function")
+    add("--kwargs", type=_kwargs, default={}, metavar="JSON", help="arguments for ENV")
+    add(
+        "--num-envs",
+        type=_counts,
+        default=NUM_ENVS,
+        metavar="N,N",
+        help="how many envs, one heat for each (1,8,64)",
+    )
+    add(
+        "--backend",
+        type=_names,
+        metavar="NAME,NAME",
+        help="serial, thread, process, auto (those that make sense, auto's choice "
+        "marked)",
+    )
+    add(
+        "--workers",
+        type=_counts,
+        default=(),
+        metavar="N,N",
+        help="threads or processes (as many as usable cores)",
+    )
+    add(
+        "--against",
+        type=_names,
+        default=("gymnasium",),
+        metavar="NAME,NAME",
+        help=f"{', '.join(PEERS)}, all, none (gymnasium)",
+    )
+    _add_measuring(parser)
+    _add_results(parser)
+
+
+def _add_measuring(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("measuring").add_argument
+    add(
+        "--policy-ms",
+        type=_not_negative,
+        default=0.0,
+        metavar="MS",
+        help="a policy that computes this long between two steps (0)",
+    )
+    add("--rounds", type=_count, default=5, metavar="N", help="turns for each (5)")
+    add(
+        "--seconds",
+        type=_positive,
+        default=0.3,
+        metavar="S",
+        help="how long a turn takes (0.3)",
+    )
+    add("--seed", type=int, default=0, help="of envs and actions (0)")
+    add(
+        "--deadline",
+        type=_positive,
+        default=300.0,
+        metavar="S",
+        help="give up one that does not start, or end its turn, within this (300)",
+    )
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("results").add_argument
+    add("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    add("--html", type=Path, metavar="FILE", help="write a report with pictures")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, show, write; returns the exit status."""
+    _check_files(arguments)
+    from corral.bench import console, contest
+
+    with console.bar() as bar:
+        report = contest.run(_settings(arguments), bar)
+    console.show(report)
+    _write(report, arguments)
+    if arguments.debug:
+        _show_tracebacks(report)
+    if report.interrupted:
+        return 130
+    return 1 if report.faulty else 0
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    from corral.bench.results import Settings
+
+    against = arguments.against
+    if "all" in against:
+        against = PEERS
+    return Settings(
+        env=arguments.env,
+        kwargs=arguments.kwargs,
+        num_envs=tuple(sorted(set(arguments.num_envs))),
+        backends=arguments.backend,
+        workers=arguments.workers,
+        against=() if against == ("none",) else against,
+        policy_ms=arguments.policy_ms,
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
+        seed=arguments.seed,
+        deadline=arguments.deadline,
+    )
+
+
+# Files --------------------------------------------------------------------------------
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Before minutes of measuring: can the results be written at all?"""
+    for option in ("json", "html"):
+        path: Path | None = getattr(arguments, option)
+        if path is None:
+            continue
+        folder = path.parent
+        if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise OptionError(
+                f"--{option} {path} cannot be written: "
+                f"{folder.resolve()} must be a directory you may write to"
+            )
+    if arguments.html is not None:
+        # For its MissingExtra, which says what to install.
+        from corral.reports import charts  # noqa: F401
+
+
+def _write(report: Report, arguments: argparse.Namespace) -> None:
+    command = arguments.line
+    if arguments.json is not None:
+        from corral.bench.document import document
+
+        text = json.dumps(document(report, command), indent=2, allow_nan=False)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+        print(f"Written: {arguments.json}")
+    if arguments.html is not None:
+        from corral.bench.picture import page
+
+        arguments.html.write_text(page(report, command), encoding="utf-8")
+        print(f"Written: {arguments.html}")
+
+
+def _show_tracebacks(report: Report) -> None:
+    for group in report.groups:
+        for row in group.rows:
+            if row.traceback:
+                title = f"{row.candidate.title} ×{group.num_envs}"
+                print(f"\n{title}:\n{row.traceback}", file=sys.stderr)
+
+
+# Kinds of arguments -------------------------------------------------------------------
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.strip().isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number >= 1")
+    return number
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _positive(text: str) -> float:
+    number = _not_negative(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
+    return number
+
+
+def _not_negative(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number >= 0")
+    return number
+
+
+def _kwargs(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON object: {{...}}")
+    return value

@@ -1,0 +1,75 @@
+"""`corral COMMAND ...`: find the command, run it, and end with a status.
+
+    0  done        1  a fault        2  a mistake in what was asked        130  Ctrl-C
+
+A command is a module of this room with
+
+    SUMMARY                           its line in `corral --help`
+    add_arguments(parser)             what it takes
+    run(arguments) -> status          imports what it needs only now; finds the whole
+                                      command in `arguments.line`
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from types import ModuleType
+
+from corral.cli import bench
+from corral.errors import CorralError, UsageError
+
+COMMANDS: dict[str, ModuleType] = {"bench": bench}
+
+FAULT, MISTAKE, INTERRUPTED = 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    arguments = parser().parse_args(given)
+    arguments.line = ["corral", *given]
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`| head`); nothing more can be said to it, not even
+        # by the interpreter at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAULT
+    except CorralError as error:
+        if arguments.debug:
+            traceback.print_exception(error)
+        else:
+            print(f"corral {arguments.command}: {error}", file=sys.stderr)
+        return MISTAKE if isinstance(error, UsageError) else FAULT
+
+
+def parser() -> argparse.ArgumentParser:
+    """What `corral` understands."""
+    top = argparse.ArgumentParser(
+        prog="corral",
+        description="Many reinforcement-learning environments in parallel.",
+    )
+    top.add_argument("--version", action="version", version=version("corral"))
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.add_argument(
+            "--debug", action="store_true", help="show tracebacks of what went wrong"
+        )
+        command.set_defaults(run=module.run)
+    return top

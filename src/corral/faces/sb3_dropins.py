@@ -1,0 +1,66 @@
+"""Stable-Baselines3's two vector envs, with its constructor arguments, on our workers.
+
+Both can be given to its `make_vec_env(..., vec_env_cls=..., vec_env_kwargs=...)`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from typing import Any
+
+from corral.core import Factory
+from corral.faces import sb3_reach as reach
+from corral.faces.sb3_env import CorralVecEnv
+from corral.faces.sb3_make import open_pool
+
+
+class _Lenient(CorralVecEnv):
+    """Hands on actions of a wrong shape, as Stable-Baselines3 does."""
+
+    def _sent_raw(self, actions: Any) -> bool:
+        try:
+            each = list(actions)
+        except TypeError:  # nothing to iterate over
+            return False
+        if isinstance(actions, dict) or len(each) != self.num_envs:
+            return False
+        self.pool.send_raw(each)
+        return True
+
+
+class SubprocVecEnv(_Lenient):
+    """`stable_baselines3.common.vec_env.SubprocVecEnv`, always in worker processes.
+
+    As many processes as usable cores, each with its share of the slots;
+    `isolation="slot"` gives every slot a process of its own.
+
+    Args:
+        env_fns: one factory per slot.
+        start_method: checked; workers are started clean whatever it says.
+        **options: anything else that `corral.Pool` takes.
+    """
+
+    def __init__(
+        self,
+        env_fns: Sequence[Factory],
+        start_method: str | None = None,
+        **options: Any,
+    ) -> None:
+        multiprocessing.get_context(start_method)  # ValueError for an unknown one
+        innermost = (reach.patched, reach.own_copy)
+        super().__init__(
+            open_pool(list(env_fns), backend="process", innermost=innermost, **options)
+        )
+
+
+class DummyVecEnv(_Lenient):
+    """`stable_baselines3.common.vec_env.DummyVecEnv`, always in the caller's thread.
+
+    Args:
+        env_fns: one factory per slot.
+        **options: anything else that `corral.Pool` takes.
+    """
+
+    def __init__(self, env_fns: Sequence[Factory], **options: Any) -> None:
+        super().__init__(open_pool(list(env_fns), backend="serial", **options))

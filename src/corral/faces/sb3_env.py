@@ -1,0 +1,277 @@
+"""A pool as a Stable-Baselines3 `VecEnv`.
+
+Its words for ours: `dones`, `terminal_observation`, `TimeLimit.truncated`, and infos as
+a list of dicts. Episodes restart in the step that ends them; what a reset said is in
+`reset_infos`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from itertools import compress
+from typing import Any, NoReturn
+
+import numpy as np
+from gymnasium import Space, spaces
+from numpy.typing import NDArray
+
+from corral.core import Step
+from corral.errors import (
+    ClosedError,
+    CorralError,
+    MissingExtra,
+    OrderError,
+    SpaceMismatch,
+)
+from corral.faces import sb3_reach as reach
+from corral.faces.sb3_errors import raise_for, translated
+from corral.faces.sb3_masks import METHOD, LastMasks, inner
+from corral.pool import Pool, Stats
+
+try:
+    from stable_baselines3.common.vec_env import VecEnv
+except ImportError as error:
+    raise MissingExtra(
+        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"
+    ) from error
+
+Indices = int | Iterable[int] | None
+
+
+class CorralVecEnv(VecEnv):  # type: ignore[misc]
+    """Stable-Baselines3's vector API over a pool; made by `corral.make_sb3`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.layout = pool.layout
+        self.waiting = False
+        """Whether a step was sent and not yet waited for."""
+        self._masks = LastMasks(pool)
+        self._here = pool.layout.backend != "process"
+        self._last: Step | None = None
+        spec = pool.spec
+        try:
+            super().__init__(pool.num_envs, spec.observation_space, spec.action_space)
+        except BaseException:
+            pool.close()
+            raise
+        # The env's own, as for DummyVecEnv: recorders look for the frame rate there.
+        self.metadata = spec.metadata
+
+    # Reset ----------------------------------------------------------------------------
+
+    def reset(self) -> Any:
+        """Reset every slot, with the seeds and options that were set before."""
+        self._finish_pending()
+        options = [one or None for one in self._options]
+        with translated():
+            self.pool.send_reset(
+                seeds=self._seeds, options=options if any(options) else None
+            )
+            step = self.pool.recv(copy=False)
+        self._reset_seeds()
+        self._reset_options()
+        self._last = step
+        self.reset_infos = self._infos_of(step)
+        return _own(step.obs)
+
+    # Step -----------------------------------------------------------------------------
+
+    def step_async(self, actions: Any) -> None:
+        """Send the actions; `step_wait` takes the results."""
+        if self.waiting or self.pool.waiting:
+            self._check_idle()
+        try:
+            self.pool.send(actions)
+        except SpaceMismatch:
+            if not self._sent_raw(actions):
+                raise
+        except CorralError as error:
+            raise_for(error)
+        self.waiting = True
+
+    def _sent_raw(self, actions: Any) -> bool:
+        """Whether actions that fit no space were handed on all the same."""
+        return False
+
+    def step_wait(
+        self,
+    ) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Wait for the steps that were sent."""
+        if not self.waiting:
+            self._refuse_to_wait()
+        self.waiting = False
+        try:
+            step = self.pool.recv(copy=False)
+        except CorralError as error:
+            raise_for(error)
+        self._last = step
+        dones = step.terminated | step.truncated
+        ended = dones.tolist()
+        if step.infos or True in ended or self._masks.expected:
+            infos = self._told(step, ended)
+        else:
+            infos = [{"TimeLimit.truncated": False} for _ in ended]
+        return _own(step.obs), step.reward.astype(np.float32), dones, infos
+
+    def _told(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
+        """The infos of a step; where an episode ended, those of its last moment."""
+        infos: list[dict[str, Any]] = self._infos_of(step)
+        for slot in compress(range(self.num_envs), ended):
+            self.reset_infos[slot] = infos[slot]
+            final = step.final_infos.get(slot, {})
+            infos[slot] = deepcopy(final) if self._here else final
+            last = _of_slot(self.observation_space, step.final_obs, slot)
+            infos[slot]["terminal_observation"] = last
+        late = step.truncated & ~step.terminated
+        for info, truncated in zip(infos, late.tolist(), strict=True):
+            info["TimeLimit.truncated"] = truncated
+        return infos
+
+    def _infos_of(self, step: Step) -> list[dict[str, Any]]:
+        infos = step.infos.to_list(self.num_envs, own=self._here)
+        if self._masks.expected:
+            self._masks.take(infos)
+        return infos
+
+    def _refuse_to_wait(self) -> NoReturn:
+        if self.closed:
+            raise ClosedError("these envs are closed; make new ones")
+        raise OrderError("step_wait without step_async: no step is under way")
+
+    def _check_idle(self) -> None:
+        if self.waiting:
+            raise OrderError(
+                "step_async while a step is under way; take it with step_wait first"
+            )
+        self._finish_pending()
+
+    def _finish_pending(self) -> None:
+        """Wait for a step that nobody will take: it was given up, or interrupted."""
+        self.waiting = False
+        if self.pool.waiting:
+            with translated():
+                self.pool.recv(copy=False)
+
+    # Questions ------------------------------------------------------------------------
+
+    def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
+        """Read an attribute through the wrappers."""
+        return self._ask(indices, reach.get_attr, attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
+        """Set an attribute of the outermost wrapper, the same value everywhere."""
+        self._ask(indices, reach.set_attr, attr_name, value)
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether all envs have the attribute."""
+        if attr_name == METHOD and self._masks.known:
+            return True
+        return all(self._ask(None, reach.has_attr, attr_name))
+
+    def env_method(
+        self,
+        method_name: str,
+        *method_args: Any,
+        indices: Indices = None,
+        **method_kwargs: Any,
+    ) -> list[Any]:
+        """Call a method, wherever in the wrappers it is."""
+        plain = indices is None and not method_args and not method_kwargs
+        if plain and method_name == METHOD:
+            with translated():
+                return self._masks.ask()
+        return self._ask(indices, reach.call, method_name, method_args, method_kwargs)
+
+    def env_is_wrapped(
+        self, wrapper_class: type, indices: Indices = None
+    ) -> list[bool]:
+        """Whether each env has such a wrapper."""
+        wanted = wrapper_class if self._here else reach.known_as(wrapper_class)
+        return self._ask(indices, reach.is_wrapped, wanted)
+
+    def get_images(self) -> Sequence[Any]:
+        """What each env renders; Nones, and a warning, unless it is "rgb_array"."""
+        if self.render_mode != "rgb_array":
+            warnings.warn(
+                f"The render mode is {self.render_mode}, but this method assumes it is "
+                "`rgb_array` to obtain images.",
+                stacklevel=2,
+            )
+            return [None] * self.num_envs
+        return self._ask(None, reach.call, "render", (), {})
+
+    def _ask(
+        self, indices: Indices, function: Callable[..., Any], *args: Any
+    ) -> list[Any]:
+        # As lists are indexed: -1 is the last slot, and one may be named twice.
+        slots = [range(self.num_envs)[index] for index in self._get_indices(indices)]
+        apply = self.pool.apply
+        with translated():
+            if len(set(slots)) == len(slots):
+                return list(apply(function, *args, slots=slots)) if slots else []
+            return [apply(function, *args, slots=[slot])[0] for slot in slots]
+
+    # Ours -----------------------------------------------------------------------------
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments themselves, where they are in this process (serial)."""
+        try:
+            return [inner(env) for env in self.pool.envs]
+        except CorralError as error:  # wrappers look for attributes with hasattr
+            raise AttributeError(str(error)) from None
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """False where the last step's row is filler, after a fault."""
+        return self._latest().valid.copy()
+
+    @property
+    def started(self) -> NDArray[np.bool_]:
+        """True where the last observation is the first of an episode."""
+        return self._latest().started.copy()
+
+    def stats(self) -> Stats:
+        """Who was busy and what took how long, since the envs were made."""
+        return self.pool.stats()
+
+    def _latest(self) -> Step:
+        if self._last is None:
+            raise OrderError("nothing was received yet: reset first")
+        return self._last
+
+    # Ending ---------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self.pool.closed
+
+    def close(self) -> None:
+        """Close every env and end every worker; bounded, idempotent, never raises."""
+        self.waiting = False
+        self.pool.close()
+
+
+def _own(obs: Any) -> Any:
+    """The caller's own memory."""
+    if type(obs) is np.ndarray:
+        return obs.copy()
+    if isinstance(obs, dict):
+        return {key: _own(part) for key, part in obs.items()}
+    return tuple(map(_own, obs)) if isinstance(obs, tuple) else deepcopy(obs)
+
+
+def _of_slot(space: Space[Any], obs: Any, slot: int) -> Any:
+    """One slot's part of a batch of observations, as an env returns it."""
+    if isinstance(space, spaces.Dict):
+        return {key: _of_slot(part, obs[key], slot) for key, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(space, obs, strict=True)
+        return tuple(_of_slot(part, batch, slot) for part, batch in pairs)
+    if isinstance(space, spaces.Discrete):
+        return obs[slot].item()
+    return deepcopy(obs[slot])

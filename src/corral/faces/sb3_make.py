@@ -1,0 +1,103 @@
+"""How Stable-Baselines3's users make a vector env; importing this imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from corral.adapters.factories import Wrap
+from corral.core import Factory
+from corral.errors import OptionError
+from corral.faces import sb3_reach as reach
+from corral.faces.sb3_errors import translated
+from corral.faces.sb3_masks import KEY, carrying
+from corral.pool import FaceOptions, Pool
+
+if TYPE_CHECKING:
+    from corral.faces.sb3_env import CorralVecEnv
+
+_FIXED = {
+    "autoreset": "Stable-Baselines3 restarts an episode in the step that ends it",
+    "copy": "Stable-Baselines3 keeps what it is given, so it is always given copies",
+}
+
+
+def make_sb3(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None = None,
+    *,
+    seed: int | None = None,
+    backend: str = "auto",
+    **options: Any,
+) -> CorralVecEnv:
+    """Many environments as one Stable-Baselines3 `VecEnv`.
+
+    Example::
+
+        envs = VecMonitor(corral.make_sb3("Ant-v5", num_envs=64, seed=0))
+        PPO("MlpPolicy", envs).learn(1_000_000)
+
+    Args:
+        env: a registered id, a factory, or one factory per slot.
+        num_envs: how many; known already when a list of factories is given.
+        seed: the first `reset` gives slot i the seed `seed + i`, as with SB3.
+        backend: "auto" measures; "serial", "thread" and "process" do as they say.
+        **options: everything else `corral.Pool` takes.
+    """
+    from corral.faces.sb3_env import CorralVecEnv
+
+    pool = open_pool(env, num_envs, seed=seed, backend=backend, **options)
+    envs = CorralVecEnv(pool)
+    if seed is not None:
+        envs.seed(seed)
+    return envs
+
+
+def open_pool(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None = None,
+    *,
+    backend: str,
+    wrappers: Sequence[Wrap] = (),
+    infos: str | Sequence[str] = "all",
+    innermost: Sequence[Wrap] = (reach.patched,),
+    **options: Any,
+) -> Pool:
+    """A pool with Stable-Baselines3's habits."""
+    for name, reason in _FIXED.items():
+        if name in options:
+            raise OptionError(f"there is no option {name!r} here: {reason}")
+    around = [*innermost, *wrappers]
+    if backend != "serial":
+        around.append(carrying)
+    with translated():
+        pool = Pool(
+            env,
+            num_envs,
+            backend=backend,
+            wrappers=around,
+            infos=infos if isinstance(infos, str) else [*infos, KEY],
+            autoreset="same_step",
+            _face=FaceOptions(bare_resets=True, wants_reset=False),
+            **options,
+        )
+        try:
+            _check_distinct(pool)
+        except BaseException:
+            pool.close()
+            raise
+    return pool
+
+
+def _check_distinct(pool: Pool) -> None:
+    """Two slots that share one env would step each other's episodes."""
+    slots: dict[Any, int] = {}
+    for slot, mark in enumerate(pool.apply(reach.identity)):
+        if mark in slots:
+            raise OptionError(
+                f"slots {slots[mark]} and {slot} were given the same environment: a "
+                "factory returned one that was made before. It has to make a new one "
+                "at every call, as `lambda: gymnasium.make(...)` does and "
+                "`lambda: env` does not"
+            )
+        slots[mark] = slot

@@ -1,0 +1,109 @@
+"""What Stable-Baselines3 asks of an env, run beside it: `pool.apply(get_attr, name)`.
+
+Reads go through the wrappers, writes go to the outermost one. Workers import this file,
+so it imports neither Stable-Baselines3 nor torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from copy import deepcopy
+from typing import Any
+
+import gymnasium
+
+from corral.faces.sb3_masks import inner
+
+
+def get_attr(env: Any, name: str) -> Any:
+    """Read the attribute, wherever in the wrappers it is; a method is not called."""
+    return inner(env).get_wrapper_attr(name)
+
+
+def has_attr(env: Any, name: str) -> bool:
+    """Whether the env or one of its wrappers has the attribute."""
+    try:
+        get_attr(env, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def set_attr(env: Any, name: str, value: Any) -> None:
+    """Set the attribute on the outermost wrapper, and only there."""
+    setattr(inner(env), name, value)
+
+
+def call(env: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the method, wherever in the wrappers it is."""
+    return get_attr(env, name)(*args, **kwargs)
+
+
+def identity(env: Any) -> tuple[int, int]:
+    """Equal for two slots that share one environment, and for no others."""
+    return os.getpid(), id(inner(env).unwrapped)
+
+
+# Wrappers by name ---------------------------------------------------------------------
+
+Wanted = type | tuple[str, str]
+
+
+def known_as(wrapper: type) -> Wanted:
+    """A class by module and name, where they tell it.
+
+    A worker that was sent the class would import its module: for Stable-Baselines3's
+    Monitor that is torch, some seconds and 200 MiB, only to say that nobody has one.
+    """
+    if wrapper.__module__ == "__main__" or "<locals>" in wrapper.__qualname__:
+        return wrapper
+    return wrapper.__module__, wrapper.__qualname__
+
+
+def is_wrapped(env: Any, wanted: Wanted) -> bool:
+    """Whether one of the env's wrappers is of this class."""
+    layer = inner(env)
+    while isinstance(layer, gymnasium.Wrapper):
+        if _is_one(layer, wanted):
+            return True
+        layer = layer.env
+    return False
+
+
+def _is_one(layer: Any, wanted: Wanted) -> bool:
+    if isinstance(wanted, type):
+        return isinstance(layer, wanted)
+    lineage = type(layer).__mro__
+    return any((one.__module__, one.__qualname__) == wanted for one in lineage)
+
+
+# Wrappers of ours ---------------------------------------------------------------------
+
+
+def patched(env: Any) -> Any:
+    """An env of the old `gym` package, in Stable-Baselines3's own layer around it."""
+    gym = sys.modules.get("gym")
+    if gym is None or isinstance(env, gymnasium.Env) or not isinstance(env, gym.Env):
+        return env
+    from stable_baselines3.common.vec_env import patch_gym
+
+    return patch_gym._patch_env(env)
+
+
+_handed_out: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def own_copy(env: Any) -> Any:
+    """A copy, if this process handed out the same env before.
+
+    With one process per env, `[lambda: env] * 8` gives every slot a copy of its own;
+    with several slots in one worker it would give them one env together.
+    """
+    if not isinstance(env, gymnasium.Env):
+        return env  # refused later, with a reason
+    if _handed_out.get(id(env.unwrapped)) is env.unwrapped:
+        env = deepcopy(env)
+    _handed_out[id(env.unwrapped)] = env.unwrapped
+    return env

@@ -1,0 +1,1 @@
+"""Reports: one self-contained HTML file with pictures, and nothing loaded from afar."""

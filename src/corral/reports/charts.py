@@ -1,0 +1,205 @@
+"""Pictures as inline SVG: the one place of the package that imports matplotlib.
+
+They are drawn in the page's own colours: whatever is drawn in INK follows the text
+colour of the page, so that one picture serves light and dark.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from corral.errors import MissingExtra
+
+try:
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+except ImportError as error:
+    raise MissingExtra(
+        "a report with pictures needs matplotlib: pip install 'corral[bench]'"
+    ) from error
+
+INK = "#012345"
+"""Stands for the page's text colour in every picture."""
+WIDTH = 8.4
+BAR = 0.27
+"""Inches that one bar takes."""
+COLORS = {
+    "blue": "#4a9ede",
+    "green": "#1fa37a",
+    "orange": "#e06a1b",
+    "purple": "#b06ab3",
+    "gold": "#c99a1e",
+    "gray": "#8a9096",
+    "red": "#d2504f",
+    "cyan": "#2fb3c6",
+}
+"""Readable on white and on black."""
+
+_SETTINGS = {
+    "svg.fonttype": "none",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line through points."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    color: str = INK
+    dashes: str = "-"
+    marker: str = "o"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of one part, or of several that are stacked."""
+
+    name: str
+    parts: Mapping[str, float]
+    text: str = ""
+    """Written at its end."""
+
+
+Panels = Mapping[str, Sequence[Bar]]
+"""Bars that belong together, under their title."""
+
+
+def curves(lines: Sequence[Curve], x_label: str, y_label: str) -> str:
+    """Lines on logarithmic axes, a tick at every x that was measured."""
+    # In the legend as they end in the picture, the highest on top.
+    lines = sorted(lines, key=lambda line: -line.points[-1][1])
+    with _drawing(4.2) as (figure, finish):
+        axes = figure.subplots()
+        for line in lines:
+            xs, ys = zip(*line.points, strict=True)
+            axes.plot(
+                xs,
+                ys,
+                line.dashes,
+                label=line.name,
+                color=line.color,
+                marker=line.marker,
+                markersize=5,
+                linewidth=1.8,
+            )
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(sorted({x for line in lines for x, _ in line.points}))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short(y)))
+        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.grid(True, color=INK, alpha=0.15)
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+        return finish()
+
+
+def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) -> str:
+    """Horizontal bars, panel under panel; with several parts, a legend on top.
+
+    Args:
+        panels: what to draw.
+        colors: of each part by its name, or of each bar by its own.
+        x_label: what the length means.
+        top: where the axis ends at least.
+    """
+    panels = {title: bars for title, bars in panels.items() if bars}
+    sizes = [len(bars) + 1.2 for bars in panels.values()]
+    with _drawing(BAR * sum(sizes) + 0.9) as (figure, finish):
+        shape = {"height_ratios": sizes}
+        rows = figure.subplots(
+            len(panels), 1, sharex=True, squeeze=False, gridspec_kw=shape
+        )
+        for axes, (title, bars) in zip(rows[:, 0], panels.items(), strict=True):
+            longest = max(
+                _draw_bar(axes, place, bar, colors) for place, bar in enumerate(bars)
+            )
+            top = max(top, 1.02 * longest)
+            axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
+            axes.set_ylim(len(bars) - 0.4, -0.6)
+            axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+            axes.tick_params(axis="y", length=0)
+            axes.grid(True, axis="x", color=INK, alpha=0.15)
+            axes.set_axisbelow(True)
+        rows[-1, 0].set(xlabel=x_label, xlim=(0, top))
+        rows[-1, 0].xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+        _add_legend(figure, panels, colors)
+        return finish()
+
+
+def _draw_bar(axes: Any, place: int, bar: Bar, colors: Mapping[str, str]) -> float:
+    """Draw it; returns where it ends."""
+    start = 0.0
+    for part, length in bar.parts.items():
+        color = colors.get(part, colors.get(bar.name, INK))
+        axes.barh(place, length, left=start, height=0.72, color=color)
+        start += length
+    if bar.text:
+        axes.annotate(
+            bar.text, (start, place), (4, 0), textcoords="offset points", va="center"
+        )
+    return start
+
+
+def _add_legend(figure: Figure, panels: Panels, colors: Mapping[str, str]) -> None:
+    parts = list(
+        dict.fromkeys(
+            part for bars in panels.values() for bar in bars for part in bar.parts
+        )
+    )
+    if len(parts) < 2:
+        return
+    handles = [matplotlib.patches.Patch(color=colors.get(part, INK)) for part in parts]
+    figure.legend(
+        handles, parts, loc="outside upper right", ncols=len(parts), frameon=False
+    )
+
+
+@contextmanager
+def _drawing(height: float) -> Iterator[tuple[Figure, Callable[[], str]]]:
+    """A figure of that many inches, and what turns it into SVG."""
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        yield figure, lambda: _svg(figure)
+
+
+def _svg(figure: Figure) -> str:
+    """The picture alone: no prologue, sized by the page, ids of its own."""
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    prefix = f"picture{next(_numbers)}-"
+    text = re.sub(r'\bid="', f'id="{prefix}', text)
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
+    return text.replace(INK, "currentColor").strip()
+
+
+def _short(value: float) -> str:
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"

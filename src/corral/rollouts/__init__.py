@@ -1,0 +1,1 @@
+"""What was collected, in arrays that own their memory."""

@@ -1,0 +1,126 @@
+"""Shelves keep values by slot and row: `(slots, rows, ...)`, one array per leaf.
+
+A shelf gets as many rows as it needs and the widest dtype it was given, so what is read
+from it is what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.errors import OptionError
+from corral.layout.codec import Codec
+
+Array = NDArray[Any]
+FEW = 16
+"""Rows to begin with where nobody knows how many there will be."""
+
+
+class Shelf:
+    """One array of any shape per slot and row."""
+
+    def __init__(self, name: str, slots: int, rows: int = FEW) -> None:
+        self._name = name
+        self._slots = slots
+        self._rows = rows
+        self._array: Array | None = None
+
+    def write(self, slots: Array, rows: Array, values: Array) -> None:
+        """Put one value per slot into its row; copies."""
+        array = self._array
+        if (
+            array is None
+            or array.dtype != values.dtype
+            or array.shape[2:] != values.shape[1:]
+        ):
+            array = self._fitting(values)
+        try:
+            array[slots, rows] = values
+        except IndexError:  # cheaper than looking at the rows of every batch
+            self._grow(int(rows.max()) + 1)[slots, rows] = values
+
+    def _fitting(self, values: Array) -> Array:
+        """The array, in a dtype that takes these values without loss."""
+        if self._array is None:
+            shape = (self._slots, self._rows, *values.shape[1:])
+            self._array = np.empty(shape, values.dtype)
+        array = self._array
+        if values.shape[1:] != array.shape[2:]:
+            raise OptionError(
+                f"{self._name} has shape {values.shape[1:]} per slot; "
+                f"before it had {array.shape[2:]}"
+            )
+        if not np.can_cast(values.dtype, array.dtype, "safe"):
+            wide = np.promote_types(values.dtype, array.dtype)
+            array = self._array = array.astype(wide)
+        return array
+
+    def _grow(self, rows: int) -> Array:
+        """The array, with room for so many rows and as many again."""
+        array = self._array
+        assert array is not None, "an array without rows takes none"
+        grown = np.empty_like(array, shape=(len(array), 2 * rows, *array.shape[2:]))
+        grown[:, : array.shape[1]] = array
+        self._array = grown
+        return grown
+
+    def read(self, slot: int, rows: slice) -> Array:
+        """A copy of some rows of one slot."""
+        assert self._array is not None, f"{self._name} was read before it was written"
+        return self._array[slot, rows].copy()
+
+    def move(self, slot: int, row: int) -> None:
+        """Put a row of one slot into its first row."""
+        if self._array is not None and row < self._array.shape[1]:
+            self._array[slot, 0] = self._array[slot, row]
+
+
+class SpaceShelf:
+    """Values of a space, one shelf per leaf."""
+
+    def __init__(self, name: str, slots: int, codec: Codec, rows: int = FEW) -> None:
+        self._name = name
+        self._codec = codec
+        parts = range(len(codec.leaves) + codec.mailed)
+        self._shelves = [Shelf(name, slots, rows) for _ in parts]
+        # Of what nothing was written of, nothing is read: no episode has ended yet.
+        self._empty = [np.empty((0, *leaf.shape), leaf.dtype) for leaf in codec.leaves]
+        self._empty += [np.empty(0, object)] * codec.mailed
+
+    def split(self, batch: Any, count: int) -> list[Array]:
+        """The leaves of a batch of `count` values."""
+        leaves, mailed = self._codec.split(batch, count, self._name)
+        return [*leaves, *map(_objects, mailed)]
+
+    def write(self, slots: Array, rows: Array, leaves: Iterable[Array]) -> None:
+        """Put one value per slot into its row; copies."""
+        for shelf, values in zip(self._shelves, leaves, strict=True):
+            shelf.write(slots, rows, values)
+
+    def read(self, slot: int, rows: slice) -> Any:
+        """A batch of some rows of one slot; a copy."""
+        if rows.stop == 0:
+            return self._assembled(self._empty)
+        return self._assembled([shelf.read(slot, rows) for shelf in self._shelves])
+
+    def _assembled(self, parts: Sequence[Array]) -> Any:
+        count = len(self._codec.leaves)
+        mailed = [tuple(column) for column in parts[count:]]
+        return self._codec.assemble(parts[:count], mailed)
+
+    def move(self, slot: int, row: int) -> None:
+        """Put a row of one slot into its first row."""
+        for shelf in self._shelves:
+            shelf.move(slot, row)
+
+
+def _objects(column: Sequence[Any]) -> Array:
+    """An array whose items are these values, whatever they are."""
+    array = np.empty(len(column), object)
+    for position, value in enumerate(column):
+        array[position] = value
+    return array

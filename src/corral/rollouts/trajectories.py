@@ -1,0 +1,214 @@
+"""Steps in whatever order they came back -> trajectories, slot by slot.
+
+    step = pool.recv(min_slots=8)            the first that are ready
+    trajectories.received(step)              completes a row of each, opens the next
+    pool.send(actions, step.slots)
+    trajectories.sent(actions, step.slots)   fills it in
+
+What is told is copied, so a Step may be one of views. Resets need not be told of: an
+action whose outcome never came, since the caller reset the slot, leaves no row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import Step
+from corral.errors import OptionError, OrderError
+from corral.layout.codec import Codecs
+from corral.pool import Pool
+from corral.pool.ledger import Slots, chosen_slots
+from corral.rollouts.shelf import FEW, Shelf, SpaceShelf
+from corral.rollouts.trajectory import Trajectory
+
+OUTCOMES = ("reward", "terminated", "truncated", "valid")
+
+
+class Trajectories:
+    """Puts steps back into the order of their slots.
+
+        trajectories = corral.Trajectories(pool, length=128)
+        pool.send_reset()
+        while learning:
+            step = pool.recv(min_slots=8)
+            for fragment in trajectories.received(step):
+                learn(fragment)
+            actions, values = policy(step.obs)
+            pool.send(actions, step.slots)
+            trajectories.sent(actions, step.slots, value=values)
+
+    Args:
+        pool: whose steps these are.
+        length: rows in a fragment, of any number of episodes, filler included; None for
+            whole episodes without filler. An episode that was not seen from its start,
+            or was reset before its end, is left out.
+    """
+
+    def __init__(self, pool: Pool, length: int | None = None) -> None:
+        if length is not None and length < 1:
+            raise OptionError(f"length is {length!r}; it must be None or at least 1")
+        count, codecs = pool.num_envs, Codecs.of(pool.spec)
+        self.length = length
+        self._count = count
+        # A fragment's rows, and the one that follows.
+        self._rows = rows = FEW if length is None else length + 1
+        self._obs = SpaceShelf("obs", count, codecs.obs, rows)
+        self._final_obs = SpaceShelf("final_obs", count, codecs.obs)
+        self._action = SpaceShelf("actions", count, codecs.action, rows)
+        self._started = Shelf("started", count, rows)
+        self._outcomes = {name: Shelf(name, count, rows) for name in OUTCOMES}
+        self._extras: dict[str, Shelf] | None = None
+        # By slot: the row that is open, and how many of those before it ended.
+        self._row = np.zeros(count, np.intp)
+        self._ends = np.zeros(count, np.intp)
+        self._seen = np.zeros(count, np.bool_)
+        self._acted = np.zeros(count, np.bool_)
+        self._in_episode = np.zeros(count, np.bool_)
+
+    # What is told ---------------------------------------------------------------------
+
+    def received(self, step: Step) -> list[Trajectory]:
+        """What came back; returns the trajectories that it completes."""
+        slots = step.slots
+        kept = self._conclude(step)
+        if self.length is None:
+            complete = kept & step.ended
+            self._follow_episodes(step, complete)
+        else:
+            complete = self._row[slots] == self.length
+        rows = self._row[slots]
+        self._obs.write(slots, rows, self._obs.split(step.obs, len(step)))
+        self._started.write(slots, rows, step.started)
+        self._seen[slots] = True
+        return [self._cut(slot) for slot in slots[complete].tolist()]
+
+    def sent(self, actions: Any, slots: Slots | None = None, **extras: Any) -> None:
+        """What was sent to these slots, or to all, and what else to keep of each row.
+
+        Args:
+            actions: as given to `send`.
+            slots: as given to `send`.
+            **extras: arrays of one value per slot: log-probs, values, a carry.
+        """
+        chosen = np.arange(self._count)
+        if slots is not None:
+            chosen = chosen_slots(slots, self._count)
+        self._check_open(chosen)
+        leaves = self._action.split(actions, len(chosen))
+        arrays = self._checked_extras(extras, len(chosen))
+        rows = self._row[chosen]
+        self._action.write(chosen, rows, leaves)
+        for name, shelf in (self._extras or {}).items():
+            shelf.write(chosen, rows, arrays[name])
+        self._acted[chosen] = True
+
+    def rest(self) -> list[Trajectory]:
+        """What there is of unfinished trajectories, taken out; their last row is done.
+
+        Actions under way stay, and become the first rows of what comes next.
+        """
+        return [self._cut(slot) for slot in np.flatnonzero(self._row).tolist()]
+
+    # Rows -----------------------------------------------------------------------------
+
+    def _conclude(self, step: Step) -> NDArray[np.bool_]:
+        """Write what came of the actions; True where that completed a row."""
+        slots = step.slots
+        # What started without an end before it, and is no filler, was reset by the
+        # caller: no action led to it.
+        kept = self._acted[slots] & ~(step.started & step.valid & ~step.ended)
+        self._acted[slots] = False
+        if self.length is None:
+            kept &= step.valid & self._in_episode[slots]
+        if not kept.any():
+            return kept
+        part = slice(None) if kept.all() else kept  # a slice makes no copies
+        at = slots[part]
+        rows = self._row[at]
+        for name, shelf in self._outcomes.items():
+            shelf.write(at, rows, getattr(step, name)[part])
+        self._row[at] += 1
+        self._keep_final(step, kept & step.ended)
+        return kept
+
+    def _keep_final(self, step: Step, ended: NDArray[np.bool_]) -> None:
+        if not ended.any():
+            return
+        at = step.slots[ended]
+        leaves = self._final_obs.split(step.final_obs, len(step))
+        self._final_obs.write(at, self._ends[at], (leaf[ended] for leaf in leaves))
+        self._ends[at] += 1
+
+    def _follow_episodes(self, step: Step, complete: NDArray[np.bool_]) -> None:
+        slots = step.slots
+        self._forget(slots[step.started & ~complete])  # cut short by a reset
+        going_on = self._in_episode[slots] & ~step.ended
+        self._in_episode[slots] = step.started | going_on
+
+    def _cut(self, slot: int) -> Trajectory:
+        """Take out the complete rows of a slot; the open one becomes its first."""
+        row = int(self._row[slot])
+        done, following = slice(0, row), slice(row, row + 1)
+        outcomes = {
+            name: shelf.read(slot, done) for name, shelf in self._outcomes.items()
+        }
+        extras = self._extras or {}
+        trajectory = Trajectory(
+            slot=slot,
+            obs=self._obs.read(slot, done),
+            started=self._started.read(slot, done),
+            action=self._action.read(slot, done),
+            final_obs=self._final_obs.read(slot, slice(0, int(self._ends[slot]))),
+            next_obs=self._obs.read(slot, following),
+            next_started=bool(self._started.read(slot, following)[0]),
+            extras={name: shelf.read(slot, done) for name, shelf in extras.items()},
+            **outcomes,
+        )
+        for space in (self._obs, self._action):
+            space.move(slot, row)
+        for shelf in (self._started, *extras.values()):
+            shelf.move(slot, row)
+        self._forget(np.array([slot]))
+        return trajectory
+
+    def _forget(self, slots: NDArray[np.intp]) -> None:
+        self._row[slots] = 0
+        self._ends[slots] = 0
+
+    # Checks ---------------------------------------------------------------------------
+
+    def _check_open(self, slots: NDArray[np.intp]) -> None:
+        unseen = slots[~self._seen[slots]]
+        if len(unseen):
+            raise OrderError(
+                f"actions were sent to slots {unseen.tolist()}, of which nothing was "
+                "received; tell `received` every step first"
+            )
+        acted = slots[self._acted[slots]]
+        if len(acted):
+            raise OrderError(
+                f"actions were sent to slots {acted.tolist()} twice; tell `received` "
+                "what came of the first"
+            )
+
+    def _checked_extras(self, extras: dict[str, Any], count: int) -> dict[str, Any]:
+        """Extras as arrays of one value per slot, under the names of the first time."""
+        arrays = {name: np.asarray(values) for name, values in extras.items()}
+        for name, array in arrays.items():
+            if array.shape[:1] != (count,):
+                raise OptionError(
+                    f"{name} has shape {array.shape}; expected ({count}, ...): one "
+                    "value per slot"
+                )
+        if self._extras is None:
+            self._extras = {
+                name: Shelf(name, self._count, self._rows) for name in arrays
+            }
+        if arrays.keys() != self._extras.keys():
+            raise OptionError(
+                f"extras are {sorted(arrays)}; before they were {sorted(self._extras)}"
+            )
+        return arrays

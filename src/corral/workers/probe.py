@@ -1,0 +1,165 @@
+"""What a step of an env costs, found out before the pool decides where it runs.
+
+    most envs        first, then second
+    those that say   first, then second, then both at once; twice
+    "corral.threads" (the second is built and stepped in a thread of its own)
+
+The wall time of a step says how long a loop takes, its CPU time how many workers a core
+can serve, and the two threads how long a step holds the GIL.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from corral.core import NO_TASK
+from corral.workers.context import WorkerContext, here
+from corral.workers.luggage import opened
+from corral.workers.shard import Shard
+from corral.workers.worker import Job, Worker
+
+DECLARATION = "corral.threads"
+"""The key of an env's metadata that says its steps release the GIL."""
+ACTIONS = 64
+MOST_STEPS = 1000
+"""Of one env that has the worker to itself; enough, where a step takes microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a probe found out."""
+
+    step_time: float
+    """Seconds per step, the resets of ended episodes included."""
+    computing: float = 1.0
+    """The fraction of it that needs a core; the rest is waiting."""
+    threads: bool = False
+    """Whether the env says that it releases the GIL."""
+    thread_gain: float = 1.0
+    """How many times as much two threads do as one; measured where it says so."""
+
+
+def probe(job: Job, seconds: float) -> Measurement:
+    """Build two envs, step them for a while with sampled actions, and close them."""
+    # The resources alone: the envs are built one by one, maybe in two threads.
+    worker = Worker(replace(job, slots=range(0), factories=()))
+    worker.build()
+    worker.context.slots = job.slots
+    factories = opened(job.factories)
+    first, second = (_Trial(job, slot, factories[slot]) for slot in range(2))
+    try:
+        if first.build():
+            with _thread_of(worker.context) as thread:
+                return _both_ways(first, second, thread, seconds)
+        second.build()
+        turns = [trial.run(seconds / 2, MOST_STEPS) for trial in (first, second)]
+        return _measurement(turns)
+    finally:
+        first.shard.close()
+        second.shard.close()
+
+
+def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
+    """One thread that belongs to the worker: `this_worker` answers in it too."""
+
+    def enter() -> None:
+        here.context = context
+
+    return ThreadPoolExecutor(1, "corral-probe", enter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What one env did in its turn."""
+
+    steps: int
+    wall: float
+    computing: float
+    delayed: float
+
+    @property
+    def step_time(self) -> float:
+        return self.wall / self.steps
+
+
+class _Trial:
+    """One env that is stepped to see how long that takes."""
+
+    def __init__(self, job: Job, slot: int, factory: Callable[[], Any]) -> None:
+        self.shard = Shard(job.worker, range(slot, slot + 1), job.options)
+        self._factory = factory
+
+    def build(self) -> bool:
+        """Build and reset; returns whether the env says that it releases the GIL."""
+        (spec,) = self.shard.build([self._factory])
+        spec.action_space.seed(0)
+        self._adapter = self.shard.adapters[0]
+        self._adapter.reset(0, None, NO_TASK)
+        # Drawn beforehand: with two threads each draw would be in the other's way.
+        self._actions = cycle([spec.action_space.sample() for _ in range(ACTIONS)])
+        return bool(spec.metadata.get(DECLARATION))
+
+    def run(self, seconds: float, most_steps: int | None = None) -> _Turn:
+        """Step until the time is over, once at least."""
+        adapter, steps, wall, computing = self._adapter, 0, 0.0, 0.0
+        delayed = -_delayed()
+        deadline = time.perf_counter() + seconds
+        for action in self._actions:
+            worked = time.process_time()
+            before = time.perf_counter()
+            _, _, terminated, truncated, _ = adapter.step(action)
+            if terminated or truncated:
+                adapter.reset(None, None, NO_TASK)
+            now = time.perf_counter()
+            computing += time.process_time() - worked
+            wall += now - before
+            steps += 1
+            if now >= deadline or steps == most_steps:
+                break
+        return _Turn(steps, wall, computing, delayed + _delayed())
+
+
+def _both_ways(
+    first: _Trial, second: _Trial, thread: ThreadPoolExecutor, seconds: float
+) -> Measurement:
+    """Each env alone, then both at once; twice, since machines change their pace."""
+    alone: list[_Turn] = []
+    gains: list[float] = []
+    turn, ending = seconds / 6, time.perf_counter() + 0.75 * seconds
+    try:
+        declared = thread.submit(second.build).result()
+        # Steps that are longer than a turn get one round.
+        while not gains or (len(gains) < 2 and time.perf_counter() < ending):
+            alone += [first.run(turn), thread.submit(second.run, turn).result()]
+            pending = thread.submit(second.run, turn)
+            beside = [first.run(turn), pending.result()]
+            pairs = zip(alone[-2:], beside, strict=True)
+            gains.append(sum(one.step_time / both.step_time for one, both in pairs))
+    finally:  # in the thread that built it
+        thread.submit(second.shard.close).result()
+    gain = sum(gains) / len(gains)
+    return replace(_measurement(alone), threads=declared, thread_gain=gain)
+
+
+def _measurement(turns: list[_Turn]) -> Measurement:
+    wall = sum(turn.wall for turn in turns)
+    computing = sum(turn.computing for turn in turns)
+    # What it spent ready to run while others had the cores was no waiting of its own.
+    undisturbed = max(computing, wall - sum(turn.delayed for turn in turns))
+    step_time = wall / sum(turn.steps for turn in turns)
+    return Measurement(step_time, computing / undisturbed if undisturbed else 1.0)
+
+
+def _delayed() -> float:
+    """Seconds that this thread was ready to run and had no core; Linux counts them."""
+    try:
+        counted = Path("/proc/thread-self/schedstat").read_text()
+        return int(counted.split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):
+        return 0.0

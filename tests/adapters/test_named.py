@@ -1,0 +1,109 @@
+"""A name on a command line finds its environment, or says what was looked for."""
+
+import sys
+
+import gymnasium
+import pytest
+
+from corral.adapters.named import is_pettingzoo, named
+from corral.errors import OptionError
+
+MODULE = """
+import gymnasium
+
+class Arm(gymnasium.Env):
+    def __init__(self, size, depth=3):
+        self.size, self.depth = size, depth
+
+class Plain(gymnasium.Env):
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+def make_arm():
+    return Arm(1)
+
+gymnasium.register("NamedTestEnv-v3", entry_point=Plain)
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path, monkeypatch):
+    """A module that only the working directory has."""
+    (tmp_path / "robots_here.py").write_text(MODULE)
+    (tmp_path / "broken_here.py").write_text("import no_such_package_anywhere\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    sys.modules.pop("robots_here", None)
+    gymnasium.registry.pop("NamedTestEnv-v3", None)
+
+
+def test_an_id_is_made_by_gymnasium():
+    found = named("CartPole-v1", {"render_mode": "rgb_array"})
+    env = found.factory()
+    assert (env.spec.id, env.render_mode) == ("CartPole-v1", "rgb_array")
+    assert (found.expression, found.import_line) == ('"CartPole-v1"', "")
+    env.close()
+
+
+def test_a_function_of_the_working_directory_is_found():
+    found = named("robots_here:make_arm")
+    assert found.factory().size == 1
+    assert found.expression == "make_arm"
+    assert found.import_line == "from robots_here import make_arm"
+
+
+def test_a_class_takes_its_arguments():
+    env = named("robots_here:Arm", {"size": 7}).factory()
+    assert (env.size, env.depth) == (7, 3)
+
+
+def test_an_id_that_a_module_registers_is_found():
+    found = named("robots_here:NamedTestEnv-v3")
+    assert found.expression == '"robots_here:NamedTestEnv-v3"'
+    assert found.factory().spec.id == "NamedTestEnv-v3"
+
+
+@pytest.mark.parametrize(
+    ("text", "kwargs", "told"),
+    [
+        ("CartPol-v1", {}, ["'CartPol-v1'", "near names: CartPole-v1", "module:fun"]),
+        (
+            "no_such_module_x:make",
+            {},
+            ["no module 'no_such_module_x'", "Python's path"],
+        ),
+        ("robot_here:make_arm", {}, ["no module 'robot_here'", "near names: robots_h"]),
+        ("robots_here:make_amr", {}, ["'make_amr'", "near names: make_arm"]),
+        ("robots_here:NamedTestEnvv-v3", {}, ["near names: NamedTestEnv-v3"]),
+        (
+            "robots_here:Arm",
+            {},
+            ["needs arguments: size", """--kwargs '{"size": "..."}"""],
+        ),
+        (
+            "robots_here:Arm",
+            {"length": 1},
+            ["no argument 'length'", "it has: size, depth"],
+        ),
+        ("robots_here:number", {}, ["number of module 'robots_here' is 3"]),
+        (":make", {}, ["half a name"]),
+        ("robots_here:", {}, ["half a name"]),
+    ],
+)
+def test_what_cannot_be_found_says_what_was_looked_for(text, kwargs, told):
+    with pytest.raises(OptionError) as caught:
+        named(text, kwargs)
+    for part in told:
+        assert part in str(caught.value)
+
+
+def test_a_module_that_lacks_a_package_of_its_own_says_which():
+    with pytest.raises(ModuleNotFoundError, match="no_such_package_anywhere"):
+        named("broken_here:make")
+
+
+def test_pettingzoo_envs_are_told_by_their_class():
+    base = type("ParallelEnv", (), {"__module__": "pettingzoo.utils.env"})
+    assert is_pettingzoo(type("Mine", (base,), {})())
+    assert not is_pettingzoo(gymnasium.Env())

@@ -1,0 +1,81 @@
+"""Turns and reports made by hand, for the tests of this room."""
+
+from __future__ import annotations
+
+from corral.bench.candidates import LOOP, PEERS, layout
+from corral.bench.messages import Turn
+from corral.bench.recommend import recommend
+from corral.bench.results import Entry, Report, Settings, group_of
+from corral.errors import Fault, FaultError
+
+SYNC, ASYNC = PEERS["gymnasium"].candidates
+
+
+def turn(rate: float, steps: int = 1000, **times: float) -> Turn:
+    """A turn with that many steps per second, of one busy core unless told."""
+    seconds = steps / rate
+    return Turn(
+        steps, seconds, times.pop("policy", 0.0), times.pop("cpu", seconds), **times
+    )
+
+
+def entry(candidate, *rates: float, **times: float) -> Entry:
+    turns = [turn(rate, **times) for rate in rates]
+    return Entry(candidate, turns, startup=0.5, memory=3 << 20)
+
+
+def settings(**changes) -> Settings:
+    values = {
+        "env": "Sample-v0",
+        "kwargs": {},
+        "num_envs": (8,),
+        "backends": None,
+        "workers": (),
+        "against": ("gymnasium",),
+        "policy_ms": 0.0,
+        "rounds": 2,
+        "seconds": 0.1,
+        "seed": 0,
+        "deadline": 60.0,
+    }
+    return Settings(**{**values, **changes})
+
+
+def failed(candidate, text: str) -> Entry:
+    fault = Fault("raised", "step", traceback="Traceback: the inside of it")
+    return Entry(candidate, error=FaultError(text, fault))
+
+
+def group(num_envs: int = 8, cores: int = 2, *more: Entry):
+    times = {"env": 0.5, "busy": 0.6, "waiting": 0.7}
+    entries = [
+        entry(LOOP, 1000.0, 1000.0, episodes=0),
+        entry(layout("serial"), 900.0, 900.0, **times),
+        entry(layout("process", 2), 1800.0, 1800.0, **times),
+        entry(SYNC, 800.0, 800.0),
+        *more,
+    ]
+    entries[2].auto = True
+    return group_of(num_envs, cores, entries, auto="8 slots, 2 processes: a reason")
+
+
+def report(*groups, **changes) -> Report:
+    groups = groups or (group(),)
+    values = {
+        "settings": settings(),
+        "groups": groups,
+        "missing": (),
+        "recommendation": recommend(groups, '"Sample-v0"', "", {}),
+        "observation_space": "Box(4,)",
+        "action_space": "Discrete(2)",
+        "machine": {
+            "cores": 2,
+            "processor": "a processor",
+            "memory_bytes": 8 << 30,
+            "platform": "a platform",
+            "python": "3.11",
+            "compiled": True,
+        },
+        "versions": {"corral": "1", "gymnasium": "2"},
+    }
+    return Report(**{**values, **changes})

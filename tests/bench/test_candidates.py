@@ -1,0 +1,59 @@
+"""Who takes part, by what was asked for."""
+
+import pytest
+
+from corral.bench.candidates import AUTO, PEERS, Peer, check_backends, layouts, peers
+from corral.errors import OptionError
+
+
+def titles(*arguments, **options):
+    return [one.title for one in layouts(*arguments, **options)]
+
+
+def test_layouts_that_make_sense():
+    assert titles(8, 2) == [
+        "Corral, serial",
+        "Corral, 2 threads",
+        "Corral, 2 processes",
+        "Corral, auto",
+    ]
+
+
+def test_one_env_is_not_spread():
+    assert titles(1, 16) == ["Corral, serial", "Corral, auto"]
+
+
+def test_an_env_that_waits_gets_a_thread_for_each():
+    assert "Corral, 64 threads" in titles(64, 2, waits=True)
+    assert "Corral, 64 threads" not in titles(64, 2, waits=False)
+
+
+def test_what_was_asked_for_and_nothing_else():
+    assert titles(8, 2, ("process",), (1, 4), waits=True) == [
+        "Corral, 1 process",
+        "Corral, 4 processes",
+    ]
+
+
+def test_no_more_workers_than_envs_and_none_twice():
+    assert titles(2, 2, ("thread",), (2, 4, 8)) == ["Corral, 2 threads"]
+
+
+def test_auto_comes_last():
+    assert layouts(4, 2, ("auto", "serial"))[-1] is AUTO
+
+
+def test_peers_that_are_there_and_peers_that_are_not():
+    there, missing = peers(("gymnasium",))
+    assert (there, missing) == ([PEERS["gymnasium"]], [])
+    assert not Peer("x", "no_such_package_x", "pip install x", ()).installed
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "hint"),
+    [(check_backends, "threads", "mean thread?"), (peers, "sb4", "mean sb3?")],
+)
+def test_a_wrong_name_is_refused_with_a_near_one(check, name, hint):
+    with pytest.raises(OptionError, match=name) as caught:
+        check((name,))
+    assert hint in str(caught.value)

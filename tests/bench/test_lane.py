@@ -1,0 +1,183 @@
+"""A lane steps its candidate, and costs nobody else anything when that breaks."""
+
+import os
+import signal
+from importlib.util import find_spec
+
+import psutil
+import pytest
+
+from corral.bench.candidates import LOOP, PEERS, layout
+from corral.bench.lane import Lane, close_all
+from corral.bench.messages import Order
+from corral.errors import FaultError, OptionError
+
+ENVS = """
+import gymnasium, numpy as np, os, signal, time
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.happen()
+        return np.zeros(2, np.float32), 1.0, self.steps % 10 == 0, False, {}
+
+    def happen(self):
+        pass
+
+class Raises(Env):
+    def happen(self):
+        if self.steps == 3:
+            raise RuntimeError("the arm left the table")
+
+class Dies(Env):
+    def happen(self):
+        if self.steps == 3:
+            print("about to go", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+class Hangs(Env):
+    def happen(self):
+        if self.steps == 3:
+            signal.pause()
+
+def nothing():
+    pass
+"""
+
+
+@pytest.fixture
+def lane(tmp_path, monkeypatch):
+    """Open lanes over the envs above; none of them survives the test."""
+    (tmp_path / "lane_envs.py").write_text(ENVS)
+    monkeypatch.chdir(tmp_path)
+    lanes = []
+
+    def open_lane(name, candidate=LOOP, num_envs=2, policy_iterations=0):
+        env = name if "-" in name else f"lane_envs:{name}"
+        order = Order(candidate, env, {}, num_envs, 0, policy_iterations)
+        lanes.append(Lane(order, deadline=60.0))
+        return lanes[-1]
+
+    yield open_lane
+    close_all(lanes)
+
+
+def test_the_loop_steps_one_env_and_counts_its_episodes(lane):
+    loop = lane("Env")
+    built = loop.build()
+    assert built.action_space == "Discrete(2)"
+    assert built.import_line == "from lane_envs import Env"
+    seconds = loop.run(10)
+    (turn,) = loop.turns
+    assert (turn.steps, turn.episodes, turn.seconds) == (20, 2, seconds)
+    assert turn.policy == 0.0
+
+
+def test_a_layout_of_ours_tells_where_it_runs_and_what_its_times_are(lane):
+    ours = lane("Env", layout("process", 2), policy_iterations=10)
+    built = ours.build()
+    assert (built.backend, built.workers) == ("process", 2)
+    ours.run(5)
+    (turn,) = ours.turns
+    assert turn.steps == 10
+    assert min(turn.policy, turn.env, turn.busy, turn.waiting, turn.cpu) > 0
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        pytest.param(
+            candidate,
+            id=candidate.title,
+            marks=pytest.mark.skipif(
+                find_spec(PEERS[name].package) is None,
+                reason=f"{name} is not installed",
+            ),
+        )
+        for name, wanted in (("gymnasium", 2), ("sb3", 1), ("supersuit", 2))
+        for candidate in PEERS[name].candidates[:wanted]
+    ],
+)
+def test_a_peer_takes_its_turn(lane, candidate):
+    peer = lane("CartPole-v1", candidate)
+    assert peer.build().action_space == "Discrete(2)"
+    assert peer.run(3) > 0
+    assert peer.turns[0].steps == 6
+
+
+def test_an_env_that_raises_fails_its_lane(lane):
+    loop = lane("Raises")
+    loop.build()
+    with pytest.raises(FaultError, match="RuntimeError: the arm left") as caught:
+        loop.run(5)
+    assert "in happen" in caught.value.fault.traceback
+
+
+def test_a_fault_of_ours_names_the_slot(lane):
+    ours = lane("Raises", layout("serial"))
+    ours.build()
+    with pytest.raises(FaultError, match=r"slot 1, worker 0: RuntimeError in step"):
+        ours.run(5)
+
+
+def test_an_env_that_ends_its_process_fails_its_lane(lane):
+    loop = lane("Dies")
+    loop.build()
+    with pytest.raises(FaultError, match=r"SIGKILL.*about to go") as caught:
+        loop.run(5)
+    assert caught.value.fault.signal_name == "SIGKILL"
+
+
+def test_an_env_that_hangs_is_given_up(lane):
+    loop = lane("Hangs")
+    loop.build()
+    loop.deadline = 0.3
+    with pytest.raises(FaultError, match=r"no answer within 0\.3 s"):
+        loop.run(5)
+
+
+@pytest.mark.parametrize("name", ["nothing", "no_such_function"])
+def test_what_makes_no_env_is_the_callers_mistake(lane, name):
+    with pytest.raises(OptionError):
+        lane(name).build()
+
+
+def test_closing_leaves_no_process(lane):
+    ours = lane("Env", layout("process", 2))
+    ours.build()
+    me = psutil.Process()
+    family = [one for one in me.children(recursive=True) if one.is_running()]
+    assert len(family) >= 3
+    ours.close()
+    ours.close()
+    gone, alive = psutil.wait_procs(family, timeout=20)
+    assert not alive
+    assert len(gone) == len(family)
+
+
+def test_a_lane_ends_when_the_race_is_killed(start):
+    script = start(
+        """
+        from corral.bench.candidates import LOOP
+        from corral.bench.lane import Lane
+        from corral.bench.messages import Order
+        lane = Lane(Order(LOOP, "CartPole-v1", {}, 1, 0, 0), 60.0)
+        print(lane.build().action_space, flush=True)
+        import signal
+        signal.pause()
+        """
+    )
+    assert script.line() == "Discrete(2)"
+    family = script.family()
+    assert len(family) == 2
+    os.kill(script.process.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert not alive

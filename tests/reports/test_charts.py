@@ -1,0 +1,67 @@
+"""Pictures are SVG that lives in a page: its colours, its ids, nothing of its own."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from corral.reports.charts import INK, Bar, Curve, bars, curves
+
+NAMESPACES = 'xmlns="http://www.w3.org/2000/svg"'
+
+
+def draw_curves():
+    lines = [
+        Curve("low", [(1, 10.0), (8, 20.0)], "#4a9ede"),
+        Curve("high", [(1, 10.0), (8, 3000.0)], INK, "--"),
+    ]
+    return curves(lines, "envs", "steps")
+
+
+def draw_bars():
+    panels = {
+        "8 envs": [
+            Bar("first", {"a": 1.0, "b": 2.0}, "three"),
+            Bar("second", {"a": 4.0}),
+        ],
+        "none": [],
+    }
+    return bars(panels, {"a": "#4a9ede", "b": "#e06a1b"}, "length", 5.0)
+
+
+@pytest.mark.parametrize("draw", [draw_curves, draw_bars])
+def test_a_picture_is_well_formed_and_loads_nothing(draw):
+    text = draw()
+    root = ElementTree.fromstring(text)
+    assert root.tag.endswith("svg")
+    assert "viewBox" in root.attrib
+    assert not {"width", "height"}.intersection(root.attrib)
+    links = re.findall(r'href="([^"]*)"|url\(([^)]*)\)', text)
+    assert all("".join(pair).startswith("#") for pair in links)
+
+
+@pytest.mark.parametrize("draw", [draw_curves, draw_bars])
+def test_ink_follows_the_page(draw):
+    text = draw()
+    assert INK not in text
+    assert "currentColor" in text
+
+
+def test_pictures_of_one_page_share_no_ids():
+    first, second = (set(re.findall(r'id="([^"]*)"', draw_bars())) for _ in range(2))
+    assert first and not first & second
+    text = draw_bars()
+    ids = set(re.findall(r'id="([^"]*)"', text))
+    assert set(re.findall(r'href="#([^"]*)"', text)) <= ids
+    assert set(re.findall(r"url\(#([^)]*)\)", text)) <= ids
+
+
+def test_the_legend_is_in_the_order_of_the_picture():
+    text = draw_curves()
+    assert text.index(">high<") < text.index(">low<")
+
+
+def test_bars_carry_their_text_and_empty_panels_are_left_out():
+    text = draw_bars()
+    assert ">three<" in text
+    assert ">none<" not in text
