@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ class GymnasiumAdapter:
             else None
         )
 
+        self._takes_options = _takes_options(env.reset)
+
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
@@ -41,7 +44,7 @@ class GymnasiumAdapter:
             else:
                 options = {**(options or {}), "task": task}
         # An env may take no options, as long as none are given.
-        if options is None:
+        if options is None and not (self._takes_options and seed is not None):
             return self.env.reset() if seed is None else self.env.reset(seed=seed)
         return self.env.reset(seed=seed, options=options)
 
@@ -62,3 +65,14 @@ class GymnasiumAdapter:
     def close(self) -> None:
         """Close the env."""
         self.env.close()
+
+
+def _takes_options(reset: Callable[..., Any]) -> bool:
+    """Whether options can be given to it."""
+    try:
+        parameters = inspect.signature(reset).parameters.values()
+    except (TypeError, ValueError):  # a function of C
+        return True
+    return any(
+        one.name == "options" or one.kind == one.VAR_KEYWORD for one in parameters
+    )
