@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 
 import pytest
 
 from corral.executors.assign import (
+    MOST_THREADS,
+    PROCESSES_PER_CORE,
     Placement,
     cgroup_limit,
     choose,
+    most_processes,
     shards,
     usable_cores,
 )
+from corral.executors.estimate import gil_share, process_time, stretch
+from corral.workers.probe import Measurement
 
 # Cores --------------------------------------------------------------------------------
 
@@ -79,38 +85,144 @@ def test_the_first_shards_are_the_larger_ones():
 # Choice -------------------------------------------------------------------------------
 
 
+def computing(step_time, **declared):
+    """A step that never waits."""
+    return Measurement(step_time, 1.0, **declared)
+
+
+def waiting(step_time=1e-3, fraction=0.02, **declared):
+    """A step that sleeps, or talks to a server, most of its time."""
+    return Measurement(step_time, fraction, **declared)
+
+
+def releasing(measured, gain=2.0):
+    """The same from an env that says it releases the GIL, and what that gave."""
+    return replace(measured, threads=True, thread_gain=gain)
+
+
+def where(placement):
+    return placement.backend, placement.workers
+
+
 def test_long_steps_go_to_processes_quick_ones_stay():
-    slow = choose(8, 4, 1e-3, threads=False)
-    assert (slow.backend, slow.workers) == ("process", 4)
-    quick = choose(2, 4, 1e-6, threads=False)
-    assert (quick.backend, quick.workers) == ("serial", 1)
+    assert where(choose(8, 4, computing(1e-3))) == ("process", 4)
+    assert where(choose(2, 4, computing(1e-6))) == ("serial", 1)
 
 
 def test_many_quick_steps_are_worth_workers():
-    backends = [choose(count, 2, 5e-6, threads=False).backend for count in (2, 256)]
+    backends = [choose(count, 2, computing(5e-6)).backend for count in (2, 256)]
     assert backends == ["serial", "process"]
 
 
-def test_threads_are_for_envs_that_ask_for_them():
-    assert choose(8, 4, 1e-3, threads=True).backend == "thread"
-    assert choose(2, 4, 1e-6, threads=True).backend == "serial"
-
-
 def test_there_are_never_more_workers_than_slots():
-    assert choose(3, 16, 1e-3, threads=False).workers == 3
+    assert choose(3, 16, computing(1e-3)).workers == 3
+    assert choose(3, 16, waiting()).workers == 3
+    assert choose(3, 16, releasing(waiting())).workers == 3
 
 
 def test_one_core_has_nobody_to_share_with():
-    placement = choose(64, 1, 1.0, threads=False)
+    placement = choose(64, 1, computing(1.0))
     assert placement.backend == "serial"
     assert "one usable core" in placement.reason
 
 
 def test_the_reason_tells_the_measurement_and_the_estimate():
-    placement = choose(8, 2, 250e-6, threads=False)
-    assert placement.step_time == 250e-6
-    assert "a step takes 250 µs" in placement.reason
-    assert "in the caller" in placement.reason and "2 workers" in placement.reason
+    placement = choose(8, 2, computing(250e-6))
+    assert (placement.step_time, placement.computing) == (250e-6, 1.0)
+    assert "a step takes 250 µs, so a batch of 8" in placement.reason
+    assert "in the caller" in placement.reason and "2 processes" in placement.reason
+
+
+# Threads ------------------------------------------------------------------------------
+
+
+def test_threads_are_for_envs_that_ask_for_them():
+    for measured in (computing(1e-3), waiting()):
+        undeclared = replace(measured, thread_gain=2.0)
+        assert choose(8, 4, undeclared).backend == "process"
+        assert choose(8, 4, releasing(measured)).backend == "thread"
+
+
+def test_threads_are_not_taken_where_the_caller_is_quicker():
+    assert choose(2, 4, releasing(computing(1e-6))).backend == "serial"
+
+
+@pytest.mark.parametrize("gain", [0.4, 1.0, 1.5])
+def test_an_env_that_asks_for_threads_and_holds_the_gil_gets_processes(gain):
+    placement = choose(8, 4, releasing(computing(1e-3), gain))
+    assert placement.backend == "process"
+    assert f"two threads did {gain:.2f} times the work of one" in placement.reason
+    assert "processes and" in placement.reason and "threads;" in placement.reason
+
+
+def test_a_gil_that_two_threads_hardly_notice_stops_sixteen():
+    # It is held for a quarter of a step: there is work for four threads at most.
+    measured = releasing(computing(1e-3), gain=2 / (1 + 0.25**2))
+    assert choose(64, 2, measured).backend == "thread"
+    assert choose(64, 16, measured).backend == "process"
+
+
+def test_envs_that_wait_get_more_threads_than_cores():
+    placement = choose(8, 2, releasing(waiting(1.06e-3)))
+    assert where(placement) == ("thread", 8)
+    assert "a step takes 1.06 ms, 2% of it computing" in placement.reason
+
+
+def test_there_are_as_many_threads_as_keep_the_cores_computing():
+    placement = choose(64, 2, releasing(waiting(10e-3, 0.4), gain=1.9))
+    assert 2 < placement.workers <= 5
+
+
+def test_threads_are_bounded():
+    assert choose(5000, 2, releasing(waiting(1.0, 1e-9))).workers <= MOST_THREADS
+
+
+def test_envs_that_wait_get_more_processes_than_cores_but_few():
+    assert where(choose(8, 2, waiting())) == ("process", 8)
+    placement = choose(64, 2, waiting())
+    assert where(placement) == ("process", PROCESSES_PER_CORE * 2)
+    assert placement.workers <= most_processes(64, 2)
+
+
+def test_envs_that_wait_have_company_even_on_one_core():
+    assert where(choose(4, 1, waiting())) == ("process", 4)
+    assert where(choose(64, 1, releasing(waiting(5e-3))))[0] == "thread"
+
+
+def test_waiting_for_microseconds_is_worth_nothing():
+    assert choose(8, 2, releasing(waiting(5e-6, 0.4))).backend == "serial"
+
+
+# Estimates ----------------------------------------------------------------------------
+
+
+def test_one_thread_queues_for_nothing():
+    assert stretch(1, 0.7) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 16])
+def test_steps_that_hold_the_gil_throughout_go_one_by_one(workers):
+    assert stretch(workers, 1.0) == pytest.approx(workers)
+    assert stretch(workers, 0.0) == 1.0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_the_share_of_the_gil_is_found_from_what_two_threads_gain(share):
+    gain = 2 / stretch(2, share)
+    assert gil_share(computing(1e-3, thread_gain=gain)) == pytest.approx(share)
+
+
+def test_nobody_holds_the_gil_while_waiting():
+    assert gil_share(waiting(1e-3, 0.02, thread_gain=1.0)) == 0.02
+
+
+def test_cores_are_shared_by_those_who_compute():
+    quarter = waiting(1e-3, 0.25)
+    assert process_time(64, 2, 64, quarter) > 64 * 0.25e-3 / 2
+    assert process_time(64, 64, 64, quarter) < 64 * 0.25e-3 / 2
+
+
+# Words --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from corral.executors.assign import (
     Placement,
     choose,
     enough_workers,
+    most_processes,
     shards,
     usable_cores,
 )
@@ -113,24 +114,20 @@ def _process(
 def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     """Time two envs in a worker; it goes on as a worker if processes win."""
     slots, cores = assignment.slots, assignment.cores
-    if cores == 1:
-        placement = Placement("serial", 1, slots, "there is one usable core")
-        return SerialExecutor(assignment), placement
-    workers = enough_workers(slots, cores)
-    executor = ProcessExecutor(replace(assignment, shards=shards(slots, workers)))
+    asked = replace(assignment, shards=shards(slots, enough_workers(slots, cores)))
+    executor = ProcessExecutor(asked, room=most_processes(slots, cores))
     executor.launch()
     try:
-        job = replace(executor.job(0), slots=range(2))
-        job.factories = executor.packed_factories(range(2))
-        measured = executor.probe(job, PROBE_SECONDS)
-        placement = choose(slots, cores, measured["step_time"], measured["threads"])
+        measured = executor.probe(PROBE_SECONDS)
+        if assignment.options.isolate_rng:  # threads would go one at a time
+            measured = replace(measured, threads=False)
+        placement = choose(slots, cores, measured)
+        if placement.backend == "process":
+            executor.reassign(shards(slots, placement.workers))
+            return executor, placement
     except BaseException:
         executor.close(2.0)
         raise
-    if placement.backend == "process":
-        if placement.workers < workers:
-            executor.dismiss(shards(slots, placement.workers))
-        return executor, placement
     executor.close(2.0)
     if placement.backend == "thread":
         chosen = replace(assignment, shards=shards(slots, placement.workers))

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from corral.transport import doorbell
-from corral.workers import record
+from corral.executors.estimate import process_time, serial_time, thread_time
+from corral.workers.probe import Measurement
+
+KINDS = {"serial": "in the caller", "thread": "threads", "process": "processes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,13 @@ class Placement:
     reason: str
     step_time: float | None = None
     """Seconds per env step, where it was measured."""
+    computing: float | None = None
+    """The fraction of a step that needs a core, where it was measured."""
 
     def __str__(self) -> str:
-        kind = {"serial": "in the caller", "thread": "threads", "process": "processes"}
         count = "" if self.backend == "serial" else f"{self.workers} "
         slots = "1 slot" if self.num_envs == 1 else f"{self.num_envs} slots"
-        return f"{slots}, {count}{kind[self.backend]}: {self.reason}"
+        return f"{slots}, {count}{KINDS[self.backend]}: {self.reason}"
 
 
 def usable_cores() -> int:
@@ -78,54 +81,90 @@ def enough_workers(slots: int, cores: int) -> int:
     return math.ceil(slots / math.ceil(slots / most))
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Seconds that a batch takes on top of the env steps, as measured."""
-
-    serial_per_slot: float
-    worker_per_slot: float
-    spinning: tuple[float, float]
-    """Per batch and per worker, with a core left for the parent, which then spins."""
-    sleeping: tuple[float, float]
-    """The same where the parent has to be woken."""
-
-
-# On 2 and on 16 cores; the twins on 2.
-C_PARTS = Costs(0.3e-6, 0.5e-6, (15e-6, 1e-6), (30e-6, 4e-6))
-PYTHON_TWINS = Costs(2.2e-6, 2.7e-6, (60e-6, 20e-6), (60e-6, 20e-6))
-COSTS = C_PARTS if (doorbell.KIND, record.KIND) == ("futex", "c") else PYTHON_TWINS
+MOSTLY_WAITING = 0.5
+"""Envs that compute for less of a step than this get more workers than cores."""
+PROCESSES_PER_CORE = 4
+"""At most, for envs that wait. A worker that holds Gymnasium and nothing else takes
+25 MiB and 0.13 s to start (64 of them on 2 cores: 1.6 GiB, 8.2 s), one with torch 160
+MiB. Eight envs that sleep 1 ms gain 1.95 times in 2 processes, 6.8 times in 8."""
+MOST_THREADS = 256
+"""The same for threads: 64 of them take 4 MiB and start in 0.04 s, and 512 envs that
+sleep 20 ms are 3.3 times as fast in 256 as in 64."""
+WORTH_OF_THREADS = 1.1
+"""Threads start at once and share their memory: they may be that much slower than
+processes and are chosen all the same, where the env says that it is made for them."""
 
 
-def batch_time(num_envs: int, cores: int, workers: int, step_time: float) -> float:
-    """What a batch takes on so many workers, by the measurements above."""
-    largest = math.ceil(num_envs / workers)
-    per_batch, per_worker = COSTS.spinning if workers < cores else COSTS.sleeping
-    steps = largest * (step_time + COSTS.worker_per_slot)
-    return steps + per_batch + workers * per_worker
+def most_processes(num_envs: int, cores: int) -> int:
+    """As many as `choose` may ask for."""
+    return enough_workers(num_envs, PROCESSES_PER_CORE * cores)
 
 
-def choose(num_envs: int, cores: int, step_time: float, threads: bool) -> Placement:
-    """The quicker of serial and workers, for a batch of steps of this length."""
-    measured = f"a step takes {_time(step_time)}"
-    if cores == 1:
-        reason = f"{measured}; there is one usable core"
-        return Placement("serial", 1, num_envs, reason, step_time)
+def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
+    """The quickest of caller, processes and threads, for a batch of such steps."""
+    serial = serial_time(num_envs, measured)
+    kinds = [("process", process_time, PROCESSES_PER_CORE * cores)]
+    if measured.threads:
+        kinds.append(("thread", thread_time, MOST_THREADS))
+    workers: dict[str, tuple[float, int]] = {}
+    for kind, estimate, most in kinds:
+        counts = worker_counts(num_envs, cores, measured.computing, most)
+        if counts:
+            workers[kind] = min(
+                (estimate(num_envs, cores, count, measured), count) for count in counts
+            )
+    reason = _reason(num_envs, measured, serial, workers)
+    kind = _quickest(serial, {kind: batch for kind, (batch, _) in workers.items()})
+    count = workers[kind][1] if kind in workers else 1
+    return Placement(
+        kind, count, num_envs, reason, measured.step_time, measured.computing
+    )
+
+
+def worker_counts(num_envs: int, cores: int, computing: float, most: int) -> set[int]:
+    """About as many as cores; more, where envs wait and so leave the cores idle."""
     # One core may better be left to the parent, where that leaves two workers.
-    counts = {enough_workers(num_envs, count) for count in {cores, max(2, cores - 1)}}
-    parallel, workers = min(
-        (batch_time(num_envs, cores, count, step_time), count) for count in counts
-    )
-    serial = num_envs * (step_time + COSTS.serial_per_slot)
-    costs = (
-        f"{measured}, so a batch of {num_envs} about {_time(serial)} in the caller "
-        f"and {_time(parallel)} on {workers} workers"
-    )
-    if serial <= parallel or workers == 1:
-        return Placement("serial", 1, num_envs, costs, step_time)
-    if threads:
-        costs += "; the env says that it releases the GIL"
-    kind = "thread" if threads else "process"
-    return Placement(kind, workers, num_envs, costs, step_time)
+    counts = {cores, max(2, cores - 1)} if cores > 1 else set()
+    if computing < MOSTLY_WAITING:
+        useful = min(most, math.ceil(cores / max(computing, 1e-6)))
+        doubled = {cores << times for times in range(1, MOST_THREADS.bit_length())}
+        counts |= {useful, *(count for count in doubled if count < useful)}
+    return {enough_workers(num_envs, count) for count in counts} - {1}
+
+
+def _quickest(serial: float, workers: dict[str, float]) -> str:
+    threads = workers.get("thread", math.inf)
+    processes = workers.get("process", math.inf)
+    if serial <= min(threads, processes):
+        return "serial"
+    return "thread" if threads <= WORTH_OF_THREADS * processes else "process"
+
+
+def _reason(
+    num_envs: int,
+    measured: Measurement,
+    serial: float,
+    workers: dict[str, tuple[float, int]],
+) -> str:
+    step = f"a step takes {_time(measured.step_time)}"
+    if measured.computing < MOSTLY_WAITING:
+        step += f", {measured.computing:.0%} of it computing"
+    if not workers:
+        return f"{step}; there is one usable core"
+    *most, last = [
+        f"{_time(serial)} in the caller",
+        *(
+            f"{_time(batch)} on {count} {KINDS[kind]}"
+            for kind, (batch, count) in workers.items()
+        ),
+    ]
+    text = f"{step}, so a batch of {num_envs} about {', '.join(most)} and {last}"
+    if measured.threads:
+        text += (
+            "; the env says that it releases the GIL, and two threads did "
+            f"{measured.thread_gain:.2f} times the work of one"
+        )
+    return text
 
 
 def _time(seconds: float) -> str:

@@ -80,11 +80,16 @@ class BelledExecutor:
         self.reset_seed = control.reset_seed
         self.times = control.times
         self._consumed = [words.data for words in control.consumed]
-        self._queues = [queue.data for queue in control.queue][: len(self.shards)]
+        self._open_queues()
         self._posted = control.posted.data
         self._posted_seen = bytes(self._posted)
         self._informed_words = control.informed.data
         self._informed_seen = bytes(self._informed_words)
+
+    def _open_queues(self) -> None:
+        """Of the workers there are; the control part may have room for more."""
+        workers = len(self.shards)
+        self._queues = [queue.data for queue in self._control.queue[:workers]]
 
     def _open_lanes(self) -> None:
         self._lanes = list(zip(self._queues, self._bells, strict=True))
@@ -236,7 +241,7 @@ class BelledExecutor:
         if posted == self._posted_seen:
             return False
         self._posted_seen = posted
-        for worker, count in enumerate(self._posted):
+        for worker, count in enumerate(self._posted[: len(self.shards)]):
             while count - self._fetched[worker] & TICKET_MASK in range(1, 1 << 31):
                 self._sort(worker, self._fetch(worker, None))
         return True

@@ -47,7 +47,9 @@ class Output:
             self._selector.register(descriptor, selectors.EVENT_READ, sink)
 
     def start(self) -> None:
-        """Start passing on."""
+        """Start passing on; workers that come later are taken in."""
+        if self._thread is not None:
+            return
         self._thread = threading.Thread(
             target=self._run, name="corral-output", daemon=True
         )

@@ -40,6 +40,7 @@ from corral.transport.mailbox import Mailbox
 from corral.transport.shared_arrays import SharedArrays, share
 from corral.workers import luggage, main
 from corral.workers.commands import Ask, Verb, entry
+from corral.workers.probe import Measurement
 from corral.workers.worker import Job
 
 
@@ -48,10 +49,12 @@ class ProcessExecutor(BelledExecutor):
 
     capabilities = Capabilities(survives_deaths=True, deadlines=True, own_globals=True)
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, room: int = 0) -> None:
+        """Lay out the control part, with room for what `reassign` may ask for."""
         super().__init__(assignment)
-        # Room for the whole pool in each queue: `dismiss` may make shards larger.
-        plan = plan_control(assignment.slots, len(self.shards), assignment.slots)
+        # Room for the whole pool in each queue: `reassign` may make shards larger.
+        workers = max(room, len(self.shards))
+        plan = plan_control(assignment.slots, workers, assignment.slots)
         self._packed = _Packed(assignment)
         self._owner = os.getpid()
         self._bound = False
@@ -72,13 +75,16 @@ class ProcessExecutor(BelledExecutor):
     # Starting -------------------------------------------------------------------------
 
     def launch(self) -> None:
-        """Start the processes; they import while the parent does other things."""
+        """Start those that are missing; they import while the parent goes on."""
+        missing = range(len(self._processes), len(self.shards))
+        if not missing:
+            return
         welcome = self._packed.welcome(self._control.plan)
         try:
-            for worker in range(len(self.shards)):
+            for worker in missing:
                 self._spawn(worker)
             # Only now: a big registry cannot be posted before the worker reads it.
-            for worker in range(len(self.shards)):
+            for worker in missing:
                 self._post(worker, welcome)
         except BaseException:
             self.close(0.0)
@@ -158,8 +164,8 @@ class ProcessExecutor(BelledExecutor):
             )
             raise error_for(fault) from error
 
-    def dismiss(self, shards: list[range]) -> None:
-        """Go on with fewer workers than were launched, before anything is built."""
+    def reassign(self, shards: list[range]) -> None:
+        """Go on with other workers than were launched, before anything is built."""
         keep = len(shards)
         for part in self._mailboxes[keep:]:
             part.close()
@@ -170,19 +176,21 @@ class ProcessExecutor(BelledExecutor):
             bell.close()
         del self._mailboxes[keep:], self._processes[keep:], self._bells[keep:]
         self._assign(shards)
-        self._queues = self._queues[:keep]
+        self._open_queues()
+        self.launch()
 
-    def probe(self, job: Job, seconds: float) -> dict[str, Any]:
+    def probe(self, seconds: float) -> Measurement:
         """Have worker 0 time two envs that are not kept."""
+        job = replace(self.job(0), slots=range(2))
+        job.factories = self._packed.factories(job.slots)
         self._post(0, self._pack(main.Probe(job, seconds)))
         answer = self._await_start(0)
-        assert isinstance(answer, dict)
+        assert isinstance(answer, Measurement)
         return answer
 
     def build(self) -> list[EnvSpec]:
         """Have every worker build its shard, all at the same time."""
-        if not self._processes:
-            self.launch()
+        self.launch()
         specs: list[EnvSpec] = []
         try:
             for worker in range(len(self.shards)):
@@ -193,10 +201,6 @@ class ProcessExecutor(BelledExecutor):
             self.close(2.0)
             raise
         return specs
-
-    def packed_factories(self, slots: range) -> luggage.Unpacked:
-        """The factories of these slots, ready to travel."""
-        return self._packed.factories(slots)
 
     def job(self, worker: int) -> Job:
         """What one worker is told."""

@@ -1,7 +1,7 @@
 """What a step of an env costs, found out before the pool decides where it runs.
 
     most envs        first, then second
-    those that say   first, then second, then both at once; twice
+    those that say   first, then second, then both at once; three times
     "corral.threads" (the second is built and stepped in a thread of its own)
 
 The wall time of a step says how long a loop takes, its CPU time how many workers a core
@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corral.core import NO_TASK
 from corral.workers.context import WorkerContext, here
@@ -24,11 +23,15 @@ from corral.workers.luggage import opened
 from corral.workers.shard import Shard
 from corral.workers.worker import Job, Worker
 
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 DECLARATION = "corral.threads"
 """The key of an env's metadata that says its steps release the GIL."""
 ACTIONS = 64
 MOST_STEPS = 1000
 """Of one env that has the worker to itself; enough, where a step takes microseconds."""
+ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,10 @@ def probe(job: Job, seconds: float) -> Measurement:
             with _thread_of(worker.context) as thread:
                 return _both_ways(first, second, thread, seconds)
         second.build()
-        turns = [trial.run(seconds / 2, MOST_STEPS) for trial in (first, second)]
+        turns = [
+            trial.run(time.perf_counter() + seconds / 2, MOST_STEPS)
+            for trial in (first, second)
+        ]
         return _measurement(turns)
     finally:
         first.shard.close()
@@ -67,6 +73,8 @@ def probe(job: Job, seconds: float) -> Measurement:
 
 def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
     """One thread that belongs to the worker: `this_worker` answers in it too."""
+    # Here, since it takes 5 ms and most workers never need it.
+    from concurrent.futures import ThreadPoolExecutor
 
     def enter() -> None:
         here.context = context
@@ -76,16 +84,19 @@ def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What one env did in its turn."""
+    """What one env did in its turn; seconds in which others had the cores left out."""
 
     steps: int
-    wall: float
+    elapsed: float
+    stepping: float
     computing: float
-    delayed: float
+    """CPU time of the steps, of all threads: libraries have their own."""
 
     @property
-    def step_time(self) -> float:
-        return self.wall / self.steps
+    def pace(self) -> float:
+        """Steps per second."""
+        # Not of the time in steps: a thread can wait for the GIL between them.
+        return self.steps / self.elapsed
 
 
 class _Trial:
@@ -105,11 +116,10 @@ class _Trial:
         self._actions = cycle([spec.action_space.sample() for _ in range(ACTIONS)])
         return bool(spec.metadata.get(DECLARATION))
 
-    def run(self, seconds: float, most_steps: int | None = None) -> _Turn:
-        """Step until the time is over, once at least."""
-        adapter, steps, wall, computing = self._adapter, 0, 0.0, 0.0
-        delayed = -_delayed()
-        deadline = time.perf_counter() + seconds
+    def run(self, until: float, most_steps: int | None = None) -> _Turn:
+        """Step until then, once at least."""
+        adapter, steps, stepping, computing = self._adapter, 0, 0.0, 0.0
+        delayed, began = _delayed(), time.perf_counter()
         for action in self._actions:
             worked = time.process_time()
             before = time.perf_counter()
@@ -118,42 +128,44 @@ class _Trial:
                 adapter.reset(None, None, NO_TASK)
             now = time.perf_counter()
             computing += time.process_time() - worked
-            wall += now - before
+            stepping += now - before
             steps += 1
-            if now >= deadline or steps == most_steps:
+            if now >= until or steps == most_steps:
                 break
-        return _Turn(steps, wall, computing, delayed + _delayed())
+        elapsed = time.perf_counter() - began
+        undisturbed = 1.0 - (_delayed() - delayed) / elapsed
+        return _Turn(steps, elapsed * undisturbed, stepping * undisturbed, computing)
 
 
 def _both_ways(
     first: _Trial, second: _Trial, thread: ThreadPoolExecutor, seconds: float
 ) -> Measurement:
-    """Each env alone, then both at once; twice, since machines change their pace."""
-    alone: list[_Turn] = []
-    gains: list[float] = []
-    turn, ending = seconds / 6, time.perf_counter() + 0.75 * seconds
+    """Each env alone, then both at once; in rounds, since machines change pace."""
+    turn, alone, gains = seconds / (3 * ROUNDS), list[_Turn](), list[float]()
     try:
         declared = thread.submit(second.build).result()
+        ending = time.perf_counter() + 0.75 * seconds
         # Steps that are longer than a turn get one round.
-        while not gains or (len(gains) < 2 and time.perf_counter() < ending):
-            alone += [first.run(turn), thread.submit(second.run, turn).result()]
-            pending = thread.submit(second.run, turn)
-            beside = [first.run(turn), pending.result()]
-            pairs = zip(alone[-2:], beside, strict=True)
-            gains.append(sum(one.step_time / both.step_time for one, both in pairs))
+        while not gains or (len(gains) < ROUNDS and time.perf_counter() < ending):
+            alone.append(first.run(time.perf_counter() + turn))
+            until = time.perf_counter() + turn
+            alone.append(thread.submit(second.run, until).result())
+            until = time.perf_counter() + turn
+            pending = thread.submit(second.run, until)
+            beside = [first.run(until), pending.result()]
+            pairs = zip(beside, alone[-2:], strict=True)
+            gains.append(sum(both.pace / one.pace for both, one in pairs))
     finally:  # in the thread that built it
         thread.submit(second.shard.close).result()
-    gain = sum(gains) / len(gains)
-    return replace(_measurement(alone), threads=declared, thread_gain=gain)
+    # The lowest: a round that was disturbed must not recommend threads.
+    return replace(_measurement(alone), threads=declared, thread_gain=min(gains))
 
 
 def _measurement(turns: list[_Turn]) -> Measurement:
-    wall = sum(turn.wall for turn in turns)
+    stepping = sum(turn.stepping for turn in turns)
     computing = sum(turn.computing for turn in turns)
-    # What it spent ready to run while others had the cores was no waiting of its own.
-    undisturbed = max(computing, wall - sum(turn.delayed for turn in turns))
-    step_time = wall / sum(turn.steps for turn in turns)
-    return Measurement(step_time, computing / undisturbed if undisturbed else 1.0)
+    step_time = stepping / sum(turn.steps for turn in turns)
+    return Measurement(step_time, min(1.0, computing / stepping))
 
 
 def _delayed() -> float:

@@ -1,0 +1,65 @@
+"""`auto` goes on with fewer or more processes than it launched for the probe."""
+
+from __future__ import annotations
+
+import os
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+
+import corral
+from corral.executors.assign import Placement
+
+SLOTS = 4
+
+
+class Teller(gymnasium.Env):
+    """Tells where it runs, in an info that no column holds, and in its log."""
+
+    observation_space = gymnasium.spaces.Box(0.0, np.inf, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(1, np.float32), {"where": f"reset {os.getpid()}"}
+
+    def step(self, action):
+        self.steps += 1
+        observation = np.full(1, self.steps, np.float32)
+        return observation, 0.0, False, False, {"where": f"step {os.getpid()}"}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_every_slot_is_heard_whatever_was_launched(workers, monkeypatch):
+    placement = Placement("process", workers, SLOTS, "told to")
+    monkeypatch.setattr("corral.executors.choose", lambda *_: placement)
+    monkeypatch.setattr("corral.pool.pool.usable_cores", lambda: 2)
+    with corral.Pool(Teller, SLOTS) as pool:
+        assert pool.layout == placement
+        assert len(psutil.Process().children()) == workers
+        pool.reset()
+        for number in range(1, 4):
+            step = pool.step([0] * SLOTS)
+            assert step.obs.ravel().tolist() == [number] * SLOTS
+            told = {step.infos.of(slot)["where"] for slot in range(SLOTS)}
+            assert len(told) == workers
+        assert len(pool.get_attr("steps")) == SLOTS
+    assert not psutil.Process().children()
+
+
+def test_what_late_workers_print_is_passed_on(monkeypatch, capfd):
+    class Talker(Teller):
+        def __init__(self):
+            print(f"built in {os.getpid()}", flush=True)
+
+    placement = Placement("process", SLOTS, SLOTS, "told to")
+    monkeypatch.setattr("corral.executors.choose", lambda *_: placement)
+    monkeypatch.setattr("corral.pool.pool.usable_cores", lambda: 2)
+    with corral.Pool(Talker, SLOTS) as pool:
+        pids = {child.pid for child in psutil.Process().children()}
+        pool.reset()
+    printed = capfd.readouterr().out
+    assert len(pids) == SLOTS
+    assert all(f"built in {pid}" in printed for pid in pids)
