@@ -121,7 +121,7 @@ def test_an_answer_that_cannot_be_opened_is_told_and_not_waited_for():
 
 def test_a_question_that_cannot_be_packed_leaves_no_answer_for_the_next():
     with pool_of("process", Env, Env) as pool:
-        with pytest.raises(OptionError, match="cannot be sent to a worker: .*lock"):
+        with pytest.raises(OptionError, match=r"cannot be sent to a worker: .*lock"):
             pool.set_attr("time", [1, threading.Lock()])
         assert pool.call("echo", 5) == (5, 5)
         assert pool.get_attr("time") == (0, 0)

@@ -119,7 +119,7 @@ class _Trial:
     def run(self, until: float, most_steps: int | None = None) -> _Turn:
         """Step until then, once at least."""
         adapter, steps, stepping, computing = self._adapter, 0, 0.0, 0.0
-        delayed, began = _delayed(), time.perf_counter()
+        began, delayed = time.perf_counter(), _delayed()
         for action in self._actions:
             worked = time.process_time()
             before = time.perf_counter()
@@ -132,8 +132,9 @@ class _Trial:
             steps += 1
             if now >= until or steps == most_steps:
                 break
+        delayed = _delayed() - delayed
         elapsed = time.perf_counter() - began
-        undisturbed = 1.0 - (_delayed() - delayed) / elapsed
+        undisturbed = max(0.01, 1.0 - delayed / elapsed)
         return _Turn(steps, elapsed * undisturbed, stepping * undisturbed, computing)
 
 
