@@ -22,8 +22,10 @@ run: $(VENV)/.bench  ## Set up, then `corral bench` CartPole against Gymnasium (
 test: $(VENV)/.test  ## Set up, then run all tests.
 	$(BIN)/python -m pytest -q
 
-soak: $(VENV)/.test  ## The longer versions of tests: 200 create/close cycles (minutes).
+MINUTES ?= 5
+soak: $(VENV)/.test  ## Slow tests, then MINUTES=5 of random faults; nothing may be wrong or left.
 	$(BIN)/python -m pytest -q -m slow -o faulthandler_timeout=600
+	$(BIN)/python -m corral.testing.soak --minutes $(MINUTES)
 
 check: $(VENV)/.dev  ## Lint, formatting, types, import layers, spelling.
 	$(BIN)/ruff check .

@@ -56,7 +56,7 @@ CONTESTS = (
         lambda: workloads.make_cartpole,
         8,
         ("subproc", "dummy", "serial", "process", "auto"),
-        (Claim("auto", "subproc", 6.0), Claim("process", "subproc", 6.0), SERIAL),
+        (Claim("auto", "subproc", 6.0), SERIAL),
     ),
     Contest(
         "ant-8",

@@ -32,6 +32,7 @@ def test_the_root_offers_these_names():
         "make_sb3",
         "map",
         "register_codec",
+        "replay",
         "take_turns",
         "this_worker",
         "two_groups",

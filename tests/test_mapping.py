@@ -18,11 +18,13 @@ from running import wait_until
 import corral
 from corral.errors import (
     FactoryError,
+    Fault,
     FaultError,
     ItemError,
     OptionError,
     StartError,
     WorkerDied,
+    WorkerHung,
 )
 
 BACKENDS = ["serial", "thread", "process"]
@@ -211,6 +213,208 @@ def test_map_inside_a_worker():
     assert corral.map(outer, [1, 2], workers=1) == [[0, 1, 2], [0, 2, 4]]
 
 
+# Restarts -----------------------------------------------------------------------------
+
+
+def die(number: int = signal.SIGKILL) -> None:
+    os.kill(os.getpid(), number)
+
+
+def runs_of(path: Path) -> list[str]:
+    """The items that were begun, in order; items write them one letter each."""
+    return list(path.read_text()) if path.exists() else []
+
+
+def begun(path: Path, item: object) -> int:
+    """Write down that an item is run; how often it was before."""
+    before = runs_of(path).count(str(item))
+    with open(path, "a") as file:
+        file.write(str(item))
+    return before
+
+
+@pytest.mark.parametrize("way", ["raise", "exit", "kill", "segfault", "hang", "stop"])
+def test_item_that_fails_once_is_run_again(tmp_path: Path, way):
+    def fail() -> None:
+        if way == "raise":
+            raise ValueError("once")
+        if way == "exit":
+            os._exit(3)
+        if way == "hang":
+            time.sleep(600)
+        die(
+            {"kill": signal.SIGKILL, "segfault": signal.SIGSEGV}.get(
+                way, signal.SIGSTOP
+            )
+        )
+
+    def work(item):
+        if begun(tmp_path / "runs", item) == 0 and item == 2:
+            fail()
+        return item * item
+
+    results = corral.map(
+        work, range(6), workers=2, on_fault="restart", item_timeout=1.0
+    )
+    assert results == [0, 1, 4, 9, 16, 25]
+    assert sorted(runs_of(tmp_path / "runs")) == sorted("0122345")
+
+
+def test_item_that_always_fails_is_a_fault_among_the_results(tmp_path: Path):
+    def work(item):
+        begun(tmp_path / "runs", item)
+        if item == 1:
+            raise ValueError("never")
+        if item == 3:
+            print("last words")
+            die()
+        return item
+
+    results = corral.map(work, range(5), workers=2, on_fault="restart", max_restarts=2)
+    raised, died = results[1], results[3]
+    assert [results[index] for index in (0, 2, 4)] == [0, 2, 4]
+    assert isinstance(raised, Fault) and isinstance(died, Fault)
+    assert (raised.kind, raised.item, raised.restarts) == ("raised", 1, 2)
+    assert (raised.error_type, raised.error_text) == ("ValueError", "never")
+    assert isinstance(raised.exception, ValueError)
+    assert (died.kind, died.item, died.restarts) == ("died", 3, 2)
+    assert (died.command, died.signal_name) == ("map", "SIGKILL")
+    assert "last words" in died.output
+    assert runs_of(tmp_path / "runs").count("1") == 3
+    assert runs_of(tmp_path / "runs").count("3") == 3
+
+
+def test_every_item_may_take_its_worker_down():
+    def work(item):
+        die()
+
+    results = corral.map(work, range(5), workers=2, on_fault="restart", max_restarts=0)
+    assert [(fault.kind, fault.item) for fault in results] == [
+        ("died", item) for item in range(5)
+    ]
+
+
+def test_others_go_on_while_a_worker_is_replaced(tmp_path: Path):
+    def load():
+        if (tmp_path / "lost").exists():
+            # Nobody returns before the other worker has done everything else.
+            wait_until(lambda: len(runs_of(tmp_path / "runs")) >= 9)
+
+    def work(item):
+        if item == 0 and not (tmp_path / "lost").exists():
+            (tmp_path / "lost").touch()
+            die()
+        begun(tmp_path / "runs", item)
+        return item
+
+    results = corral.map(
+        work, range(9), workers=2, on_fault="restart", worker_init=load
+    )
+    assert results == list(range(9))
+
+
+def test_item_that_hangs_shows_where(tmp_path: Path):
+    def work(item):
+        if item == 1:
+            wait_in_vain()
+        return item
+
+    def wait_in_vain():
+        time.sleep(600)
+
+    with pytest.raises(
+        WorkerHung, match=r"item 1, worker .*longer than 0.5 s"
+    ) as caught:
+        corral.map(work, range(3), workers=1, item_timeout=0.5)
+    assert caught.value.fault.item == 1
+    assert "wait_in_vain" in caught.value.fault.stack
+    assert "item_timeout" in str(caught.value)
+    assert isinstance(caught.value, TimeoutError)
+    first, fault = corral.map(
+        work, range(2), workers=1, item_timeout=0.5, on_fault="restart", max_restarts=0
+    )
+    assert first == 0 and isinstance(fault, Fault)
+    assert fault.kind == "hung" and "wait_in_vain" in fault.stack
+
+
+def test_answer_that_was_posted_before_its_worker_died_counts(tmp_path: Path):
+    class Deadly:
+        """Takes its worker down when it is dropped: its answer is posted by then."""
+
+        def __init__(self, item):
+            self.item = item
+
+        def __del__(self):
+            die()
+
+        def __reduce__(self):
+            return int, (self.item,)
+
+    def work(item):
+        begun(tmp_path / "runs", item)
+        return Deadly(item)
+
+    assert corral.map(work, range(3), workers=1, on_fault="restart") == [0, 1, 2]
+    assert runs_of(tmp_path / "runs") == ["0", "1", "2"]
+
+
+def test_worker_that_dies_with_nothing_to_do_is_replaced(tmp_path: Path):
+    def work(item):
+        if item == "victim":
+            (tmp_path / "pid").write_text(str(os.getpid()))
+        elif item == "other":
+            wait_until((tmp_path / "dead").exists)
+        return item
+
+    def items():
+        yield "other"
+        yield "victim"
+        wait_until((tmp_path / "pid").exists)
+        pid = int((tmp_path / "pid").read_text())
+        wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_SLEEPING)
+        os.kill(pid, signal.SIGKILL)
+        (tmp_path / "dead").touch()
+        yield from range(4)
+
+    results = corral.map(work, items(), workers=2, on_fault="restart")
+    assert results == ["other", "victim", 0, 1, 2, 3]
+
+
+def test_worker_that_cannot_be_started_again_ends_the_map(tmp_path: Path):
+    def load():
+        if (tmp_path / "lost").exists():
+            raise OSError("the model is gone")
+
+    def work(item):
+        (tmp_path / "lost").touch()
+        die()
+
+    with pytest.raises(StartError, match="the model is gone"):
+        corral.map(
+            work, [1], workers=1, on_fault="restart", max_restarts=1, worker_init=load
+        )
+
+
+def test_answer_that_breaks_off_is_asked_for_again(tmp_path: Path):
+    def work(item):
+        if item == 0 and begun(tmp_path / "runs", item) == 0:
+            (tmp_path / "pid").write_text(str(os.getpid()))
+            return np.zeros(30_000_000)  # much more than a mailbox takes
+        return item
+
+    def items():
+        yield 0
+        # Nobody reads the answer meanwhile: its worker sleeps in the middle of it.
+        wait_until((tmp_path / "pid").exists)
+        worker = psutil.Process(int((tmp_path / "pid").read_text()))
+        wait_until(lambda: worker.status() == psutil.STATUS_SLEEPING)
+        worker.kill()
+        yield 1
+
+    assert corral.map(work, items(), workers=2, on_fault="restart") == [0, 1]
+    assert runs_of(tmp_path / "runs") == ["0", "0"]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -219,6 +423,12 @@ def test_map_inside_a_worker():
         ({"workers": True}, "workers is True"),
         ({"workers": 2, "backend": "serial"}, "one worker"),
         ({"fn": 3}, "the function is 3"),
+        ({"on_fault": "ignore"}, "on_fault is 'ignore'"),
+        ({"max_restarts": -1}, "max_restarts is -1"),
+        ({"max_restarts": True}, "max_restarts is True"),
+        ({"item_timeout": 0}, "item_timeout is 0"),
+        ({"on_fault": "restart", "backend": "thread"}, "has none"),
+        ({"item_timeout": 1.0, "backend": "serial"}, "has none"),
     ],
 )
 def test_bad_options_are_refused(options, text):

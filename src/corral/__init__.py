@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from corral import errors
     from corral.core import EnvSpec, Step
+    from corral.doctor.replay import replay
     from corral.faces.async_env import make_async
     from corral.faces.gymnasium_make import make
     from corral.faces.sb3_make import make_sb3
@@ -29,6 +30,7 @@ _HOMES = {
     "make_sb3": "corral.faces.sb3_make",
     "map": "corral.mapping",
     "register_codec": "corral.layout.codec",
+    "replay": "corral.doctor.replay",
     "take_turns": "corral.pool.groups",
     "this_worker": "corral.workers.context",
     "two_groups": "corral.pool.groups",
@@ -46,6 +48,7 @@ __all__ = [
     "make_sb3",
     "map",
     "register_codec",
+    "replay",
     "take_turns",
     "this_worker",
     "two_groups",
@@ -57,6 +60,6 @@ def __getattr__(name: str) -> Any:
     # Lazy, so that a worker process imports what it runs and nothing else.
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in ("dropin", "errors"):
+    if name in ("dropin", "errors", "testing"):
         return importlib.import_module(f"corral.{name}")
     raise AttributeError(f"module 'corral' has no attribute {name!r}")

@@ -11,6 +11,9 @@ CorralError
 │   ├── SpacesDiffer     the envs of one pool do not agree     (also RuntimeError)
 │   ├── OptionError      an argument has no meaning here       (also ValueError)
 │   ├── FactoryError     a factory cannot be sent to a worker  (also TypeError)
+│   ├── UnsafeFile       a file that others can write to is not unpickled
+│   │                                                          (also PermissionError)
+│   ├── CheckFailed      an env or executor breaks its contract (also AssertionError)
 │   └── MissingExtra     an optional package is not installed  (also ImportError)
 └── FaultError           something went wrong beside the caller; carries a Fault
     ├── EnvError         an environment raised
@@ -22,12 +25,21 @@ CorralError
 
 from __future__ import annotations
 
+import importlib
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
 
 class CorralError(Exception):
     """The root of the tree."""
+
+    fault: Fault | None = None
+    """What went wrong beside the caller, if that is why it was raised."""
+    faults: tuple[Fault, ...] = ()
+    """All of them, where several slots of one batch failed; `fault` is the first."""
+    step: Any = None
+    """The Step of those slots of the batch that were fine; None if there are none."""
 
 
 class UsageError(CorralError):
@@ -70,8 +82,36 @@ class FactoryError(UsageError, TypeError):
     """A factory cannot be sent to a worker."""
 
 
+class UnsafeFile(UsageError, PermissionError):
+    """A file that somebody else wrote, or could have, is not unpickled."""
+
+
+class CheckFailed(UsageError, AssertionError):
+    """An environment or an executor does not do what it has to."""
+
+
 class MissingExtra(UsageError, ImportError):
     """An optional package is not installed; the text says how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """What it takes to run an episode again, up to where it failed."""
+
+    kit: Any
+    """What the env is built with, as `corral.workers.kit` keeps it."""
+    task: Any
+    """`core.NO_TASK` if it was given none."""
+    seed: int | None = None
+    options: dict[str, Any] | None = None
+    actions: tuple[Any, ...] = ()
+    """From its first step to the one that failed."""
+    asked: tuple[str, Any] | None = None
+    """What was asked of the env after those steps, if that is what failed."""
+    missing: str = ""
+    """Why it cannot be run again, if it cannot."""
+    notes: tuple[str, ...] = ()
+    """Why it may go another way, run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +119,10 @@ class Fault:
     """What went wrong, as a value that can be sent, stored and shown."""
 
     kind: str
-    """raised | died | hung | start"""
+    """raised | died | hung | start | shardmate"""
     command: str
-    """What was being done: construct, reset, step, render, call, close, start, map."""
+    """What was being done: construct, reset, step, render, call, get_attr, set_attr,
+    apply, close, start, map, or a piece of the way home."""
     slot: int | None = None
     worker: int | None = None
     pid: int | None = None
@@ -89,20 +130,46 @@ class Fault:
     """As subprocess reports it: negative for a signal."""
     signal_name: str | None = None
     seed: int | None = None
+    """The episode's; the pool's where a worker or an env could not be built."""
+    step: int | None = None
+    """Which step of its episode, counted from 1; 0 before the first."""
     task: Any = None
+    has_task: bool = False
+    """Whether it was given one, since None may well be one."""
+    options: dict[str, Any] | None = None
+    """What the episode was reset with."""
     last_actions: tuple[Any, ...] = ()
     error_type: str | None = None
     error_text: str | None = None
     traceback: str | None = None
     output: str = ""
+    stack: str = ""
+    """Where a hung worker was, as Python saw it."""
+    limit: float | None = None
+    """(hung) Seconds that it was given."""
+    restarts: int = 0
+    """How often this slot had been restarted before."""
+    gave_up: bool = False
+    """Whether it would have been restarted, had that not been too often already."""
+    beside: int | None = None
+    """(shardmate) The slot that took the worker down, where that is known."""
     item: int | None = None
     """The item's place among those given to `corral.map`."""
     exception: BaseException | None = field(default=None, compare=False)
     """The env's own exception, where it survived the journey."""
+    episode: EpisodeRecord | None = field(default=None, compare=False, repr=False)
+    """What it takes to run the episode again, where it was one slot's."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a report, from which `corral.replay(path)` runs the episode again."""
+        # By name: how reports are worded and written is known further up.
+        importlib.import_module("corral.supervision.saving").save(self, path)
 
 
 class FaultError(CorralError):
     """Something went wrong beside the caller."""
+
+    fault: Fault
 
     def __init__(self, message: str, fault: Fault) -> None:
         super().__init__(message)

@@ -3,20 +3,23 @@
 scores = corral.map(score, candidates, per_worker=load_model)
 
 items ──► whichever worker is free ──► results, in the order of the items
+  ▲               │ raised, died or hung
+  └── run again ──┘ (on_fault="restart")
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar, overload
 
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec
-from corral.errors import CorralError, Fault, OptionError, WorkerDied
+from corral.errors import CorralError, Fault, FaultError, OptionError
 from corral.executors import (
     Executor,
     ProcessExecutor,
@@ -27,6 +30,7 @@ from corral.executors import (
 from corral.executors.contract import Assignment
 from corral.layout.codec import Codecs
 from corral.supervision.report import error_for
+from corral.supervision.restarts import RestartLimits
 from corral.workers import luggage
 from corral.workers.commands import Ask
 from corral.workers.letters import Reply
@@ -46,10 +50,14 @@ GRACE = 1.0
 _END = object()
 
 
+@overload
 def map(
     fn: Callable[[Item], Result],
     items: Iterable[Item],
     *,
+    on_fault: Literal["raise"] = "raise",
+    max_restarts: int = 3,
+    item_timeout: float | None = None,
     workers: int | None = None,
     backend: str = "process",
     per_worker: Callable[[], Any] | None = None,
@@ -57,7 +65,42 @@ def map(
     worker_init: Callable[[], Any] | None = None,
     threads_per_worker: int | None = 1,
     devices: Sequence[str] = (),
-) -> list[Result]:
+) -> list[Result]: ...
+
+
+@overload
+def map(
+    fn: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    on_fault: str,
+    max_restarts: int = 3,
+    item_timeout: float | None = None,
+    workers: int | None = None,
+    backend: str = "process",
+    per_worker: Callable[[], Any] | None = None,
+    shared: dict[str, NDArray[Any]] | None = None,
+    worker_init: Callable[[], Any] | None = None,
+    threads_per_worker: int | None = 1,
+    devices: Sequence[str] = (),
+) -> list[Result | Fault]: ...
+
+
+def map(
+    fn: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    on_fault: str = "raise",
+    max_restarts: int = 3,
+    item_timeout: float | None = None,
+    workers: int | None = None,
+    backend: str = "process",
+    per_worker: Callable[[], Any] | None = None,
+    shared: dict[str, NDArray[Any]] | None = None,
+    worker_init: Callable[[], Any] | None = None,
+    threads_per_worker: int | None = 1,
+    devices: Sequence[str] = (),
+) -> Sequence[Any]:
     """Call `fn` with every item, in parallel; the results in the order of the items.
 
     Each worker has one item at a time and gets the next when it is free; `items` is
@@ -68,8 +111,15 @@ def map(
     Args:
         fn: called in the workers; lambdas and closures will do.
         items: anything that can be iterated.
+        on_fault: "raise", or "restart": an item is run again if `fn` raised or if its
+            worker died or hung, in which case another worker takes that one's place.
+            One that fails again and again does not stop the others: in its place among
+            the results stands its `corral.errors.Fault`.
+        max_restarts: how often an item may be run again.
+        item_timeout: seconds for one item.
         workers: how many; as many as usable cores by default, or as items if fewer.
-        backend: "process", "thread" or "serial".
+        backend: "process", "thread" or "serial"; the last two can neither restart nor
+            keep time.
         per_worker: builds what `this_worker().resource` gives to `fn`.
         shared: read-only arrays, one copy in memory, in `this_worker().shared`.
         worker_init: called once in each worker, before anything else.
@@ -80,6 +130,7 @@ def map(
     Raises:
         ItemError: `fn` raised; it names the item, and the cause is what `fn` raised.
         WorkerDied: a worker process ended; it names the item it had.
+        WorkerHung: an item took too long; it shows where the worker was.
         StartError: `worker_init` or `per_worker` raised.
         FactoryError: the function or an item cannot be pickled.
 
@@ -91,6 +142,7 @@ def map(
         [0, 1, 4, 9, 16]
     """
     _check(fn, backend, workers)
+    restarts = _restarts(on_fault, max_restarts, item_timeout, backend)
     pending = iter(items)
     first = next(pending, _END)
     if first is _END:
@@ -109,12 +161,14 @@ def map(
             threads_per_worker=threads_per_worker,
             devices=tuple(devices),
             cores=usable_cores(),
+            item_timeout=item_timeout,
         )
     )
     try:
         executor.build()
         executor.bind(_no_codecs())
-        results = _Run(executor, backend == "process").over(_chain(first, pending))
+        run = _Run(executor, backend == "process", restarts)
+        results = run.over(_chain(first, pending))
     except BaseException:
         executor.close(GRACE)
         raise
@@ -122,57 +176,123 @@ def map(
     return results
 
 
+@dataclass(slots=True)
+class _Item:
+    """One call that was asked for."""
+
+    index: int
+    payload: Any
+    runs: int = 0
+
+
 class _Run:
     """One map under way: who has which item, and what came back."""
 
-    def __init__(self, executor: Executor, travels: bool) -> None:
+    def __init__(self, executor: Executor, travels: bool, restarts: int | None) -> None:
         self._executor = executor
         self._travels = travels
+        self._restarts = restarts
+        """How often an item may be run again; None if the first fault is raised."""
         self._free = list(range(len(executor.shards)))
-        self._busy: dict[int, int] = {}
-        """Worker -> the place of its item."""
+        self._busy: dict[int, _Item] = {}
+        """By worker. One that is neither free nor busy is being replaced."""
+        self._again: deque[_Item] = deque()
+        self._in_vain: Counter[int] = Counter()
+        """How often in a row a worker ended that had no item to blame."""
         self._results: list[Any] = []
-        self._taken = 0
+        executor.on_return = self._free.append
 
     def over(self, items: Iterator[Any]) -> list[Any]:
-        try:
-            for index, item in enumerate(items):
-                self._give(index, item)
-                if not self._free:
-                    self._take()
-            while self._busy:
+        pending = enumerate(items)
+        while True:
+            # Nothing is read ahead, but where all wait for a worker to return.
+            item = self._next(pending) if self._free or not self._busy else None
+            if item is None and not self._busy:
+                return self._results
+            while item is not None and not self._free:
                 self._take()
-        except WorkerDied as error:
-            raise self._named(error.fault) from None
-        return self._results
+            if item is not None:
+                self._give(item)
+            else:
+                self._take()
 
-    def _give(self, index: int, item: Any) -> None:
-        payload = item
+    def _next(self, pending: Iterator[tuple[int, Any]]) -> _Item | None:
+        """What is to be run again, else the next item; None if there is none."""
+        if self._again:
+            return self._again.popleft()
+        index, item = next(pending, (0, _END))
+        if item is _END:
+            return None
+        self._results.append(None)
         if self._travels:
             # Opened beside the function, so that one that cannot be is its own fault.
-            payload = luggage.Unpacked(luggage.pack(item, f"item {index}"))
+            item = luggage.Unpacked(luggage.pack(item, f"item {index}"))
+        return _Item(index, item)
+
+    def _give(self, item: _Item) -> None:
         worker = self._free.pop()
-        self._busy[worker] = index
-        self._results.append(None)
-        self._executor.ask({worker: Ask("run", payload=payload)})
+        self._busy[worker] = item
+        item.runs += 1
+        try:
+            self._executor.ask({worker: Ask("run", payload=item.payload)})
+        except FaultError as error:
+            self._mend(error.fault)
 
     def _take(self) -> None:
-        for worker, reply in self._executor.first_answers(self._taken).items():
-            self._taken += 1
+        """Wait for results, or for a worker to return."""
+        free = len(self._free)
+        try:
+            answers = self._executor.first_answers(lambda: len(self._free) > free)
+        except FaultError as error:
+            self._mend(error.fault)
+        else:
+            self._sort(answers)
+
+    def _sort(self, answers: dict[int, Reply]) -> None:
+        for worker, reply in answers.items():
+            item = self._busy.pop(worker)
             self._free.append(worker)
-            index = self._busy.pop(worker)
-            self._results[index] = _value(reply, index)
+            self._in_vain.pop(worker, None)
+            if reply.faults:
+                self._failed(item, reply.faults[0])
+            else:
+                (self._results[item.index],) = reply.values
+
+    def _failed(self, item: _Item, fault: Fault) -> None:
+        """Have an item run again, or leave it at that."""
+        fault = replace(fault, item=item.index, restarts=item.runs - 1)
+        if self._restarts is None:
+            raise error_for(fault)
+        if item.runs <= self._restarts:
+            self._again.append(item)
+        else:
+            self._results[item.index] = replace(fault, gave_up=True)
+
+    def _mend(self, fault: Fault) -> None:
+        """A worker is gone: take what it left, and have another in its place."""
+        worker = fault.worker
+        if worker is None or self._restarts is None:
+            raise self._named(fault) from None
+        self._executor.last_letters(worker)  # sorts its answer to the others
+        self._sort(self._executor.answered())
+        if worker in self._free:
+            self._free.remove(worker)
+        item = self._busy.pop(worker, None)
+        if item is not None:
+            self._failed(item, replace(fault, command="map"))
+            tries = item.runs - 1
+        else:
+            self._in_vain[worker] += 1
+            tries = self._in_vain[worker] - 1
+            if tries >= self._restarts:
+                raise self._named(fault) from None
+        self._executor.replace(worker, None, RestartLimits().delay(tries))
 
     def _named(self, fault: Fault) -> CorralError:
         item = None if fault.worker is None else self._busy.get(fault.worker)
-        return error_for(replace(fault, command="map", item=item))
-
-
-def _value(reply: Reply, index: int) -> Any:
-    if reply.faults:
-        raise error_for(replace(reply.faults[0], item=index))
-    (value,) = reply.values
-    return value
+        if item is not None:
+            fault = replace(fault, command="map", item=item.index)
+        return error_for(fault)
 
 
 def _check(fn: Any, backend: str, workers: int | None) -> None:
@@ -187,6 +307,30 @@ def _check(fn: Any, backend: str, workers: int | None) -> None:
         raise OptionError(f"workers is {workers!r}; it must be an integer >= 1")
     if backend == "serial" and workers not in (None, 1):
         raise OptionError(f"backend='serial' has one worker, not workers={workers}")
+
+
+def _restarts(on_fault: str, most: Any, item_timeout: Any, backend: str) -> int | None:
+    """How often an item may be run again; None if the first fault is raised."""
+    if on_fault not in ("raise", "restart"):
+        raise OptionError(f'on_fault is {on_fault!r}; choose "raise" or "restart"')
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise OptionError(f"max_restarts is {most!r}; it must be an integer >= 0")
+    if item_timeout is not None and not _is_time(item_timeout):
+        raise OptionError(
+            f"item_timeout is {item_timeout!r}; it must be seconds > 0, or None"
+        )
+    for asked in (on_fault == "restart", item_timeout is not None):
+        if asked and backend != "process":
+            raise OptionError(
+                'on_fault="restart" and item_timeout need workers that can die or hang '
+                f'without the caller; backend={backend!r} has none. Use "process".'
+            )
+    return most if on_fault == "restart" else None
+
+
+def _is_time(value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and bool(value > 0)
 
 
 def _count(items: Iterable[Any], backend: str, workers: int | None) -> int:

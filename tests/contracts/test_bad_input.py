@@ -69,7 +69,7 @@ def test_num_envs_has_to_be_a_count(make_pool: MakePool, num_envs: Any) -> None:
 @pytest.mark.parametrize("name", ["serial", "thread"])
 def test_a_deadline_is_refused_where_nobody_can_be_given_up(name: str) -> None:
     with pytest.raises(
-        OptionError, match=f"start_timeout .* backend='{name}' has none"
+        OptionError, match=f"start_timeout=.* backend='{name}' has none"
     ):
         Pool(Countdown, 2, backend=name, start_timeout=60.0)
 

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import time
 import warnings
 
 import gymnasium
@@ -758,3 +759,22 @@ def test_frames_can_be_recorded_from_on_top(tmp_path, opened):
         envs.step(np.array([0, 1]))
     envs.close()
     assert list(folder.glob("*.mp4"))
+
+
+def test_close_with_a_step_under_way_that_hangs_is_bounded():
+    class Hanging(gymnasium.Env):
+        observation_space = spaces.Box(-1, 1, (2,))
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action):
+            time.sleep(3600)
+
+    envs = corral.make(Hanging, num_envs=2, backend="process", close_timeout=0.2)
+    envs.reset()
+    envs.step_async(np.zeros(2, int))
+    with pytest.warns(UserWarning, match="while waiting for a pending call to `step`"):
+        envs.close()
+    assert envs.closed and envs.pool.closed

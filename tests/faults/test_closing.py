@@ -17,7 +17,8 @@ import pytest
 from running import ENV, Script, wait_until
 
 import corral
-from corral.errors import ClosedError, OwnershipError, WorkerDied
+from corral.errors import ClosedError, OptionError, OwnershipError, WorkerDied
+from corral.executors import reaping
 
 BACKENDS = ["serial", "thread", "process"]
 
@@ -202,6 +203,213 @@ def test_other_threads_may_close_but_not_use(backend):
     thread.join()
     assert len(raised) == 1
     assert pool.closed
+
+
+def test_stopped_worker_is_not_given_the_time_of_one_that_is_busy():
+    pool = corral.Pool(Env, 2, backend="process", workers=2, close_timeout=3600.0)
+    pool.reset()
+    os.kill(pool.call("pid")[0], signal.SIGSTOP)
+    pool.close()
+
+
+def test_worker_stopped_in_the_middle_of_a_step_is_not_given_its_time(tmp_path):
+    class Slow(Env):
+        def step(self, action):
+            (tmp_path / "stepping").touch()
+            time.sleep(3600)
+
+    pool = corral.Pool(Slow, 1, backend="process", close_timeout=3600.0)
+    pool.reset()
+    pool.send([0])
+    wait_until((tmp_path / "stepping").exists)
+    os.kill(pool.stats().workers[0].pid, signal.SIGSTOP)
+    pool.close()
+
+
+@pytest.mark.parametrize("busy", ["step", "close"])
+def test_busy_env_is_given_longer_than_a_worker_that_is_silent(busy, tmp_path):
+    class Slow(Env):
+        def step(self, action):
+            self.work("step")
+            return super().step(action)
+
+        def close(self):
+            self.work("close")
+            (tmp_path / "closed").touch()
+
+        def work(self, what):
+            (tmp_path / what).touch()
+            time.sleep(reaping.SILENCE + 0.5 if busy == what else 0.0)
+
+    pool = corral.Pool(Slow, 1, backend="process", close_timeout=60.0)
+    pool.reset()
+    pool.send([0])
+    wait_until((tmp_path / "step").exists)
+    pool.close()
+    assert (tmp_path / "closed").exists()
+
+
+@pytest.mark.parametrize("ending", ["", "del pool", "raise SystemExit"])
+def test_env_that_is_slow_to_close_may_finish_also_at_exit(run, ending):
+    said = run(f"""
+        import corral
+
+        class Slow(Env):
+            def close(self):
+                time.sleep({reaping.SILENCE + 0.5})
+                print("closed")
+
+        pool = corral.Pool(Slow, 1, backend="process")
+        {ending}
+    """)
+    assert said == "closed\n"
+
+
+def test_close_timeout_must_be_a_time():
+    for bad in (-1, None, "long", float("nan")):
+        with pytest.raises(OptionError, match="close_timeout is"):
+            corral.Pool(Env, 1, close_timeout=bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_views_outlive_the_pool(backend):
+    pool = corral.Pool(Env, 2, backend=backend, copy=False)
+    pool.reset()
+    step = pool.step([0, 0])
+    pool.close()
+    assert step.reward.tolist() == [1.0, 1.0] and step.obs.sum() == 0
+    del pool
+    gc.collect()
+    assert step.reward.tolist() == [1.0, 1.0]
+
+
+def test_close_reaches_a_worker_whose_mailbox_a_forked_child_holds_too(start, tmp_path):
+    script: Script = start("""
+        import corral, psutil
+
+        class Loud(Env):
+            def step(self, action):
+                return *super().step(action)[:4], {"big": np.zeros(1_000_000)}
+
+            def close(self):
+                open("closed", "w").close()
+
+        pool = corral.Pool(Loud, 1, backend="process")
+        pool.reset()
+        pool.send([1])
+        child = os.fork()
+        if child == 0:
+            time.sleep(3600)
+        pool.close()
+        os.kill(child, 9)
+        print(os.path.exists("closed"))
+    """)
+    assert script.finish() == "True\n"
+
+
+def test_close_while_a_worker_is_being_replaced_closes_its_new_envs(tmp_path):
+    class Slow(Env):
+        def __init__(self):
+            self.old = not (tmp_path / "built").exists()
+            if not self.old:
+                (tmp_path / "building again").touch()
+                wait_until((tmp_path / "go").exists)
+
+        def close(self):
+            (tmp_path / ("closed" if self.old else "closed again")).touch()
+
+    pool = corral.Pool(Slow, 2, workers=2, on_fault="restart", close_timeout=600.0)
+    (tmp_path / "built").touch()
+    pool.reset()
+    os.kill(pool.call("pid")[0], signal.SIGKILL)
+    pool.send([0, 0])
+    pool.recv(min_slots=1)
+    while not pool.faults:  # until the death was noticed, which starts another worker
+        with pytest.raises(TimeoutError):
+            pool.recv(timeout=0.01)
+    wait_until((tmp_path / "building again").exists)
+    threading.Timer(0.1, (tmp_path / "go").touch).start()
+    pool.close()
+    assert (tmp_path / "closed").exists() and (tmp_path / "closed again").exists()
+
+
+def test_close_with_a_replacement_that_is_ready_and_was_never_received(tmp_path):
+    class Noting(Env):
+        def __init__(self):
+            (tmp_path / f"built-{os.getpid()}").touch()
+
+        def close(self):
+            (tmp_path / f"closed-{os.getpid()}").touch()
+
+    pool = corral.Pool(Noting, 2, workers=2, on_fault="restart")
+    pool.reset()
+    os.kill(pool.call("pid")[0], signal.SIGKILL)
+    pool.send([0, 0])
+    pool.recv(min_slots=1)
+    while not pool.faults:  # until the death was noticed, which starts another worker
+        with pytest.raises(TimeoutError):
+            pool.recv(timeout=0.01)
+    wait_until(lambda: not [t for t in threading.enumerate() if "replace" in t.name])
+    pool.close()
+    assert len(list(tmp_path.glob("built-*"))) == 3
+    assert len(list(tmp_path.glob("closed-*"))) == 2
+
+
+@pytest.mark.parametrize("backend", ["serial", "thread"])
+def test_close_from_a_signal_handler_inside_a_step(run, backend):
+    said = run(f"""
+        import corral, signal
+        from corral.errors import ClosedError
+
+        class Interrupted(Env):
+            stepping = False
+
+            def step(self, action):
+                self.stepping = True
+                os.kill(os.getpid(), signal.SIGTERM)
+                wait = time.monotonic() + 0.1  # a thread's signal is the main thread's
+                while time.monotonic() < wait:
+                    pass
+                self.stepping = False
+                return super().step(action)
+
+            def close(self):
+                print("closed, stepping:", self.stepping)
+
+        signal.signal(signal.SIGTERM, lambda *_: pool.close())
+        pool = corral.Pool(Interrupted, 2, backend="{backend}", workers=1)
+        pool.reset()
+        try:
+            pool.step([0, 0])
+            print("stepped")  # a thread may have been done by then
+        except ClosedError as error:
+            print("ClosedError")
+    """)
+    lines = said.splitlines()
+    assert lines[:2] == ["closed, stepping: False"] * 2
+    assert lines[2:] == ["ClosedError"] or backend == "thread"
+
+
+def test_exit_from_a_signal_handler_that_closes_passes_through_a_serial_step(start):
+    script: Script = start("""
+        import corral, signal
+
+        class Interrupted(Env):
+            def step(self, action):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return super().step(action)
+
+        def handler(number, frame):
+            pool.close()
+            raise SystemExit(7)
+
+        signal.signal(signal.SIGTERM, handler)
+        pool = corral.Pool(Interrupted, 2, backend="serial")
+        pool.reset()
+        pool.step([0, 0])
+    """)
+    script.finish(code=7)
+    assert script.stderr == ""
 
 
 @pytest.mark.parametrize("work", ["pool.step([1])", "pool.call('hang')"])

@@ -148,6 +148,35 @@ def test_all_workers_killed_at_once(pool):
     pool.close()
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_message_that_a_hung_worker_does_not_read_is_not_posted_for_ever(stopped):
+    class Hanging(Mortal):
+        def step(self, action):
+            self.hang()
+
+    with corral.Pool(Hanging, 2, workers=2, step_timeout=0.5) as pool:
+        pool.reset()
+        if stopped:
+            os.kill(pool.call("pid")[0], signal.SIGSTOP)
+        pool.send([0], slots=[0])
+        with pytest.raises(WorkerHung) as caught:
+            pool.assign(0, np.zeros(1_000_000))
+        assert caught.value.fault.worker == 0
+
+
+def test_worker_whose_env_closed_its_mailbox_is_a_typed_error():
+    class Daemon(Mortal):
+        def die(self):
+            os.closerange(3, 1000)
+            return "done"
+
+    with corral.Pool(Daemon, 2, backend="process", workers=2) as pool:
+        pool.reset()
+        with pytest.raises(WorkerDied) as caught:
+            pool.call("die", slots=[1])
+        assert caught.value.fault.worker == 1
+
+
 def test_stopped_worker_is_ended_by_close(pool):
     os.kill(pool.call("pid")[0], signal.SIGSTOP)
     pool.close(timeout=0.2)

@@ -16,13 +16,18 @@ from running import Script, wait_until
 
 import corral.transport.doorbell as doorbell
 
-# Two workers with two envs each; every env has a child, and says when it is closed.
+# Two workers with two envs each; every env has a child that no polite signal ends, and
+# says when it is closed.
 RANCH = """
 import atexit, corral, gc, signal, subprocess, threading
 
+def stubborn():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
 class Horse(Env):
     def __init__(self):
-        self.child = subprocess.Popen(["sleep", "600"])
+        self.child = subprocess.Popen(["sleep", "600"], preexec_fn=stubborn)
         self.index = corral.this_worker().index
 
     action_space = gym.spaces.Discrete(3)
@@ -38,7 +43,7 @@ class Horse(Env):
         with open(f"closed-{os.getpid()}", "a") as file:
             file.write("closed\\n")
 
-pool = corral.Pool(Horse, 4, backend="process", workers=2)
+pool = corral.Pool(Horse, 4, backend="process", workers=2, **OPTIONS)
 pool.reset()
 pool.step([0] * 4)
 print(*sorted(set(pool.call("pid"))), flush=True)
@@ -49,8 +54,8 @@ def closed_envs(folder: Path) -> int:
     return sum(len(f.read_text().split()) for f in folder.glob("closed-*"))
 
 
-def start_ranch(start, ending: str) -> Script:
-    script: Script = start(RANCH + ending)
+def start_ranch(start, ending: str, **options: object) -> Script:
+    script: Script = start(f"OPTIONS = {options}\n{RANCH}{ending}")
     workers = [int(pid) for pid in script.line().split()]
     assert len(workers) == 2
     return script
@@ -66,6 +71,19 @@ def start_ranch(start, ending: str) -> Script:
         pytest.param("pass", 0, id="never closed"),
         pytest.param("pool.send([0] * 4)", 0, id="never received"),
         pytest.param("atexit.register(pool.close)", 0, id="closed by atexit"),
+        pytest.param(
+            "class Holder:\n"
+            "    def __del__(self):\n"
+            "        self.pool.close()\n"
+            "holder = sys.modules['holder'] = Holder()\n"
+            "holder.pool = pool",
+            0,
+            id="closed by a destructor at the very end",
+        ),
+        pytest.param("os._exit(5)", 5, id="ended at once"),
+        pytest.param(
+            "os.execv(sys.executable, [sys.executable, '-c', ''])", 0, id="replaced"
+        ),
         pytest.param(
             "pool.cycle = [pool]; del pool; gc.collect()", 0, id="garbage in a cycle"
         ),
@@ -110,6 +128,15 @@ def test_parent_killed_while_stepping_leaves_nothing(start, tmp_path, number):
     script.kill(number)
     script.finish(code=-number)
     assert script.stderr == ""
+    wait_until(lambda: not script.family())
+    assert closed_envs(tmp_path) == 4
+
+
+def test_parent_killed_with_a_stopped_worker_leaves_nothing(start, tmp_path):
+    script = start_ranch(
+        start, "os.kill(pool.call('pid')[0], signal.SIGSTOP); os.kill(os.getpid(), 9)"
+    )
+    script.finish(code=-signal.SIGKILL)
     wait_until(lambda: not script.family())
     assert closed_envs(tmp_path) == 4
 
@@ -161,6 +188,86 @@ def test_parent_killed_while_workers_start_leaves_nothing(start):
     wait_until(lambda: not script.family())
 
 
+# A worker is gone, and the one that takes its place does not get done with building.
+REBUILDING = """
+import corral, signal
+
+class Slow(Env):
+    def __init__(self):
+        if os.path.exists("built"):
+            print("building again", flush=True)
+            time.sleep(600)
+
+pool = corral.Pool(Slow, 2, workers=2, on_fault="restart", close_timeout=600.0)
+open("built", "w").close()
+pool.reset()
+os.kill(pool.call("pid")[0], signal.SIGKILL)
+pool.step([0, 0])
+"""
+
+
+def test_parent_killed_while_a_worker_is_being_replaced_leaves_nothing(start):
+    script: Script = start(REBUILDING)
+    assert script.line() == "building again"
+    script.kill()
+    script.finish(code=-signal.SIGKILL)
+    wait_until(lambda: not script.family())
+
+
+BUILDING = """
+import corral
+
+class Slow(Env):
+    def __init__(self):
+        print("building", flush=True)
+        time.sleep(600)
+
+corral.make(Slow, num_envs=4, backend=BACKEND)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(REBUILDING, id="replacing"),
+        pytest.param(BUILDING.replace("BACKEND", "'process'"), id="building"),
+        pytest.param(BUILDING.replace("BACKEND", "'auto'"), id="probing"),
+    ],
+)
+def test_ctrl_c_while_envs_are_built_shows_one_traceback(start, code):
+    script: Script = start(code)
+    assert script.line().startswith("building")
+    os.killpg(script.process.pid, signal.SIGINT)
+    script.finish(code=-signal.SIGINT)
+    assert script.stderr.count("Traceback") == 1, script.stderr
+    assert script.stderr.endswith("KeyboardInterrupt\n")
+    wait_until(lambda: not script.family())
+
+
+def test_ctrl_c_that_reaches_a_worker_in_the_making_is_not_told_twice(start):
+    script: Script = start("""
+        import corral, signal, threading
+        from corral.executors import hiring
+
+        def everybody():  # as a scheduler may, to all processes of a job
+            os.kill(started.pid, signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        popen = hiring._popen
+        def interrupted(*args, **options):
+            global started
+            started = popen(*args, **options)
+            everybody()
+            return started
+
+        hiring._popen = interrupted
+        corral.Pool(Env, 1, backend="process")
+    """)
+    script.finish(code=-signal.SIGINT)
+    assert script.stderr.count("Traceback") == 1, script.stderr
+    wait_until(lambda: not script.family())
+
+
 @pytest.mark.parametrize(
     ("work", "closes"),
     [
@@ -173,9 +280,8 @@ def test_parent_killed_while_workers_start_leaves_nothing(start):
 )
 def test_ctrl_c_shows_one_traceback_and_leaves_nothing(start, tmp_path, work, closes):
     ready = "threading.Timer(0.1, lambda: print('at work', flush=True)).start()\n"
-    if "with pool" in work:
-        work = "pool._close_timeout = 1.0\n" + work
-    script = start_ranch(start, ready + work)
+    options = {"close_timeout": 1.0} if "[1" in work else {}
+    script = start_ranch(start, ready + work, **options)
     assert script.line() == "at work"
     # As the terminal does it: to the whole foreground group.
     os.killpg(script.process.pid, signal.SIGINT)
@@ -256,6 +362,54 @@ pool.close()
     assert closed_envs(tmp_path) == 4
 
 
+FORKS = {
+    "multiprocessing": """
+import multiprocessing
+
+def look():
+    pool.close()
+    assert not pool.closed
+    queue.put(type(pool).__name__)
+
+context = multiprocessing.get_context("fork")
+queue = context.SimpleQueue()
+child = context.Process(target=look)
+child.start()
+print(queue.get())
+child.join()
+""",
+    "DataLoader": """
+import torch
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        self.pool = pool
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        self.pool.close()
+        return index
+
+loader = torch.utils.data.DataLoader(
+    Data(), num_workers=2, multiprocessing_context="fork"
+)
+print(type(pool).__name__, sum(int(batch) for batch in loader))
+""",
+}
+
+
+@pytest.mark.parametrize("way", FORKS)
+def test_forked_workers_of_others_never_close_the_pool(start, tmp_path, way):
+    script = start_ranch(
+        start, FORKS[way] + "print(pool.step([0] * 4).reward.sum())\npool.close()\n"
+    )
+    said = script.finish().splitlines()
+    assert said[0].startswith("Pool") and said[1] == "4.0"
+    assert closed_envs(tmp_path) == 4
+
+
 def test_forked_child_that_outlives_the_parent_does_not_keep_the_workers(start):
     script = start_ranch(
         start,
@@ -280,7 +434,7 @@ def test_thread_pool_does_not_hold_up_the_end_of_the_program(start):
             def step(self, action):
                 time.sleep(600)
 
-        pool = corral.Pool(Stuck, 2, backend="thread", workers=2)
+        pool = corral.Pool(Stuck, 2, backend="thread", workers=2, close_timeout=0.5)
         pool.reset()
         pool.send([0, 0])
     """)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from corral.layout.fields import Planner
 from corral.transport.block import Block
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -90,10 +92,11 @@ def test_close_leaves_live_views_intact(shared: bool) -> None:
     before = count_descriptors()
     block = Block.create(64, shared)
     view = np.frombuffer(block.memory, np.int64)
+    field = Planner().add("half", np.int64, (4,)).view(block.memory)
     view[:] = 7
     block.close()
-    assert view.sum() == 56
-    del view
+    assert view.sum() == 56 and field.sum() == 28
+    del view, field
     assert count_descriptors() == before
 
 
@@ -107,6 +110,34 @@ def test_empty_block_is_one_page(shared: bool) -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_refused_memory_says_how_much_was_wanted(shared: bool) -> None:
     before = count_descriptors()
-    with pytest.raises(OSError, match=f"block of {2**60} bytes .* memory: .+"):
-        Block.create(2**60, shared)
+    block = f"block of {2**60} bytes of .* memory"
+    refusals = {
+        None: f"{block} needs .* GiB, and .* left of",
+        1: f"cannot get a {block}",
+    }
+    for touched, text in refusals.items():
+        with pytest.raises(OSError, match=text) as caught:
+            Block.create(2**60, shared, touched)
+        assert caught.value.errno == errno.ENOMEM
     assert count_descriptors() == before
+
+
+def test_block_can_be_extended_without_losing_what_is_in_it() -> None:
+    before = count_descriptors()
+    block = Block.create(4096, shared=True)
+    block.memory[:4] = b"neigh"[:4]
+    more = block.extended(1 << 20, touched=4096)
+    more.memory[4:5] = b"h"
+    assert bytes(block.memory[:5]) == b"neigh" and more.size == 1 << 20
+    with pytest.raises(OSError, match=f"block of {2**60} bytes of shared memory needs"):
+        block.extended(2**60, touched=2**60)
+    more.close()
+    block.close()
+    assert count_descriptors() == before
+
+
+def test_shared_block_is_its_owners_alone() -> None:
+    block = Block.create(4096, shared=True)
+    assert block.descriptor is not None
+    assert os.fstat(block.descriptor).st_mode & 0o077 == 0
+    block.close()

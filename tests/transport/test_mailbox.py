@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -156,6 +158,49 @@ def test_post_that_timed_out_goes_on_with_the_next_one(pair: Pair) -> None:
     ours.post("next", timeout=10)
     reader.join()
     assert messages == [big, "next"]
+
+
+def test_what_was_put_goes_out_piece_by_piece(pair: Pair) -> None:
+    ours, theirs = pair
+    big = b"x" * 5_000_000
+    ours.put(pickle.dumps(big))
+    flushes = 0
+    while not ours.flush(timeout=0):
+        flushes += 1
+        assert not theirs.poll()  # which makes room for more
+    assert flushes > 1
+    assert theirs.fetch(timeout=10) == big
+    assert ours.flush(timeout=0)
+
+
+@pytest.mark.parametrize("way", ["close", "hang_up"])
+def test_end_is_final_also_where_somebody_holds_a_copy(pair: Pair, way: str) -> None:
+    """As a forked child does; what was posted before can still be read."""
+    ours, theirs = pair
+    with socket.socket(fileno=os.dup(ours._connection.fileno())):
+        ours.post("last")
+        getattr(ours, way)()
+        getattr(ours, way)()
+        assert theirs.fetch(timeout=10) == "last"
+        with pytest.raises(MailboxClosed):
+            theirs.fetch(timeout=10)
+
+
+def test_thread_that_waits_is_told_when_another_hangs_up(pair: Pair) -> None:
+    ours, _ = pair
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            ours.fetch()
+        except MailboxClosed as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    ours.hang_up()
+    waiting.join(10)
+    assert len(raised) == 1
 
 
 def test_last_message_of_a_killed_worker_can_be_fetched(

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from types import ModuleType
 
-from corral.cli import bench
+from corral.cli import bench, doctor
 from corral.errors import CorralError, UsageError
 
-COMMANDS: dict[str, ModuleType] = {"bench": bench}
+COMMANDS: dict[str, ModuleType] = {"bench": bench, "doctor": doctor}
 
 FAULT, MISTAKE, INTERRUPTED = 1, 2, 130
 

@@ -47,8 +47,9 @@ def place(
     """Choose an executor for the slots and say why."""
     _check(backend, workers, isolation)
     slots, reason = assignment.slots, "asked for"
-    if assignment.start_timeout is not None:
-        backend, reason = _with_deadlines(backend), "start_timeout needs processes"
+    if assignment.needs_processes:
+        backend = _of_processes(backend, assignment.needs_processes)
+        reason = f"{assignment.needs_processes} needs processes"
     if isolation == "slot":
         if backend in ("serial", "thread"):
             raise OptionError(
@@ -75,13 +76,14 @@ def place(
     return _process(assignment, Placement("process", count, slots, reason))
 
 
-def _with_deadlines(backend: str) -> str:
-    """A backend whose workers can be given up when they hang."""
+def _of_processes(backend: str, asked: str) -> str:
+    """A backend whose workers can be given up, and be outlived."""
     if backend == "auto":
         return "process"
-    if not EXECUTORS[backend].capabilities.deadlines:
+    capabilities = EXECUTORS[backend].capabilities
+    if not (capabilities.deadlines and capabilities.survives_deaths):
         raise OptionError(
-            f"start_timeout needs workers that can be given up when they hang; "
+            f"{asked} needs workers that can hang or die without the caller; "
             f'backend={backend!r} has none. Use backend="process", or leave it out.'
         )
     return backend

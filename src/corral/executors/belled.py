@@ -18,14 +18,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.errors import ClosedError, Fault, OptionError
+from corral.errors import ClosedError, Fault, FaultError, OptionError
 from corral.executors.contract import Assignment, Vitals
-from corral.layout.plan import TICKET_MASK, ControlViews
+from corral.executors.replacement import Replacement
+from corral.layout.plan import (
+    ANSWERING,
+    AT,
+    BUSY,
+    CLOSING,
+    CONSTRUCTING,
+    DOING,
+    NOWHERE,
+    RESETTING,
+    RETIRED,
+    STEPPING,
+    TICKET_MASK,
+    ControlViews,
+)
 from corral.supervision.report import error_for
 from corral.transport.doorbell import Doorbell
 from corral.transport.mailbox import MailboxClosed
 from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
 from corral.workers.letters import Letter, Reply, Sealed
+from corral.workers.shard import Resume
 
 SLICE = 0.02
 """Seconds between looks at the workers while waiting for them."""
@@ -35,6 +50,14 @@ SPIN = 50e-6
 """Longest time a worker burns before it sleeps: about what a wake-up costs."""
 PARENT_SPIN = 400e-6
 """The same for the parent, which has a core for itself when it spins at all."""
+COMMANDS = {
+    STEPPING: "step",
+    RESETTING: "reset",
+    CONSTRUCTING: "construct",
+    ANSWERING: "call",
+    CLOSING: "close",
+}
+"""How a fault names what a worker was doing."""
 
 
 class BelledExecutor:
@@ -46,6 +69,9 @@ class BelledExecutor:
         self._replies: dict[int, Reply] = {}
         self._lost: dict[int, Fault] = {}
         """Workers that ended by themselves, with the fault of each."""
+        self._away: dict[int, Replacement] = {}
+        """Workers that are being replaced."""
+        self.on_return: Callable[[int], None] = lambda worker: None
         self._closed = False
         self._interrupted = False
         """Whether something may have been sent in part."""
@@ -79,6 +105,7 @@ class BelledExecutor:
         self.done = control.done
         self.reset_seed = control.reset_seed
         self.times = control.times
+        self.episode = control.episode
         self._consumed = [words.data for words in control.consumed]
         self._open_queues()
         self._posted = control.posted.data
@@ -92,7 +119,8 @@ class BelledExecutor:
         self._queues = [queue.data for queue in self._control.queue[:workers]]
 
     def _open_lanes(self) -> None:
-        self._lanes = list(zip(self._queues, self._bells, strict=True))
+        lanes = zip(range(len(self.shards)), self._queues, self._bells, strict=True)
+        self._lanes = [lane for lane in lanes if lane[0] not in self._away]
 
     # Sending --------------------------------------------------------------------------
 
@@ -100,13 +128,13 @@ class BelledExecutor:
         """One entry per worker; those that spin start before any sleeper is woken."""
         command, sent = STEP_ALL_ENTRIES[mode], self._sent
         try:
-            for worker, (queue, bell) in enumerate(self._lanes):
+            for worker, queue, bell in self._lanes:
                 # No need to look for room: mail leaves some, and no slot is under way.
                 position = sent[worker]
                 queue[position % len(queue)] = command
                 sent[worker] = position + 1 & TICKET_MASK
                 bell.announce()
-            for bell in self._bells:
+            for _, _, bell in self._lanes:
                 bell.flush()
         except BaseException:
             self._interrupted = True
@@ -119,6 +147,8 @@ class BelledExecutor:
         try:
             for slot in slots.tolist():
                 worker, index = places[slot]
+                if worker in self._away:
+                    continue
                 self._push(worker, command | index)
                 self._bells[worker].announce()
                 rung.add(worker)
@@ -155,11 +185,15 @@ class BelledExecutor:
     def _tell_packed(self, worker: int, packed: Any) -> None:
         if worker in self._lost:
             raise error_for(self._lost[worker])
+        if worker in self._away:
+            return  # it is told again when it has returned
         try:
             self._push(worker, MAIL_ENTRY)
             self._bells[worker].ring()
             self._bells[worker].flush()
             self._post(worker, packed)
+        except FaultError:
+            raise  # it is gone, and what it was told with it
         except BaseException:
             self._interrupted = True
             raise
@@ -212,7 +246,7 @@ class BelledExecutor:
         piece = BUSY_SLICE if holds_back else SLICE
         if timeout is None and not holds_back:
             while not self._bell.wait(target, piece, self._spin):
-                self._raise_if_any_dead()
+                self.look()
                 piece = BUSY_SLICE if self._collect() else piece
             return True
         deadline = time.monotonic() + (math.inf if timeout is None else timeout)
@@ -222,7 +256,7 @@ class BelledExecutor:
                 return True
             if enough is not None and enough():
                 return True
-            self._raise_if_any_dead()
+            self.look()
             piece = BUSY_SLICE if self._collect() else piece
             if left <= 0:
                 return False
@@ -242,6 +276,8 @@ class BelledExecutor:
             return False
         self._posted_seen = posted
         for worker, count in enumerate(self._posted[: len(self.shards)]):
+            if worker in self._away:
+                continue
             while count - self._fetched[worker] & TICKET_MASK in range(1, 1 << 31):
                 self._sort(worker, self._fetch(worker, None))
         return True
@@ -258,6 +294,9 @@ class BelledExecutor:
         # All are packed before one is posted: an answer that nobody will fetch, since
         # another question could not be packed, would be the next question's.
         packed = {w: self._pack_question(asked) for w, asked in questions.items()}
+        while not self._away.keys().isdisjoint(questions):
+            time.sleep(0.001)
+            self.look()
         told: list[int] = []
         try:
             for worker, question in packed.items():
@@ -294,12 +333,20 @@ class BelledExecutor:
             raise
         return {worker: self._replies.pop(worker) for worker in workers}
 
-    def first_answers(self, taken: int) -> dict[int, Reply]:
-        """Wait until more than `taken` items were run since the start; who ran them."""
-        self.wait(taken + 1 & TICKET_MASK, None)
-        self._collect()
-        # Looked at every time: others that answer quickly must not hide a death.
-        self._raise_if_any_dead()
+    def first_answers(self, enough: Callable[[], bool]) -> dict[int, Reply]:
+        """Wait until an item was run, or it is `enough`; the answers so far."""
+        while True:
+            # Answers decide, and rings only wake us: who dies may have lost some.
+            rings = self._bell.count
+            self._collect()
+            # Looked at every time: others that answer quickly must not hide a death.
+            self.look()
+            if self._replies or enough():
+                return self.answered()
+            self._bell.wait(rings + 1 & TICKET_MASK, SLICE, self._spin)
+
+    def answered(self) -> dict[int, Reply]:
+        """The answers that are here."""
         answered, self._replies = self._replies, {}
         return answered
 
@@ -333,7 +380,7 @@ class BelledExecutor:
 
     def vitals(self) -> list[Vitals]:
         """The process of each worker, and how long it has been busy."""
-        busy = self._control.busy[:, 0].tolist()
+        busy = self._control.vitals[:, BUSY].tolist()
         return [
             Vitals(self._pid(worker), busy[worker])
             for worker in range(len(self.shards))
@@ -342,11 +389,23 @@ class BelledExecutor:
     def _pid(self, worker: int) -> int:
         return os.getpid()
 
+    def output(self, worker: int) -> str:
+        """Threads print to the caller's own output."""
+        return ""
+
     # Health ---------------------------------------------------------------------------
 
     def _dead(self, worker: int) -> Fault | None:
         """The fault of a worker that is no longer there."""
         return None
+
+    def _doing(self, worker: int) -> tuple[str, int | None]:
+        """The command a worker was last seen at, and the slot, if it was at any."""
+        vitals = self._control.vitals[worker].tolist()
+        command = COMMANDS.get(vitals[DOING], "step")
+        shard = self.shards[worker]
+        at = int(vitals[AT])
+        return command, None if at == NOWHERE or not shard else shard[at]
 
     def _await_death(self, worker: int) -> None:
         """Its mailbox is closed, so it is ending: give the exit code a moment."""
@@ -368,6 +427,31 @@ class BelledExecutor:
             self._lost[worker] = fault
             raise error_for(fault)
 
-    def _raise_if_any_dead(self) -> None:
+    def look(self) -> None:
+        """See whether all workers are there and in time, and raise if not."""
         for worker in range(len(self.shards)):
-            self._raise_if_dead(worker)
+            if worker in self._away:
+                self._receive(worker)
+            else:
+                self._raise_if_dead(worker)
+
+    def retired(self, worker: int) -> int:
+        """Whether a worker that ended made room for another, and at which stage."""
+        return int(self._control.vitals[worker, RETIRED])
+
+    def last_letters(self, worker: int) -> Sequence[Letter]:
+        """What a worker that ended has left in its mailbox, and what others sent."""
+        while True:
+            try:
+                self._sort(worker, self._mailboxes[worker].fetch(0.0))
+            except (TimeoutError, MailboxClosed):  # the rest of it was never sent
+                break
+        letters, self._inbox = self._inbox, []
+        return letters
+
+    def _receive(self, worker: int) -> None:
+        """Put a worker in its place, if it is ready."""
+
+    def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
+        """Only processes can be replaced."""
+        raise AssertionError("only processes can be replaced")

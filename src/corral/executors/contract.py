@@ -14,7 +14,7 @@ from corral.layout.codec import Codecs
 from corral.layout.plan import DataViews
 from corral.workers.commands import Ask, Verb
 from corral.workers.letters import Letter, Reply
-from corral.workers.shard import ShardOptions
+from corral.workers.shard import Resume, ShardOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,22 @@ class Assignment:
     devices: Sequence[str] = ()
     cores: int = 1
     start_timeout: float | None = None
+    step_timeout: float | None = None
+    reset_timeout: float | None = None
+    item_timeout: float | None = None
+    close_timeout: float = 10.0
+    needs_processes: str = ""
+    """What was asked for that only processes can give, in the caller's words."""
 
     @property
     def slots(self) -> int:
         """How many slots there are."""
         return len(self.factories)
+
+    @property
+    def seed(self) -> int | None:
+        """The root seed, where it means anything to the caller."""
+        return self.options.root_seed if self.function is None else None
 
     def device(self, worker: int) -> str | None:
         """Devices go round robin."""
@@ -82,6 +93,10 @@ class Executor(Protocol):
     """The seed for a slot's reset command; -1 for none."""
     times: NDArray[np.void]
     """How long each slot's steps and resets took, as `layout.plan.TIMES`."""
+    episode: NDArray[np.int64]
+    """What can be told of each slot's episode: the words of `layout.plan`."""
+    on_return: Callable[[int], None]
+    """Called with a worker that has taken another's place."""
 
     def build(self) -> list[EnvSpec]:
         """Build every env; returns what each said about itself."""
@@ -109,11 +124,14 @@ class Executor(Protocol):
     ) -> dict[int, Reply]:
         """Wait for the answers of workers that were asked; TimeoutError if late."""
 
-    def first_answers(self, taken: int) -> dict[int, Reply]:
-        """Wait until more than `taken` items were run since the start; who ran them.
+    def first_answers(self, enough: Callable[[], bool]) -> dict[int, Reply]:
+        """Wait until an item was run, or it is `enough`; the answers so far, by worker.
 
         For workers without slots, which have answered nothing but `run`.
         """
+
+    def answered(self) -> dict[int, Reply]:
+        """The answers that are here, by worker; each is given once."""
 
     def wait(
         self,
@@ -127,8 +145,30 @@ class Executor(Protocol):
         may be held back (see `transport.doorbell`) by a worker that is busy with more.
         """
 
+    def look(self) -> None:
+        """See whether all workers are there and in time, and raise if not.
+
+        One that was replaced is put in its place, and `on_return` called.
+        """
+
+    def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
+        """Start another in the place of a worker that ended; does not wait for it.
+
+        Until it is there, commands to its slots are dropped: who sent them sends them
+        again when it has returned.
+        """
+
+    def retired(self, worker: int) -> int:
+        """Whether a worker that ended made room for another, and at which stage."""
+
+    def last_letters(self, worker: int) -> Sequence[Letter]:
+        """What a worker that ended has left in its mailbox, and what others sent."""
+
     def letters(self) -> Sequence[Letter]:
         """What has arrived beside the block."""
+
+    def output(self, worker: int) -> str:
+        """The last that a worker printed; "" where that is nobody's to keep."""
 
     def informed(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
@@ -137,4 +177,8 @@ class Executor(Protocol):
         """The process of each worker, and how long it has been busy."""
 
     def close(self, timeout: float | None) -> None:
-        """End every worker; bounded, idempotent, never raises."""
+        """End every worker; bounded, idempotent, never raises.
+
+        None for the assignment's own timeout. That is for envs which are busy; a worker
+        that does nothing about it has less.
+        """

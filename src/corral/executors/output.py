@@ -37,14 +37,21 @@ class Output:
 
     def add(self, worker: int, stdout: int, stderr: int, log: int) -> None:
         """Take over the read ends of a worker's pipes."""
-        kept = self._kept[worker] = bytearray()
-        for descriptor, sink in (
-            (stdout, _Text("stdout", kept)),
-            (stderr, _Text("stderr", kept)),
-            (log, _Records()),
-        ):
-            os.set_blocking(descriptor, False)
-            self._selector.register(descriptor, selectors.EVENT_READ, sink)
+        kept = bytearray()
+        sinks = {
+            stdout: _Text("stdout", kept),
+            stderr: _Text("stderr", kept),
+            log: _Records(),
+        }
+        with self._lock:
+            if self._finished:  # the pool was closed while the worker was started
+                for descriptor in sinks:
+                    os.close(descriptor)
+                return
+            self._kept[worker] = kept
+            for descriptor, sink in sinks.items():
+                os.set_blocking(descriptor, False)
+                self._selector.register(descriptor, selectors.EVENT_READ, sink)
 
     def start(self) -> None:
         """Start passing on; workers that come later are taken in."""

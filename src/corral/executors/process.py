@@ -13,34 +13,62 @@ spawn either: that imports the user's `__main__` again.
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import os
 import pickle
 import subprocess
 import sys
 import time
 import weakref
-from contextlib import suppress
-from dataclasses import replace
-from multiprocessing import spawn
+from contextlib import ExitStack, suppress
 from typing import Any
 
+import numpy as np
+
 from corral.core import EnvSpec
-from corral.errors import Fault
-from corral.executors.belled import BelledExecutor
+from corral.errors import ClosedError, Fault
+from corral.executors.belled import SLICE, BelledExecutor
 from corral.executors.contract import Assignment, Capabilities
+from corral.executors.hiring import Hired, Inheritance, descriptors_for, hire
 from corral.executors.output import Output
-from corral.executors.reaping import end, has_ended, wait_until
+from corral.executors.reaping import (
+    SILENCE,
+    end,
+    has_ended,
+    kill,
+    wait_for_all,
+    wait_until,
+)
+from corral.executors.refusals import refusals
+from corral.executors.replacement import Replacement
 from corral.layout.codec import Codecs
-from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
+from corral.layout.plan import (
+    ANSWERING,
+    CLOSING,
+    CONSTRUCTING,
+    DOING,
+    LINE,
+    MARK,
+    RESETTING,
+    STEPPING,
+    TICKET_MASK,
+    ControlPlan,
+    ControlViews,
+    DataViews,
+    plan_control,
+    plan_data,
+)
+from corral.supervision import stacks
 from corral.supervision.report import error_for, signal_name
-from corral.transport import doorbell
+from corral.transport import descriptors, doorbell
 from corral.transport.block import Block
 from corral.transport.lifeline import Lifeline
-from corral.transport.mailbox import Mailbox
+from corral.transport.mailbox import MailboxClosed
 from corral.transport.shared_arrays import SharedArrays, share
 from corral.workers import luggage, main
 from corral.workers.commands import Ask, Verb, entry
 from corral.workers.probe import Measurement
+from corral.workers.shard import Resume
 from corral.workers.worker import Job
 
 
@@ -59,18 +87,51 @@ class ProcessExecutor(BelledExecutor):
         self._owner = os.getpid()
         self._bound = False
         self._processes: list[subprocess.Popen[bytes]] = []
-        _fill_standard_descriptors()
-        self._blocks = [Block.create(plan.size, shared=True)]
-        self._shared: SharedArrays | None = None
-        if assignment.shared:
-            block, self._shared = share(assignment.shared)
-            self._blocks.append(block)
-        self._lifeline = Lifeline.create()
-        self._output = Output()
-        control = ControlViews(plan, self._blocks[0].memory)
-        create = doorbell.create
-        self._open_control(control, create(control.memory, control.bell_offset(None)))
+        self._generations = [0] * workers
+        self._deadlines = {
+            STEPPING: assignment.step_timeout,
+            RESETTING: assignment.reset_timeout,
+            CONSTRUCTING: assignment.start_timeout,
+            ANSWERING: assignment.item_timeout,
+        }
+        self._watches = any(value is not None for value in self._deadlines.values())
+        if assignment.options.memory_limit is not None:
+            self._watches = True  # who makes room may hang in its last `close`
+        self._deadlines[CLOSING] = assignment.close_timeout
+        self._silent: dict[int, float] = {}
+        """Since when a worker was seen to leave a command untouched."""
+        self._resources = ExitStack()
+        try:
+            with refusals(assignment.seed):
+                self._open(plan)
+        except BaseException:
+            self._resources.close()
+            raise
         _open_executors.add(self)
+
+    def _open(self, plan: ControlPlan) -> None:
+        """Open what the workers will inherit, and what is read from them."""
+        keep = self._resources.callback
+        descriptors.make_room(descriptors_for(len(self.shards)))
+        _fill_standard_descriptors()
+        block = Block.create(plan.size, shared=True)
+        keep(block.close)
+        shared: SharedArrays | None = None
+        if self._assignment.shared:
+            arrays, shared = share(self._assignment.shared)
+            keep(arrays.close)
+        lifeline = Lifeline.create()
+        keep(lifeline.close)
+        # One for all: who hangs is asked alone.
+        stack = stacks.open_file()
+        keep(os.close, stack)
+        self._output = Output()
+        keep(self._output.close)
+        control = ControlViews(plan, block.memory)
+        bell = doorbell.create(control.memory, control.bell_offset(None))
+        keep(bell.close)
+        self._open_control(control, bell)
+        self._inheritance = Inheritance(block, control, bell, lifeline, stack, shared)
 
     # Starting -------------------------------------------------------------------------
 
@@ -82,87 +143,22 @@ class ProcessExecutor(BelledExecutor):
         welcome = self._packed.welcome(self._control.plan)
         try:
             for worker in missing:
-                self._spawn(worker)
+                self._add(self._hire(worker))
             # Only now: a big registry cannot be posted before the worker reads it.
             for worker in missing:
                 self._post(worker, welcome)
+            self._output.start()
         except BaseException:
             self.close(0.0)
             raise
-        self._output.start()
 
-    def _spawn(self, worker: int) -> None:
-        control = self._control
-        bell = doorbell.create(control.memory, control.bell_offset(worker))
-        self._bells.append(bell)
-        ours, theirs = Mailbox.pair()
-        self._mailboxes.append(Mailbox(ours))
-        log_read, log_write = os.pipe()
-        bells = [b.descriptor for b in (bell, self._bell) if b.descriptor is not None]
-        arguments = {
-            "worker": worker,
-            "block": self._blocks[0].descriptor,
-            "control_size": self._blocks[0].size,
-            "mailbox": theirs.fileno(),
-            "lifeline_descriptor": self._lifeline.read_descriptor,
-            "log": log_write,
-            "bells": bells,
-            "stop_offset": control.plan.stop.offset + 64 * worker,
-            "bell_offset": control.bell_offset(worker),
-        }
-        inherited = [arguments[name] for name in ("block", "mailbox", "log")]
-        if self._shared is not None:
-            inherited.append(self._shared.descriptor)
-        try:
-            process = self._popen(
-                worker, arguments, [*inherited, self._lifeline.read_descriptor, *bells]
-            )
-        finally:
-            theirs.close()
-            os.close(log_write)
-        self._processes.append(process)
-        assert process.stdout is not None and process.stderr is not None
-        stdout, stderr = (os.dup(p.fileno()) for p in (process.stdout, process.stderr))
-        process.stdout.close()
-        process.stderr.close()
-        self._output.add(worker, stdout, stderr, log_read)
+    def _add(self, hired: Hired) -> None:
+        self._processes.append(hired.process)
+        self._mailboxes.append(hired.mailbox)
+        self._bells.append(hired.bell)
 
-    def _popen(
-        self, worker: int, arguments: dict[str, Any], inherited: list[Any]
-    ) -> subprocess.Popen[bytes]:
-        assignment = self._assignment
-        command = [
-            os.fsdecode(spawn.get_executable()),
-            *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
-            "-c",
-            main.BOOTSTRAP,
-            repr(luggage.absolute_path()),
-            repr(arguments),
-        ]
-        try:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=inherited,
-                # Its own session: Ctrl-C in the terminal reaches the parent alone, and
-                # the worker leads a group that can be ended with the env's children.
-                start_new_session=True,
-                env=luggage.environment(
-                    assignment.threads_per_worker, assignment.device(worker)
-                ),
-            )
-        except OSError as error:
-            fault = Fault(
-                kind="start",
-                command="start",
-                worker=worker,
-                error_type=type(error).__name__,
-                error_text=f"{error} (running {command[0]!r})",
-                exception=error,
-            )
-            raise error_for(fault) from error
+    def _hire(self, worker: int) -> Hired:
+        return hire(worker, self._assignment, self._inheritance, self._output)
 
     def reassign(self, shards: list[range]) -> None:
         """Go on with other workers than were launched, before anything is built."""
@@ -181,7 +177,7 @@ class ProcessExecutor(BelledExecutor):
 
     def probe(self, seconds: float) -> Measurement:
         """Have worker 0 time two envs that are not kept."""
-        job = replace(self.job(0), slots=range(2))
+        job = dataclasses.replace(self.job(0), slots=range(2))
         job.factories = self._packed.factories(job.slots)
         self._post(0, self._pack(main.Probe(job, seconds)))
         answer = self._await_start(0)
@@ -214,10 +210,11 @@ class ProcessExecutor(BelledExecutor):
             worker_init=packed.worker_init,
             per_worker=packed.per_worker,
             function=packed.function,
-            shared=self._shared or {},  # type: ignore[arg-type]
+            shared=self._inheritance.shared or {},  # type: ignore[arg-type]
             device=assignment.device(worker),
             owns_process=True,
             threads=assignment.threads_per_worker,
+            generation=self._generations[worker],
         )
 
     def _await_start(self, worker: int) -> Any:
@@ -226,37 +223,38 @@ class ProcessExecutor(BelledExecutor):
         try:
             answer = self._fetch(worker, timeout)
         except TimeoutError as error:
-            fault = Fault(
-                "hung", "construct", None, worker, self._processes[worker].pid
-            )
-            raise error_for(fault) from error
+            pid = self._processes[worker].pid
+            raise error_for(self._unbuilt(worker, pid, timeout)) from error
         if isinstance(answer, main.Failed):
             raise error_for(_as_start(answer.fault, self._output.tail(worker)))
         return answer
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Append the data to the block and let the workers serve."""
-        block = self._blocks[0]
-        assert block.descriptor is not None
-        plan = plan_data(
-            self._assignment.slots, codecs.obs, codecs.action, start=block.size
-        )
-        os.ftruncate(block.descriptor, plan.size)
-        self._blocks.append(Block.attach(os.dup(block.descriptor), plan.size))
-        bind = self._pack(main.Bind(plan, luggage.dumps(codecs), self._worker_spin))
+        block, assignment = self._inheritance.block, self._assignment
+        plan = plan_data(assignment.slots, codecs.obs, codecs.action, start=block.size)
+        with refusals(assignment.seed):
+            data = block.extended(plan.size, plan.touched)
+        self._resources.callback(data.close)
+        self._bind = main.Bind(plan, luggage.dumps(codecs), self._worker_spin)
+        bind = self._pack(self._bind)
         for worker in range(len(self.shards)):
             self._post(worker, bind)
         for worker in range(len(self.shards)):
-            self._fetch(worker, None)
+            self._await_start(worker)
         self._bound = True
         self._open_lanes()
-        return DataViews(plan, self._blocks[-1].memory)
+        return DataViews(plan, data.memory)
 
     def _pack(self, message: Any) -> bytes:
         return luggage.dumps(message)
 
     def _put(self, worker: int, packed: Any) -> None:
-        self._mailboxes[worker].post_bytes(packed)
+        """Post it, with an eye on the worker: one that hangs may never read it."""
+        mailbox = self._mailboxes[worker]
+        mailbox.put(packed)
+        while not mailbox.flush(SLICE):
+            self._raise_if_dead(worker)
 
     def _pid(self, worker: int) -> int:
         return self._processes[worker].pid
@@ -267,16 +265,169 @@ class ProcessExecutor(BelledExecutor):
         process = self._processes[worker]
         if not has_ended(process):
             return None
+        return self._obituary(worker, process)
+
+    def _obituary(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
         code = end(process)
+        command, slot = self._doing(worker) if self._bound else ("start", None)
         return Fault(
             kind="died",
-            command="step" if self._bound else "start",
+            command=command,
+            slot=slot,
             worker=worker,
             pid=process.pid,
+            seed=None if self._bound else self._assignment.seed,
             exit_code=code,
             signal_name=signal_name(code),
             output=self._output.tail(worker),
         )
+
+    def _await_death(self, worker: int) -> None:
+        super()._await_death(worker)
+        # It lives on without its mailbox, as if somebody had closed all descriptors.
+        end(self._processes[worker])
+        self._raise_if_dead(worker)
+
+    def _raise_if_dead(self, worker: int) -> None:
+        super()._raise_if_dead(worker)
+        if self._watches and self._bound:
+            self._raise_if_late(worker)
+
+    def _raise_if_late(self, worker: int) -> None:
+        """A worker that is at one thing for longer than it may take is given up."""
+        now = time.perf_counter()
+        mark, doing = self._control.vitals[worker, [MARK, DOING]].tolist()
+        if not mark:  # it waits, or it has not noticed that it is asked to do something
+            if self._sent[worker] == self._consumed[worker][0]:
+                self._silent.pop(worker, None)
+                return
+            mark = self._silent.setdefault(worker, now)
+            doing = STEPPING if self._assignment.slots else ANSWERING
+        else:
+            self._silent.pop(worker, None)
+        limit = self._deadlines.get(doing)
+        if limit is None or now - mark <= limit:
+            return
+        self._silent.pop(worker, None)
+        process = self._processes[worker]
+        stack = stacks.ask(process.pid, self._inheritance.stack)
+        fault = self._obituary(worker, process)
+        fault = dataclasses.replace(
+            fault,
+            kind="hung",
+            exit_code=None,
+            signal_name=None,
+            stack=stack,
+            limit=limit,
+            error_text=f"longer than {limit:g} s",
+        )
+        self._lost[worker] = fault
+        raise error_for(fault)
+
+    def _unbuilt(self, worker: int, pid: int, timeout: float | None) -> Fault:
+        """A worker did not build its envs in time."""
+        return Fault(
+            kind="hung",
+            command="construct",
+            worker=worker,
+            pid=pid,
+            seed=self._assignment.seed,
+            limit=timeout,
+            error_text=f"longer than {timeout:g} s",
+            output=self._output.tail(worker),
+            stack=stacks.ask(pid, self._inheritance.stack),
+        )
+
+    def output(self, worker: int) -> str:
+        """The last that a worker printed."""
+        return self._output.tail(worker)
+
+    # Replacing ------------------------------------------------------------------------
+
+    def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
+        """Start another in the place of a worker that ended; does not wait for it."""
+        self._lost.pop(worker, None)
+        self._unwanted[worker] = 0
+        self._replies.pop(worker, None)
+        self._mailboxes[worker].close()
+        self._bells[worker].close()
+        control, offset = self._control, self._control.bell_offset(worker)
+        control.memory[offset : offset + LINE] = bytes(LINE)
+        control.vitals[worker] = 0.0
+        control.stop[worker] = 0
+        self._sent[worker] = self._consumed[worker][0] = 0
+        self._fetched[worker] = self._posted[worker]
+        self._posted_seen = b""  # looking through it may have ended half-way
+        self._generations[worker] += 1
+        self._make_up_for_lost_rings()
+        job = self._pack(main.Build(self.job(worker)))
+        bind = self._pack(dataclasses.replace(self._bind, resume=resume))
+        welcome = self._packed.welcome(control.plan)
+        self._away[worker] = Replacement(
+            worker,
+            delay,
+            lambda: self._hire(worker),
+            lambda hired: self._prepare(worker, hired, (welcome, job, bind)),
+        )
+        self._open_lanes()
+
+    def _make_up_for_lost_rings(self) -> None:
+        """A worker may be killed after it said `done` and before it rang for that.
+
+        Others may be between the two right now; they are given a moment. Who waits
+        looks at what is done all the same, so one ring too many does no harm.
+        """
+        missing = 1 << 32
+        for _ in range(20):
+            finished = int(self.done.sum(dtype=np.uint64))
+            missing = min(missing, finished - self._bell.count & TICKET_MASK)
+            if not missing:
+                return
+        if missing < 1 << 31:
+            self._bell.ring(missing)
+            self._bell.flush()
+
+    def _prepare(
+        self, worker: int, hired: Hired, messages: tuple[bytes, bytes, bytes]
+    ) -> None:
+        """Bring a new process to where the one before it was; in a thread."""
+        welcome, build, bind = messages
+        mailbox, timeout = hired.mailbox, self._assignment.start_timeout
+        try:
+            mailbox.post_bytes(welcome, timeout)
+            mailbox.post_bytes(build, timeout)
+            answer = mailbox.fetch(timeout)
+            if isinstance(answer, main.Failed):
+                raise error_for(_as_start(answer.fault, self._output.tail(worker)))
+            mailbox.post_bytes(bind, timeout)
+            mailbox.fetch(timeout)
+        except TimeoutError as error:
+            fault = self._unbuilt(worker, hired.process.pid, timeout)
+            kill(hired.process)
+            raise error_for(fault) from error
+        except MailboxClosed as error:
+            wait_until(hired.process, time.monotonic() + SILENCE)
+            fault = self._obituary(worker, hired.process)
+            raise error_for(dataclasses.replace(fault, command="start")) from error
+
+    def _receive(self, worker: int) -> None:
+        """Put a worker in its place, if it is ready."""
+        replacement = self._away.get(worker)
+        if self._closed or replacement is None:
+            raise ClosedError("this pool was closed while it was waiting")
+        if not replacement.finished:
+            return
+        if replacement.error is not None:
+            del self._away[worker]
+            raise replacement.error
+        hired = replacement.hired
+        assert hired is not None
+        self._processes[worker] = hired.process
+        self._mailboxes[worker] = hired.mailbox
+        self._bells[worker] = hired.bell
+        del self._away[worker]
+        self._open_lanes()
+        self.on_return(worker)
 
     # Ending ---------------------------------------------------------------------------
 
@@ -285,41 +436,57 @@ class ProcessExecutor(BelledExecutor):
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
-        for worker, process in enumerate(self._processes):
-            if process.returncode is None:
+        deadline = time.monotonic()
+        workers = dict(enumerate(self._processes))
+        try:
+            deadline += self._assignment.close_timeout if timeout is None else timeout
+            for worker, replacement in self._away.items():
+                self._control.stop[worker, 0] = 1
+                replacement.cancel()
+            for worker in workers:
                 with suppress(Exception):
                     self._ask_to_close(worker)
-        deadline = time.monotonic() + (10.0 if timeout is None else timeout)
-        try:
-            for process in self._processes:
-                wait_until(process, deadline)
+            wait_for_all(workers, deadline, self._is_at_it)
         finally:  # a second Ctrl-C cuts the waiting short, not the ending
-            for process in self._processes:
+            for process in workers.values():
+                kill(process)
+            for process in workers.values():
                 with suppress(Exception):
                     end(process)
-            self._release()
+            self._release(deadline)
 
     def _ask_to_close(self, worker: int) -> None:
+        if self._processes[worker].returncode is not None:
+            return
         # For a worker whose queue is full, or that is not looking at it yet.
         self._control.stop[worker, 0] = 1
         if self._bound and self._has_room(worker):
             with suppress(Exception):
-                self._mailboxes[worker].post(Ask("close"), timeout=0.1)
+                self._mailboxes[worker].post(Ask("close"), timeout=0.0)
             self._push(worker, entry(Verb.MAIL))
             self._bells[worker].ring()
             self._bells[worker].flush()
         # One that is posting a letter we will not read has to stop trying.
         self._mailboxes[worker].close()
 
-    def _release(self) -> None:
-        for part in (self._output, self._lifeline, *self._mailboxes):
+    def _is_at_it(self, worker: int) -> bool:
+        """Whether a worker that was asked to close can be seen to do anything."""
+        busy = self._control.vitals[worker, MARK] or not self._bound
+        return bool(busy) and not stacks.is_stopped(self._pid(worker))
+
+    def _release(self, deadline: float) -> None:
+        for replacement in self._away.values():
+            with suppress(Exception):
+                replacement.end(deadline)
+        for part in (*self._mailboxes, *self._bells):
             with suppress(Exception):
                 part.close()
-        for bell in (self._bell, *self._bells):
-            with suppress(Exception):
-                bell.close()
-        for block in self._blocks:
-            block.close()
+        with suppress(Exception):
+            self._resources.close()
+        # Whoever they lead to leads back to us: without them, who drops a closed pool
+        # drops its memory too.
+        self._away = {}
+        self.on_return = lambda worker: None
         _open_executors.discard(self)
 
 
@@ -374,7 +541,7 @@ def _fill_standard_descriptors() -> None:
 
 
 def _as_start(fault: Fault, output: str) -> Fault:
-    return replace(fault, kind="start", output=output)
+    return dataclasses.replace(fault, kind="start", output=output)
 
 
 _open_executors: weakref.WeakSet[ProcessExecutor] = weakref.WeakSet()
@@ -383,4 +550,4 @@ _open_executors: weakref.WeakSet[ProcessExecutor] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     for executor in list(_open_executors):
-        executor.close(2.0)
+        executor.close(None)

@@ -6,7 +6,13 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+
+SILENCE = 2.0
+"""Seconds that a worker may do nothing about being asked to end."""
+LAST_WAIT = 2.0
+"""The same for the kernel, after SIGKILL: it may hold one that waits for a device."""
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
@@ -24,16 +30,50 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 def wait_until(process: subprocess.Popen[bytes], deadline: float) -> None:
     """Give a process that long to end by itself."""
+    wait_for_all({0: process}, deadline, lambda _: True)
+
+
+def wait_for_all(
+    processes: Mapping[int, subprocess.Popen[bytes]],
+    deadline: float,
+    answers: Callable[[int], bool],
+) -> None:
+    """Give processes that long to end by themselves; those that are silent, less.
+
+    Args:
+        processes: by worker.
+        deadline: by time.monotonic.
+        answers: whether a worker is seen to do something about it right now.
+    """
+    left = dict(processes)
+    heard = dict.fromkeys(left, time.monotonic())
     delay = 0.0005
-    while not has_ended(process) and time.monotonic() < deadline:
+    while left:
+        for worker, process in list(left.items()):
+            if has_ended(process):
+                del left[worker]
+        now = time.monotonic()
+        if now >= deadline:
+            return
+        for worker in list(left):
+            if answers(worker):
+                heard[worker] = now
+            elif now - heard[worker] >= SILENCE:
+                kill(left.pop(worker))
         time.sleep(delay)
         delay = min(2 * delay, 0.02)
 
 
-def end(process: subprocess.Popen[bytes]) -> int:
-    """Kill what is left of the worker's group, then reap; returns the exit code."""
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a worker's group; does not wait."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return process.returncode
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    """Kill what is left of the worker's group, then reap; returns the exit code."""
+    kill(process)
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(LAST_WAIT)
+    return -signal.SIGKILL  # as it will be

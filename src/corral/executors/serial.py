@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 from corral.core import EnvSpec
 from corral.errors import ClosedError, Fault
 from corral.executors.contract import Assignment, Capabilities, Vitals
+from corral.executors.refusals import refusals
 from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
 from corral.transport.block import Block
 from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
-from corral.workers.context import here
+from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Letter, Reply, describe, kept
-from corral.workers.shard import Outlet
+from corral.workers.shard import Outlet, Resume
 from corral.workers.worker import Job, Worker
 
 
@@ -49,15 +50,19 @@ class SerialExecutor:
         self.done = self._control.done
         self.reset_seed = self._control.reset_seed
         self.times = self._control.times
+        self.episode = self._control.episode
         self._queue: deque[int] = deque()
         self._messages: deque[Any] = deque()
         self._letters: list[Letter] = []
         self._finished = 0
         self._closed = False
+        self._running = False
+        """Whether the caller is inside an env right now."""
         _open_executors.add(self)
         # By verb: how many slots are done when the command is.
         self._results_of = (0, 1, assignment.slots, 1, 0)
         self._informed = False
+        self.on_return: Callable[[int], None] = _nobody_returns
         self._worker = Worker(
             Job(
                 worker=0,
@@ -85,14 +90,15 @@ class SerialExecutor:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise error_for(start_fault(error, 0)) from error
+            raise error_for(start_fault(error, self._worker.job)) from error
         finally:
             here.context = outside
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out private memory the way a shared block would be."""
         plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
-        self._data = Block.create(plan.size, shared=False)
+        with refusals(self._assignment.seed):
+            self._data = Block.create(plan.size, shared=False, touched=plan.touched)
         views = DataViews(plan, self._data.memory)
         outlet = Outlet(
             done=self.done.data,
@@ -100,6 +106,8 @@ class SerialExecutor:
             inform=self._inform,
             post=self._keep,
             times=self.times,
+            vitals=self._control.vitals[0],
+            episode=self._control.episode,
         )
         self._worker.bind(
             views, codecs, outlet, self.reset_seed, self._messages.popleft, _nobody
@@ -137,14 +145,25 @@ class SerialExecutor:
         enough: Callable[[], bool] | None = None,
     ) -> bool:
         """Run commands until enough slots are done."""
-        # The caller's thread is a worker only this long, and maybe of another pool.
-        outside, here.context = here.context, self._worker.context
+        outside = self._begin()
         try:
             while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
                 self._run_next()
         finally:
-            here.context = outside
+            self._stop(outside)
         return True
+
+    def _begin(self) -> WorkerContext | None:
+        """The caller's thread is a worker only this long, and maybe of another pool."""
+        outside, here.context = here.context, self._worker.context
+        self._running = True
+        return outside
+
+    def _stop(self, outside: WorkerContext | None) -> None:
+        self._running = False
+        here.context = outside
+        if self._closed:
+            self._end()
 
     def _run_next(self) -> None:
         if not self._queue:
@@ -155,16 +174,26 @@ class SerialExecutor:
         command = self._queue.popleft()
         self._worker.handle(command)
         self._finished += self._results_of[command >> 28]
+        if self._closed:
+            self._tell_of_the_end()
+
+    def _tell_of_the_end(self) -> NoReturn:
+        """A signal handler has closed us in the middle of a command."""
+        faults = [letter.fault for letter in self._letters if letter.fault is not None]
+        for fault in faults:
+            if isinstance(fault.exception, SystemExit):
+                raise fault.exception  # the handler's own, which came through the env
+        raise ClosedError("this pool was closed while it was waiting")
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Run what is waiting, then answer."""
-        outside, here.context = here.context, self._worker.context
+        outside = self._begin()
         try:
             while self._queue:
                 self._run_next()
             self._answers = {w: self._worker.answer(q) for w, q in questions.items()}
         finally:
-            here.context = outside
+            self._stop(outside)
 
     def answers(
         self, workers: Iterable[int], timeout: float | None
@@ -172,9 +201,28 @@ class SerialExecutor:
         """What was answered already."""
         return self._answers
 
-    def first_answers(self, taken: int) -> dict[int, Reply]:
+    def first_answers(self, enough: Callable[[], bool]) -> dict[int, Reply]:
         """What was answered already."""
         return self._answers
+
+    def answered(self) -> dict[int, Reply]:
+        """What was answered already."""
+        return self._answers
+
+    def look(self) -> None:
+        """The caller is always there."""
+
+    def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
+        """Nobody can take the caller's place."""
+        raise AssertionError("serial has no worker to replace")
+
+    def retired(self, worker: int) -> int:
+        """The caller never makes room."""
+        return 0
+
+    def last_letters(self, worker: int) -> Sequence[Letter]:
+        """The caller leaves nothing behind."""
+        return ()
 
     def letters(self) -> Sequence[Letter]:
         """What the shard wrote beside the block."""
@@ -183,6 +231,10 @@ class SerialExecutor:
         letters = self._letters.copy()
         self._letters.clear()
         return letters
+
+    def output(self, worker: int) -> str:
+        """The caller's output is its own."""
+        return ""
 
     def vitals(self) -> list[Vitals]:
         """The one worker is the caller, busy while it waits for itself."""
@@ -194,10 +246,14 @@ class SerialExecutor:
         return informed
 
     def close(self, timeout: float | None) -> None:
-        """Close every env."""
+        """Close every env: now, or when the one that runs right now has returned."""
         if self._closed:
             return
         self._closed = True
+        if not self._running:
+            self._end()
+
+    def _end(self) -> None:
         self._queue.clear()
         outside, here.context = here.context, self._worker.context
         with suppress(Exception):
@@ -217,10 +273,15 @@ def read_only(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return views
 
 
-def start_fault(error: BaseException, worker: int) -> Fault:
+def start_fault(error: BaseException, job: Job) -> Fault:
     """A constructor's exception as a fault."""
     slot = getattr(error, "slot", None)
-    return replace(describe(error, "construct", slot, worker), kind="start")
+    fault = describe(error, "construct", slot, job.worker, seed=job.seed)
+    return replace(fault, kind="start")
+
+
+def _nobody_returns(worker: int) -> None:
+    raise AssertionError(f"nobody takes the place of worker {worker}")
 
 
 def _nobody(_: Reply) -> None:

@@ -17,12 +17,14 @@ from corral.core import EnvSpec
 from corral.errors import Fault
 from corral.executors.belled import BelledExecutor
 from corral.executors.contract import Assignment, Capabilities
+from corral.executors.refusals import refusals
 from corral.executors.serial import read_only, start_fault
 from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
 from corral.transport import doorbell
 from corral.transport.block import Block
+from corral.transport.doorbell import Doorbell
 from corral.transport.mailbox import LocalMailbox, MailboxClosed
 from corral.workers.commands import Ask, Verb, entry
 from corral.workers.letters import Letter, kept
@@ -43,12 +45,9 @@ class ThreadExecutor(BelledExecutor):
         plan = plan_control(assignment.slots, len(self.shards), largest)
         self._blocks = [Block.create(plan.size, shared=False)]
         control = ControlViews(plan, self._blocks[0].memory)
-        create = doorbell.create
-        self._open_control(control, create(control.memory, control.bell_offset(None)))
-        self._bells = [
-            create(control.memory, control.bell_offset(worker))
-            for worker in range(len(self.shards))
-        ]
+        with refusals(assignment.seed):
+            bell, *self._bells = _bells(control, len(self.shards))
+        self._open_control(control, bell)
         self._threads: list[threading.Thread] = []
         _open_executors.add(self)
         # One generator state for the whole process: with isolate_rng, one at a time.
@@ -91,7 +90,7 @@ class ThreadExecutor(BelledExecutor):
             self._threads.append(thread)
             built = ours.fetch()
             if isinstance(built, BaseException):
-                raise error_for(start_fault(built, index)) from built
+                raise error_for(start_fault(built, worker.job)) from built
             specs.extend(built)  # type: ignore[arg-type]
         return specs
 
@@ -114,7 +113,9 @@ class ThreadExecutor(BelledExecutor):
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out private memory and let the threads serve."""
         plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
-        self._blocks.append(Block.create(plan.size, shared=False))
+        with refusals(self._assignment.seed):
+            data = Block.create(plan.size, shared=False, touched=plan.touched)
+        self._blocks.append(data)
         views = DataViews(plan, self._blocks[-1].memory)
         for index, worker in enumerate(self._workers):
             desk = Desk(
@@ -138,7 +139,8 @@ class ThreadExecutor(BelledExecutor):
         """Threads do not die, unless an env raises KeyboardInterrupt in one."""
         if self._threads[worker].is_alive():
             return None
-        return Fault(kind="died", command="step", worker=worker)
+        command, slot = self._doing(worker)
+        return Fault("died", command, slot, worker, os.getpid())
 
     def close(self, timeout: float | None) -> None:
         """Ask the threads to close their envs; one that hangs is left behind."""
@@ -157,7 +159,8 @@ class ThreadExecutor(BelledExecutor):
                 self._bells[worker].flush()
             else:
                 mailbox.close()
-        deadline = time.monotonic() + (10.0 if timeout is None else timeout)
+        limit = self._assignment.close_timeout if timeout is None else timeout
+        deadline = time.monotonic() + limit
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
@@ -166,6 +169,19 @@ class ThreadExecutor(BelledExecutor):
             bell.close()
         for block in self._blocks:
             block.close()
+
+
+def _bells(control: ControlViews, workers: int) -> list[Doorbell]:
+    """The parent's bell, and one per worker; none if one cannot be had."""
+    bells: list[Doorbell] = []
+    try:
+        for worker in (None, *range(workers)):
+            bells.append(doorbell.create(control.memory, control.bell_offset(worker)))
+    except BaseException:
+        for bell in bells:
+            bell.close()
+        raise
+    return bells
 
 
 def _keeping(mailbox: LocalMailbox) -> Callable[[Letter], None]:
@@ -179,7 +195,7 @@ _open_executors: weakref.WeakSet[ThreadExecutor] = weakref.WeakSet()
 def _close_all() -> None:
     """The threads are daemons, and would end without closing their envs."""
     for executor in list(_open_executors):
-        executor.close(2.0)
+        executor.close(None)
 
 
 def _disown_in_child() -> None:

@@ -39,7 +39,7 @@ from corral.faces.gymnasium_errors import (
     raise_own,
 )
 from corral.pool import Pool, Question, Stats
-from corral.supervision.report import error_for
+from corral.supervision.report import one_error_for
 
 
 class CorralVectorEnv(VectorEnv[Any, Any, Any]):
@@ -348,11 +348,13 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _raise(self, error: CorralError) -> NoReturn:
         """Raise what Gymnasium's users would get."""
-        faults: tuple[Fault, ...] = getattr(error, "faults", ())
+        faults = error.faults
         if faults:
             self._announce(faults)
         if len(faults) > 1 and isinstance(error, EnvError):
-            error = error_for(faults[-1])  # Gymnasium raises the last of them
+            step = error.step
+            error = one_error_for(faults, -1)  # Gymnasium raises the last of them
+            error.step = step
         raise_own(error)
 
     def _announce(self, faults: Sequence[Fault]) -> None:
@@ -366,8 +368,10 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         """End the workers, after what is under way unless `terminate`."""
         pending, failed = self._pending, False
         if pending is not None:
+            # Gymnasium would wait for ever; here an env that hangs is ended.
+            limit = self.pool.close_timeout if timeout is None else timeout
             try:
-                getattr(self, f"{pending}_wait")(0 if terminate else timeout)
+                getattr(self, f"{pending}_wait")(0 if terminate else limit)
             except multiprocessing.TimeoutError:
                 terminate = True
             except Exception:
@@ -382,7 +386,7 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
 
     def __del__(self) -> None:
         if not getattr(self, "closed", True) and hasattr(self, "pool"):
-            self.pool.close(2.0)
+            self.pool.close()
 
 
 def _plain(actions: Any) -> Any:

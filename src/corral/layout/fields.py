@@ -48,7 +48,10 @@ class Field:
         if dtype.names is None:
             # Numpy's own object, which a pickled dtype is not: `is` has to work on it.
             dtype = np.dtype(dtype.str)
-        return np.ndarray(self.shape, dtype, buffer=memory, offset=self.offset)
+        # By way of `frombuffer`, which holds the buffer: `ndarray` alone keeps the mmap
+        # but lets it be unmapped, and whoever looks at the view then crashes.
+        whole = np.frombuffer(memory, np.uint8)
+        return np.ndarray(self.shape, dtype, buffer=whole, offset=self.offset)
 
 
 class Planner:

@@ -76,8 +76,7 @@ class ArrayCodec(Codec):
         (array,) = arrays
         if not self.shape:
             return lambda row, slot, mailed: array[row, slot]
-        cells = [list(slots) for slots in array]
-        return lambda row, slot, mailed: cells[row][slot].copy()
+        return lambda row, slot, mailed: array[row, slot].copy()
 
     def walker(self, arrays: Sequence[Array]) -> Walk:
         """See Codec.walker; one copy for all, of which each env gets its row."""

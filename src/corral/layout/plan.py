@@ -8,11 +8,13 @@ the data part is appended once the workers have told the spaces.
 
 Rows. A slot's ticket counts the commands it was sent. Command t writes observation and
 record row `t % 2`, so what the previous command returned stays intact, and reads action
-row `t % 8`, so the last actions of an episode are in the block even after a SIGKILL.
+row `t % action_rows`, so the actions of an episode, or the last of a long one, are in
+the block even after a SIGKILL.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +26,9 @@ from corral.layout.fields import Field, Planner
 from corral.layout.times import BUCKETS
 
 ROWS = 2
-ACTION_ROWS = 8
+FEWEST_ACTION_ROWS, MOST_ACTION_ROWS = 8, 1024
+ACTION_BYTES = 16 << 20
+"""What all slots' actions may take: rows that were never written cost nothing."""
 TICKET_MASK = 0xFFFFFFFF
 """Tickets are counted for ever and compared as unsigned 32-bit words."""
 LINE = 64
@@ -49,6 +53,26 @@ RECORD = np.dtype(
         "itemsize": LINE,
     }
 )
+
+# The words of a worker's line of vitals, which its parent reads.
+BUSY = 0
+"""Seconds spent obeying."""
+MARK = 1
+"""Since when it is at what it is doing, by time.perf_counter; 0 while it waits."""
+DOING = 2
+"""STEPPING, RESETTING, CONSTRUCTING, ANSWERING or CLOSING."""
+RETIRED = 3
+"""When it ended to make room for another: BEFORE_RESET, AFTER_STEP; 0 if it did not."""
+AT = 4
+"""The slot it is at, counted from its shard's first; NOWHERE between two."""
+NOWHERE = -1
+STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = 1, 2, 3, 4, 5
+BEFORE_RESET, AFTER_STEP = 1, 2
+
+# The words that tell of a slot's episode, written before its env is reset.
+NUMBER, RESTARTS, SEED, BEGAN, FIRST_BEGAN = range(5)
+"""Which of the slot's episodes; how often it was begun again; -1 for no seed; the
+tickets of the commands in which it began, and began for the first time."""
 
 # How long a slot's steps and resets took, counted by length (see `layout.times`).
 TIMES = np.dtype(
@@ -85,8 +109,10 @@ class ControlPlan:
     """(slots,): the seed of a reset command; -1 for none."""
     times: Field
     """(slots,) of TIMES: how long each slot's steps and resets took."""
-    busy: Field
-    """(workers, 8): seconds each worker spent obeying; a cache line each."""
+    vitals: Field
+    """(workers, 8): BUSY, MARK, DOING, RETIRED and AT of each worker; a line each."""
+    episode: Field
+    """(slots, 8): NUMBER, RESTARTS, ... of each slot's episode; a line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +123,19 @@ class DataPlan:
     record: Field
     obs: tuple[Field, ...]
     action: tuple[Field, ...]
+    action_rows: int
+    """A power of two."""
     wide_action: tuple[Field, ...]
     """Where actions go that do not fit the space's dtype without loss."""
     final_obs: tuple[Field, ...]
     arena: Field
     presence: Field
+
+    @property
+    def touched(self) -> int:
+        """Bytes that are sure to be written to; of the others most never are."""
+        fields = (self.record, *self.obs, *self.action, *self.final_obs)
+        return sum(field.nbytes for field in fields)
 
 
 def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
@@ -120,7 +154,8 @@ def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
         "done": planner.add("done", np.dtype("u4"), (slots,)),
         "reset_seed": planner.add("reset_seed", np.dtype("i8"), (slots,)),
         "times": planner.add("times", TIMES, (slots,)),
-        "busy": planner.add("busy", np.dtype("f8"), (workers, LINE // 8)),
+        "vitals": planner.add("vitals", np.dtype("f8"), (workers, LINE // 8)),
+        "episode": planner.add("episode", np.dtype("i8"), (slots, LINE // 8)),
     }
     return ControlPlan(size=planner.size, **fields)
 
@@ -129,6 +164,7 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
     """Plan the rest, from offset `start` on."""
     planner = Planner(start)
     record = planner.add("record", RECORD, (ROWS, slots))
+    action_rows = count_action_rows(slots, action)
 
     def leaves(name: str, codec: Codec, rows: int) -> tuple[Field, ...]:
         return tuple(
@@ -141,12 +177,13 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
     return DataPlan(
         record=record,
         obs=leaves("obs", observation, ROWS),
-        action=leaves("action", action, ACTION_ROWS),
+        action=leaves("action", action, action_rows),
+        action_rows=action_rows,
         wide_action=tuple(
             planner.add(
                 f"wide_action{list(leaf.path)}",
                 widened(leaf.dtype),
-                (ACTION_ROWS, slots, *leaf.shape),
+                (action_rows, slots, *leaf.shape),
             )
             for leaf in action.leaves
         ),
@@ -158,6 +195,24 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
         presence=planner.add("presence", np.dtype("u1"), (ROWS, slots, MAX_COLUMNS)),
         size=planner.size,
     )
+
+
+def count_action_rows(slots: int, action: Codec) -> int:
+    """How many actions of each slot are kept: a power of two, as many as there is room.
+
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> from corral.layout.codec import codec_for
+    >>> count_action_rows(64, codec_for(Discrete(4)))
+    1024
+    >>> count_action_rows(64, codec_for(Box(0, 1, (1000,))))
+    16
+    """
+    row = slots * sum(
+        math.prod(leaf.shape) * (leaf.dtype.itemsize + widened(leaf.dtype).itemsize)
+        for leaf in action.leaves
+    )
+    rows = min(MOST_ACTION_ROWS, ACTION_BYTES // row if row else MOST_ACTION_ROWS)
+    return max(FEWEST_ACTION_ROWS, 1 << max(0, rows.bit_length() - 1))
 
 
 def widened(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
@@ -184,7 +239,8 @@ class ControlViews:
         self.done = plan.done.view(memory)
         self.reset_seed = plan.reset_seed.view(memory)
         self.times = plan.times.view(memory)
-        self.busy = plan.busy.view(memory)
+        self.vitals = plan.vitals.view(memory)
+        self.episode = plan.episode.view(memory)
 
     def bell_offset(self, worker: int | None) -> int:
         """Where a worker's bell hangs; None for the parent's."""
@@ -201,6 +257,8 @@ class DataViews:
         self.record = plan.record.view(memory)
         self.obs = views(plan.obs)
         self.action = views(plan.action)
+        self.action_mask = plan.action_rows - 1
+        """A ticket's action row is `ticket & action_mask`."""
         self.wide_action = views(plan.wide_action)
         self.final_obs = views(plan.final_obs)
         self.arena = plan.arena.view(memory)

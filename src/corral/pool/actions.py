@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.layout.codec import Codec
-from corral.layout.plan import ACTION_ROWS, DataViews
+from corral.layout.plan import DataViews
 from corral.workers.commands import WIDE
+
+PLAIN, WIDENED, ELSEWHERE = range(3)
+"""Where an action is: in the space's own dtypes, in wide ones, not in the block."""
 
 
 class Actions:
@@ -19,17 +22,28 @@ class Actions:
         self.codec = codec
         self._views = views
         self._dtypes = [leaf.dtype for leaf in codec.leaves]
-        self._wide_used = False
+        self._mask = views.action_mask
+        self._places: NDArray[np.uint8] | None = None
+        """[rows, slots], from the first action on that is not PLAIN."""
+
+    @property
+    def rows(self) -> int:
+        """How many actions of each slot the block keeps."""
+        return self._mask + 1
 
     def write_all(self, leaves: list[NDArray[Any]], ticket: int) -> int:
         """One row for all slots; returns WIDE if they went to the wide rows."""
-        row = ticket % ACTION_ROWS
+        row = ticket & self._mask
         if len(leaves) == 1 and leaves[0].dtype is self._dtypes[0]:
             self._views.action[0][row] = leaves[0]  # as a rule
+            if self._places is not None:
+                self._places[row] = PLAIN
             return 0
         arrays, wide = self._fields_for(leaves)
         for array, leaf in zip(arrays, leaves, strict=True):
             array[row] = leaf
+        if self._places is not None:
+            self._places[row] = wide and WIDENED
         return wide
 
     def write(
@@ -40,27 +54,43 @@ class Actions:
     ) -> int:
         """A row of its own for each slot."""
         arrays, wide = self._fields_for(leaves)
-        rows = tickets % ACTION_ROWS
+        rows = tickets & self._mask
         for array, leaf in zip(arrays, leaves, strict=True):
             array[rows, slots] = leaf
+        if self._places is not None:
+            self._places[rows, slots] = wide and WIDENED
         return wide
 
     def _fields_for(self, leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], int]:
         """Where these actions fit: the space's own dtypes, or wide ones."""
         for dtype, leaf in zip(self._dtypes, leaves, strict=True):
             if leaf.dtype is not dtype and not np.can_cast(leaf.dtype, dtype, "safe"):
-                self._wide_used = True
+                self._note_places()
                 return self._views.wide_action, WIDE
         return self._views.action, 0
 
-    def last(self, slot: int, ticket: int) -> tuple[Any, ...]:
-        """The actions of the slot's running episode that are still in the block."""
+    def skip(self, tickets: NDArray[np.int64], slots: NDArray[np.intp]) -> None:
+        """These actions go another way."""
+        self._note_places()[tickets & self._mask, slots] = ELSEWHERE
+
+    def _note_places(self) -> NDArray[np.uint8]:
+        if self._places is None:
+            slots = self._views.record.shape[1]
+            self._places = np.zeros((self.rows, slots), np.uint8)
+        return self._places
+
+    def last(self, slot: int, ticket: int, count: int) -> tuple[Any, ...]:
+        """The slot's last actions up to a ticket: so many, or those in the block."""
         if self.codec.mailed:
             return ()
-        length = int(self._views.record["episode_length"][1 - (ticket & 1), slot]) + 1
-        # A caller who once gave wide actions gives them always, as a rule.
-        arrays = self._views.wide_action if self._wide_used else self._views.action
-        decode = self.codec.decoder(arrays)
-        count = min(length, ACTION_ROWS, ticket)
-        tickets = range(ticket - count + 1, ticket + 1)
-        return tuple(decode(t % ACTION_ROWS, slot, None) for t in tickets)
+        views, found = self._views, []
+        decoders = [
+            self.codec.decoder(arrays) for arrays in (views.action, views.wide_action)
+        ]
+        for earlier in range(min(count, self.rows)):
+            row = ticket - earlier & self._mask
+            place = PLAIN if self._places is None else int(self._places[row, slot])
+            if place == ELSEWHERE:
+                break
+            found.append(decoders[place](row, slot, None))
+        return tuple(reversed(found))

@@ -25,6 +25,10 @@ class Clock:
         self.copying = 0.0
         """In send and recv otherwise."""
 
+    def thinking(self, now: float, idle: bool) -> float:
+        """`policy` up to now, which is in the middle of it if nothing is under way."""
+        return self.policy + (now - self._mark if idle else 0.0)
+
     def enter(self, idle: bool) -> None:
         """A send begins; `idle` if nothing is under way."""
         now = perf_counter()

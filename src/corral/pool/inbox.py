@@ -15,7 +15,7 @@ from corral.layout.columns import Columns
 from corral.layout.entries import Column
 from corral.layout.infos import Infos
 from corral.pool.rows import NO_INFOS
-from corral.workers.letters import Letter
+from corral.workers.letters import Letter, completed
 
 
 class Inbox:
@@ -34,16 +34,36 @@ class Inbox:
     def add(self, letters: Iterable[Letter]) -> None:
         """Keep letters until their slots are taken."""
         for letter in letters:
+            earlier = self.letters.get(letter.slot)
+            if earlier is not None:
+                letter = completed(letter, earlier)
             self.letters[letter.slot] = letter
 
+    def restarted(self, slot: int, fault: Fault) -> None:
+        """The slot's result follows a fault that was mended."""
+        self.letters.setdefault(slot, Letter(slot)).restarted = fault
+
+    @property
+    def columns(self) -> list[Column]:
+        """All info columns so far."""
+        return list(self._columns.defined)
+
+    def mended(self, slots: NDArray[np.intp]) -> list[Letter]:
+        """The letters of slots being taken that tell of a fault that was mended."""
+        if all(letter.restarted is None for letter in self.letters.values()):
+            return []
+        found = (self.letters.get(slot) for slot in slots.tolist())
+        return [letter for letter in found if letter and letter.restarted]
+
     def faults(self, slots: NDArray[np.intp]) -> list[Fault]:
-        """The faults of slots being taken; what else they brought is gone with them."""
+        """The faults of slots being taken, whose letters are gone with them."""
         if all(letter.fault is None for letter in self.letters.values()):
             return []
         taken = [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
-        faults = [letter.fault for letter in taken if letter.fault is not None]
-        if faults:
-            for letter in taken:
+        faults = []
+        for letter in taken:
+            if letter.fault is not None:
+                faults.append(letter.fault)
                 del self.letters[letter.slot]
                 if letter.obs is not None:
                     self._obs[letter.slot] = letter.obs
@@ -58,7 +78,14 @@ class Inbox:
         if self.letters:
             for position, slot in enumerate(slots.tolist()):
                 letter = self.letters.get(slot)
-                if letter is not None and letter.info:
+                if letter is None:
+                    continue
+                if letter.restarted is not None:
+                    remainders[position] = {
+                        **(letter.info or {}),
+                        "fault": letter.restarted,
+                    }
+                elif letter.info:
                     remainders[position] = letter.info
         new = [c for info in remainders.values() for c in self._columns.define(info)]
         infos = Infos(columns, remainders) if columns or remainders else NO_INFOS
@@ -70,6 +97,8 @@ class Inbox:
             letter = self.letters.pop(slot, None)
             if letter is None:
                 continue
+            if letter.restarted is not None and not step.valid[position]:
+                self._cut(step, position, letter)
             if letter.obs is not None:
                 self._obs[slot] = letter.obs
             if letter.final_obs is not None:
@@ -80,6 +109,13 @@ class Inbox:
             step.obs = self.assemble(step.obs, step.slots)
             final = self._mailed(self._final_obs, step.slots)
             step.final_obs = self._codec.assemble(step.final_obs, final)
+
+    def _cut(self, step: Step, position: int, letter: Letter) -> None:
+        """An episode that broke off ends with the observation before."""
+        if letter.slot in self._obs:
+            self._final_obs[letter.slot] = self._obs[letter.slot]
+        if step.started[position]:
+            letter.final_info = {"fault": letter.restarted}
 
     def assemble(self, leaves: Sequence[Any], slots: NDArray[np.intp]) -> Any:
         """Observations of these slots, from their leaves in the block and by mail."""

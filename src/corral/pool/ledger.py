@@ -51,6 +51,8 @@ class Ledger:
         # fills a step would cost as much as the rest of the bookkeeping.
         self._whole = False
         self._started = np.zeros(count, np.bool_)
+        self._reset_at = np.zeros(count, np.int64)
+        """The ticket of the last reset that each slot was sent."""
         self._sends = 0
         self._whole_sent_at = 0
         self._sent_at = np.zeros(count, np.int64)
@@ -128,11 +130,35 @@ class Ledger:
         finished = done[slots] == self.tickets(slots) & TICKET_MASK
         return len(slots) - int(np.count_nonzero(finished))
 
-    def unfinished(self, slots: range, done: NDArray[np.uint32]) -> int | None:
-        """The first of a shard's slots that is not done: what its worker was at."""
+    def was_started(self, slot: int) -> bool:
+        """Whether the slot was ever reset."""
+        return bool(self._started[slot])
+
+    def ticket(self, slot: int) -> int:
+        """The ticket of one slot's last command."""
+        return self.base + int(self._offsets[slot])
+
+    def is_reset(self, slot: int) -> bool:
+        """Whether the slot's last command was a reset."""
+        return int(self._reset_at[slot]) == self.ticket(slot)
+
+    def is_unfinished(self, slot: int, done: NDArray[np.uint32]) -> bool:
+        """Whether the slot has a command under way that is not done."""
+        late: bool = done[slot] != self.ticket(slot) & TICKET_MASK
+        return bool(self.pending()[slot]) and late
+
+    def unfinished(
+        self, slots: range, done: NDArray[np.uint32], seen: int | None = None
+    ) -> int | None:
+        """Which of a shard's slots its worker was at: one that is not done.
+
+        The one it was `seen` at, if it was; else the first, since a shard is walked in
+        order.
+        """
+        if seen is not None and self.is_unfinished(seen, done):
+            return seen
         for slot in slots:
-            ticket = self.base + int(self._offsets[slot]) & TICKET_MASK
-            if self.pending()[slot] and done[slot] != ticket:
+            if self.is_unfinished(slot, done):
                 return slot
         return None
 
@@ -172,4 +198,6 @@ class Ledger:
     def start(self, slots: NDArray[np.intp], started: bool = True) -> None:
         """These slots were reset, or failed and want to be."""
         self._started[slots] = started
+        if started:
+            self._reset_at[slots] = self.tickets(slots)
         self.unstarted = self.count - int(np.count_nonzero(self._started))

@@ -11,6 +11,8 @@ import numpy as np
 
 from corral.core import NO_TASK, EnvSpec
 from corral.errors import OptionError, SpacesDiffer
+from corral.pool.mending import Policy
+from corral.supervision.restarts import RestartBudget, RestartLimits
 from corral.workers.autoreset import MODES
 
 
@@ -38,6 +40,58 @@ class FaceOptions:
     """Whether stepping a slot that was never reset is refused here, or by the env."""
     agree: Callable[[list[EnvSpec]], EnvSpec] = same_spaces
     """The one spec for all slots, or SpacesDiffer."""
+
+
+def fault_policy(
+    on_fault: str,
+    on_timeout: str | None,
+    max_restarts: int,
+    restarts_per_minute: int,
+) -> Policy:
+    """Which faults are mended, and how often."""
+    on_timeout = on_fault if on_timeout is None else on_timeout
+    for name, value in (("on_fault", on_fault), ("on_timeout", on_timeout)):
+        if value not in ("raise", "restart"):
+            raise OptionError(f'{name} is {value!r}; choose "raise" or "restart"')
+    counts = {"max_restarts": max_restarts, "restarts_per_minute": restarts_per_minute}
+    for name, count in counts.items():
+        if not _is_number(count) or count != int(count) or count < 1:
+            raise OptionError(f"{name} is {count!r}; it must be an integer >= 1")
+    budget = RestartBudget(RestartLimits(max_restarts, restarts_per_minute))
+    return Policy(on_fault == "restart", on_timeout == "restart", budget)
+
+
+def process_reasons(isolation: str | None, **asked: Any) -> str:
+    """Which of these options need processes, as the caller wrote them; "" for none."""
+    for name in ("start_timeout", "step_timeout", "reset_timeout"):
+        seconds = asked[name]
+        if seconds is not None and not (_is_number(seconds) and seconds > 0):
+            raise OptionError(f"{name} is {seconds!r}; it must be seconds > 0, or None")
+    limit = asked["memory_limit"]
+    if limit is not None and not (_is_number(limit) and limit > 0):
+        raise OptionError(f"memory_limit is {limit!r}; it must be bytes > 0, or None")
+    if limit is not None and isolation != "slot":
+        raise OptionError(
+            "memory_limit is kept by giving a slot a new process, so every slot needs "
+            'one of its own: add isolation="slot"'
+        )
+    wanted = [
+        f"{name}={value!r}"
+        for name, value in asked.items()
+        if value is not None and value != "raise"
+    ]
+    return ", ".join(wanted)
+
+
+def closing_time(seconds: Any) -> float:
+    """How long envs may take to finish."""
+    if not _is_number(seconds) or not seconds >= 0:
+        raise OptionError(f"close_timeout is {seconds!r}; it must be seconds >= 0")
+    return float(seconds)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class Episodes:

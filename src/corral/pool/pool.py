@@ -7,7 +7,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from time import monotonic, perf_counter
 from types import TracebackType
 from typing import Any, NoReturn
@@ -21,10 +20,12 @@ from corral.errors import (
     ClosedError,
     CorralError,
     Fault,
+    FaultError,
     OptionError,
     OrderError,
     OwnershipError,
     WorkerDied,
+    WorkerHung,
 )
 from corral.executors import place, usable_cores
 from corral.executors.assign import place_of
@@ -38,20 +39,27 @@ from corral.pool.clock import Clock
 from corral.pool.inbox import Inbox
 from corral.pool.ledger import Ledger, Slots
 from corral.pool.loans import Loans
+from corral.pool.mending import Mender
 from corral.pool.options import (
     Episodes,
     FaceOptions,
+    closing_time,
+    fault_policy,
     info_choice,
     mode_of,
+    process_reasons,
     root_seed,
 )
 from corral.pool.questions import Question
 from corral.pool.rows import NO_INFOS, Row, gather
 from corral.pool.stats import Stats, Times, WorkerStats
+from corral.pool.told import Told
+from corral.pool.witness import Witness, with_kit
 from corral.supervision.memory import memory_of
 from corral.supervision.report import error_for, one_error_for
 from corral.workers import commands
 from corral.workers.commands import Verb
+from corral.workers.letters import Letter
 from corral.workers.shard import ShardOptions
 
 
@@ -80,7 +88,15 @@ class Pool:
         devices: handed to workers round robin, as `this_worker().device`.
         copy: whether `recv` gives copies by default, or views into the block.
         debug: raise when a view is kept longer than it lives.
-        start_timeout: seconds for a worker process to build its envs; needs processes.
+        start_timeout: seconds for a worker process to build its envs.
+        reset_timeout: seconds for one reset.
+        step_timeout: seconds for one step. All three need processes.
+        on_fault: "raise", or "restart" what broke and go on; needs processes.
+        on_timeout: the same for a worker that was not in time; as `on_fault` if None.
+        max_restarts: how often each slot may be restarted.
+        restarts_per_minute: the same within any minute.
+        memory_limit: bytes; a slot whose process holds more gets a new one at the end
+            of its episode. Needs isolation="slot".
         close_timeout: seconds for envs to finish when the pool is closed.
     """
 
@@ -107,6 +123,13 @@ class Pool:
         copy: bool = True,
         debug: bool = False,
         start_timeout: float | None = None,
+        reset_timeout: float | None = None,
+        step_timeout: float | None = None,
+        on_fault: str = "raise",
+        on_timeout: str | None = None,
+        max_restarts: int = 100,
+        restarts_per_minute: int = 10,
+        memory_limit: int | None = None,
         close_timeout: float = 10.0,
         _face: FaceOptions | None = None,
     ) -> None:
@@ -119,7 +142,10 @@ class Pool:
         self.seed = root_seed(seed)
         self.copy = copy
         self.debug = debug
-        self._close_timeout = close_timeout
+        self.close_timeout = closing_time(close_timeout)
+        self._policy = fault_policy(
+            on_fault, on_timeout, max_restarts, restarts_per_minute
+        )
         assignment = Assignment(
             factories=factories_for(env, num_envs, env_kwargs, wrappers),
             shards=[],
@@ -129,6 +155,8 @@ class Pool:
                 infos=info_choice(infos),
                 sample_task=sample_task,
                 isolate_rng=isolate_rng,
+                restarts=self._policy.budget if self._policy.deaths else None,
+                memory_limit=memory_limit,
             ),
             worker_init=worker_init,
             per_worker=per_worker,
@@ -137,11 +165,31 @@ class Pool:
             devices=tuple(devices),
             cores=usable_cores(),
             start_timeout=start_timeout,
+            step_timeout=step_timeout,
+            reset_timeout=reset_timeout,
+            close_timeout=self.close_timeout,
+            needs_processes=process_reasons(
+                isolation,
+                start_timeout=start_timeout,
+                step_timeout=step_timeout,
+                reset_timeout=reset_timeout,
+                on_fault=on_fault,
+                on_timeout=on_timeout,
+                memory_limit=memory_limit,
+            ),
         )
+        self._options = assignment.options
+        self._assignment = assignment
         self.num_envs = assignment.slots
         self._owner = threading.get_ident()
-        self._executor, self.layout = place(assignment, backend, workers, isolation)
-        self._open()
+        shards: list[range] = []
+        try:
+            self._executor, self.layout = place(assignment, backend, workers, isolation)
+            shards = self._executor.shards
+            self._open()
+        except FaultError as error:
+            complete = error_for(with_kit(error.fault, assignment, shards))
+            raise complete from complete.__cause__
 
     def _open(self) -> None:
         try:
@@ -165,8 +213,34 @@ class Pool:
         self.asked = 0
         """How many questions were put to the envs."""
         self._clock = Clock()
+        self._told = Told()
+        ourselves = weakref.proxy(self)  # else a pool that is dropped would not close
+        self._witness = Witness(
+            self._assignment,
+            self._executor,
+            self._ledger,
+            self._actions,
+            self._views,
+            self._told,
+            lambda: int(ourselves.asked),
+        )
+        self._mender = self._new_mender()
         self._state = "open"
         _open_pools.add(self)
+
+    def _new_mender(self) -> Mender | None:
+        """Whoever replaces workers, if any are to be replaced."""
+        policy = self._policy
+        if not (policy.deaths or policy.hangs or self._options.memory_limit):
+            return None
+        return Mender(
+            policy,
+            self._executor,
+            self._ledger,
+            self._inbox,
+            self._views,
+            self._witness,
+        )
 
     # Sending --------------------------------------------------------------------------
 
@@ -195,10 +269,12 @@ class Pool:
         episodes = Episodes(len(chosen), seeds, options, tasks)
         numbers: list[int] = []
         messages: list[tuple[int, Any]] = []
+        told: dict[int, dict[str, Any]] = {}
         for position, slot in enumerate(chosen.tolist()):
             number, message = episodes.at(position)
             numbers.append(number)
             if message:
+                told[slot] = message
                 worker, index = self._place_of(slot)
                 messages.append((worker, commands.Episode(index, **message)))
         self._recall(chosen)
@@ -209,7 +285,8 @@ class Pool:
         self._state = "sending"
         self._ledger.send(chosen)
         self._ledger.start(chosen)
-        self._executor.send(chosen, Verb.RESET, 0)
+        self._told.reset(chosen, self._ledger.tickets(chosen), told)
+        self._dispatch(chosen, Verb.RESET, 0)
         self._sent()
 
     def send(
@@ -239,6 +316,8 @@ class Pool:
             wide = self._actions.write_all(leaves, ledger.base)
         else:
             wide = self._actions.write(leaves, ledger.tickets(ledger.all), ledger.all)
+        if self._mender is not None:
+            self._mender.sent(None, Verb.STEP, mode | wide)
         self._executor.send_all(mode | wide)
         self._sent()
 
@@ -252,6 +331,11 @@ class Pool:
             self._state = "open"
         self._clock.leave()
 
+    def _dispatch(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
+        if self._mender is not None:
+            self._mender.sent(slots, verb, mode)
+        self._executor.send(slots, verb, mode)
+
     def _send_some(self, actions: Any, slots: NDArray[np.intp], mode: int) -> None:
         self._check_sendable(slots)
         leaves, mailed = self._actions.codec.split(actions, len(slots))
@@ -260,7 +344,7 @@ class Pool:
         self._state = "sending"
         self._ledger.send(slots)
         wide = self._actions.write(leaves, self._ledger.tickets(slots), slots)
-        self._executor.send(slots, Verb.STEP, mode | wide)
+        self._dispatch(slots, Verb.STEP, mode | wide)
         self._sent()
 
     def send_raw(self, actions: Sequence[Any]) -> None:
@@ -276,7 +360,8 @@ class Pool:
         self._tell_each(messages)
         self._state = "sending"
         self._ledger.send(slots)
-        self._executor.send(slots, Verb.STEP, self._mode)
+        self._actions.skip(self._ledger.tickets(slots), slots)
+        self._dispatch(slots, Verb.STEP, self._mode)
         self._sent()
 
     def _mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
@@ -292,10 +377,15 @@ class Pool:
         self._check()
         (chosen,) = self._ledger.choose([slot]).tolist()
         worker, index = self._place_of(chosen)
-        self._tell_each([(worker, commands.Episode(index, task=task))])
+        self._tell_each([(worker, commands.Episode(index, task=task))], hold=False)
+        self._told.assign(chosen, self._ledger.ticket(chosen), task)
+        if self._mender is not None:
+            self._mender.assigned(chosen, task)
 
     def _new_root(self, seed: int) -> None:
-        self.seed = root_seed(seed)
+        self.seed = self._options.root_seed = root_seed(seed)
+        if self._mender is not None:
+            self._mender.rooted(self.seed)
         self._tell_all(commands.Root(self.seed))
 
     # Receiving ------------------------------------------------------------------------
@@ -320,6 +410,11 @@ class Pool:
             copy: False for views, which stay intact until the slot has been sent to
                 twice more. Batches of all slots or of one whole shard are views, any
                 other is gathered.
+
+        Raises:
+            EnvError: an env raised; `error.step` has the results of the other slots.
+            WorkerDied, WorkerHung: the pool can only be closed; the same, as far as
+                the results were there.
         """
         self._check()
         ledger = self._ledger
@@ -396,11 +491,48 @@ class Pool:
         target = self._ledger.taken + count & TICKET_MASK
         self._clock.wait()
         try:
+            if self._mender is not None:
+                return self._reach_mending(count, target, timeout, enough)
             return self._executor.wait(target, timeout, enough)
-        except WorkerDied as error:
+        except (WorkerDied, WorkerHung) as error:
             self._bury(error)
         finally:
             self._clock.waited()
+
+    def _reach_mending(
+        self,
+        count: int,
+        target: int,
+        timeout: float | None,
+        enough: Callable[[], bool] | None,
+    ) -> bool:
+        """The same, with workers replaced on the way."""
+        mender, executor = self._mender, self._executor
+        assert mender is not None
+        deadline = None if timeout is None else monotonic() + timeout
+        while True:
+            left = None if deadline is None else deadline - monotonic()
+            try:
+                mender.look(perf_counter())
+                if not mender.mended:
+                    return executor.wait(target, left, enough)
+                # Rings may be missing, or be too many: what is done decides.
+                there = enough or (lambda: not mender.missing(count))
+                if there():
+                    return True
+                if not executor.wait(target, left, there):
+                    return False
+                target = target if there() else target + 1 & TICKET_MASK
+            except FaultError as error:
+                self._mend(error)
+
+    def _mend(self, error: FaultError) -> None:
+        """Have a worker replaced, or say that nothing can be done."""
+        assert self._mender is not None
+        try:
+            self._mender.mend(error)
+        except FaultError as final:
+            self._bury(final)
 
     def _late(self, count: int, timeout: float | None) -> TimeoutError:
         return TimeoutError(
@@ -413,7 +545,7 @@ class Pool:
         ledger, inbox = self._ledger, self._inbox
         row = ledger.base & 1
         ledger.take_all()
-        letters = self._executor.letters()
+        letters = self._letters(ledger.all)
         if letters or inbox.letters:
             self._open_letters(letters, ledger.all)
         infos = NO_INFOS
@@ -425,13 +557,18 @@ class Pool:
             inbox.complete(step)
         if self.debug and not copy:
             self._loans.lend(step, ledger.tickets(ledger.all) & 1)
+        self._took(ledger.all, step.started)
         self._clock.leave()
         return step
 
     def _take(self, slots: NDArray[np.intp], copy: bool) -> Step:
         """Some slots, or slots on different rows."""
         self._ledger.take(slots)
-        self._open_letters(self._executor.letters(), slots)
+        self._open_letters(self._letters(slots), slots)
+        return self._part(slots, copy)
+
+    def _part(self, slots: NDArray[np.intp], copy: bool) -> Step:
+        """The results of some slots, whose letters are open."""
         rows = self._ledger.tickets(slots) & 1
         infos, new = self._inbox.infos(slots, rows, whole=False)
         self._announce(new)
@@ -444,8 +581,15 @@ class Pool:
         self._inbox.complete(step)
         if self.debug and part is not None:
             self._loans.lend(step, rows)
+        self._took(slots, step.started)
         self._clock.leave()
         return step
+
+    def _took(self, slots: NDArray[np.intp], started: NDArray[np.bool_]) -> None:
+        if self._told.assigned:
+            self._told.took(slots, self._ledger.tickets(slots), started)
+        if self._mender is not None:
+            self._mender.took(slots, started)
 
     def _whole_shard(
         self, slots: NDArray[np.intp], rows: NDArray[np.int64]
@@ -457,26 +601,54 @@ class Pool:
             return slice(first, last)
         return None
 
-    def _open_letters(self, letters: Any, slots: NDArray[np.intp]) -> None:
+    def _letters(self, slots: NDArray[np.intp]) -> Sequence[Letter]:
+        """What came beside the block; what these slots lost comes along."""
+        if self._mender is None:
+            with self._burying():
+                return self._executor.letters()
+        self._mender.taking(slots)
+        while True:
+            try:
+                return self._executor.letters()
+            except FaultError as error:  # of a worker that died while it wrote another
+                self._mend(error)
+
+    def _open_letters(self, letters: Sequence[Letter], slots: NDArray[np.intp]) -> None:
         """Sort what came by mail; a fault of the slots being taken is raised here."""
         self._inbox.add(letters)
-        faults = [self._with_actions(fault) for fault in self._inbox.faults(slots)]
+        if self._mender is not None:
+            for letter in self._inbox.mended(slots):
+                self._note(letter)
+        faults = self._faults(slots)
         if faults:
-            # They want a reset before their next step.
+            error = one_error_for(faults)
+            error.step = self._without(slots, faults)
+            raise error from error.__cause__
+
+    def _faults(self, slots: NDArray[np.intp]) -> list[Fault]:
+        """What went wrong in these slots, which want a reset before their next step."""
+        faults = [self._witness.raised(fault) for fault in self._inbox.faults(slots)]
+        if faults:
             failed = np.array([fault.slot for fault in faults])
             self._ledger.start(failed, started=False)
-            raise one_error_for(faults)
+        return faults
+
+    def _without(self, slots: NDArray[np.intp], faults: list[Fault]) -> Step | None:
+        """The results of those slots that were fine."""
+        failed = np.array([fault.slot for fault in faults], np.intp)
+        fine = slots[~np.isin(slots, failed)]
+        return self._part(fine, copy=True) if len(fine) else None
 
     def _announce(self, columns: list[Column]) -> None:
         if columns:
             self._tell_all(commands.Columns(columns))
 
-    def _with_actions(self, fault: Fault) -> Fault:
-        assert fault.slot is not None
-        if fault.command == "reset":  # an episode that has not begun has no actions
-            return fault
-        (ticket,) = self._ledger.tickets(np.array([fault.slot])).tolist()
-        return replace(fault, last_actions=self._actions.last(fault.slot, ticket))
+    def _note(self, letter: Letter) -> None:
+        """An env was built again by its worker: complete the fault, and count it."""
+        assert self._mender is not None and letter.restarted is not None
+        if letter.restarted.kind == "raised":
+            letter.restarted = self._witness.raised(letter.restarted)
+            self._mender.note(letter.restarted)
 
     def observe(self) -> Any:
         """The latest observation of every slot, copied."""
@@ -549,10 +721,10 @@ class Pool:
         """Ask one question per worker that has any of the slots, and go on."""
         self._check()
         chosen = self._ledger.choose(slots).tolist()
-        question = Question.about(chosen, self._executor.shards)
+        question = Question.about(chosen, self._executor.shards, verb, payload)
         self.asked += 1
-        with self._burying():
-            self._executor.ask(question.asks(verb, payload))
+        with self._burying(question):
+            self._executor.ask(question.asks())
         return question
 
     def collect(
@@ -560,8 +732,16 @@ class Pool:
     ) -> tuple[Any, ...]:
         """Wait for the answers to a question, in the order of its slots."""
         self._check()
-        with self._burying():
+        with self._burying(question):
             replies = self._executor.answers(question.by_worker, timeout)
+        faults = [
+            self._witness.raised(fault, question.asked_of(fault.slot))
+            for reply in replies.values()
+            for fault in reply.faults
+        ]
+        if faults:
+            error = one_error_for(faults)
+            raise error from error.__cause__
         return question.answers(replies)
 
     # Checks ---------------------------------------------------------------------------
@@ -594,41 +774,70 @@ class Pool:
         try:
             self._executor.tell(worker, message)
         except WorkerDied as error:
-            self._bury(error)
+            if self._mender is None:
+                self._bury(error)
+            self._mend(error)  # and is told when it has returned
 
-    def _tell_each(self, messages: list[tuple[int, Any]]) -> None:
-        with self._burying():
-            self._executor.tell_each(messages)
+    def _tell_each(self, messages: list[tuple[int, Any]], hold: bool = True) -> None:
+        """About slots; `hold` if it is about the command that follows."""
+        if self._mender is None:
+            with self._burying():
+                self._executor.tell_each(messages)
+            return
+        if hold:
+            for worker, message in messages:
+                first = self._executor.shards[worker].start
+                self._mender.told(first + message.index, message)
+        while True:
+            try:
+                self._executor.tell_each(messages)
+                return
+            except WorkerDied as error:
+                # Once more to the others: what they are told twice counts once.
+                self._mend(error)
 
     def _tell_all(self, message: Any) -> None:
         for worker in range(len(self._executor.shards)):
             self._tell(worker, message)
 
-    def _bury(self, error: WorkerDied) -> NoReturn:
+    def _bury(self, error: FaultError, question: Question | None = None) -> NoReturn:
         """A worker is gone: say what it was doing, and serve no more."""
         self._state = "broken"
-        assert error.fault.worker is not None
-        shard = self._executor.shards[error.fault.worker]
-        # A shard is walked in order: it died on the first slot that is not done.
-        slot = self._ledger.unfinished(shard, self._executor.done)
-        if slot is None:
+        worker = error.fault.worker
+        if worker is None:
             raise error
-        raise error_for(self._last_words(error.fault, slot)) from None
+        fault = self._witness.gone(error.fault, worker, question)
+        final = error_for(fault)
+        self._add_what_arrived(final, fault)
+        raise final from final.__cause__
 
-    def _last_words(self, fault: Fault, slot: int) -> Fault:
-        """What the block still says about a slot whose worker is gone."""
-        (ticket,) = self._ledger.tickets(np.array([slot])).tolist()
-        seed = int(self._views.record["seed"][1 - (ticket & 1), slot])
-        return self._with_actions(
-            replace(fault, slot=slot, seed=None if seed < 0 else seed)
-        )
+    def _add_what_arrived(self, error: CorralError, fault: Fault) -> None:
+        """Results that are there, of workers that are not to blame; waits for none."""
+        for worker in range(len(self._executor.shards)):
+            self._inbox.add(self._executor.last_letters(worker))
+        ready = self._ledger.ready(self._executor.done)
+        self._ledger.take(ready)
+        others = self._faults(ready)
+        error.faults = (fault, *others)
+        error.step = self._without(ready, others)
 
     @contextmanager
-    def _burying(self) -> Iterator[None]:
+    def _burying(self, question: Question | None = None) -> Iterator[None]:
         try:
             yield
-        except WorkerDied as error:
-            self._bury(error)
+        except (WorkerDied, WorkerHung) as error:
+            worker = error.fault.worker
+            if self._mender is None or worker is None:
+                self._bury(error, question)
+            # The pool goes on; what the question asked for is gone with the worker.
+            told = error_for(self._witness.gone(error.fault, worker, question))
+            self._mend(error)
+            raise told from told.__cause__
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The latest faults that were mended, oldest first."""
+        return () if self._mender is None else tuple(self._mender.faults)
 
     # Looking --------------------------------------------------------------------------
 
@@ -636,10 +845,11 @@ class Pool:
         """Who was busy and what took how long, since the pool was opened."""
         self._check()
         clock, times = self._clock, self._executor.times
-        seconds = perf_counter() - clock.began
+        now = perf_counter()
+        seconds = now - clock.began
         return Stats(
             seconds=seconds,
-            policy=clock.policy,
+            policy=clock.thinking(now, not self._ledger.waiting),
             waiting=clock.waiting,
             copying=clock.copying,
             step=_times(times, "step"),
@@ -693,7 +903,7 @@ class Pool:
         if self._state in ("closed", "unbuilt", "forked"):
             return
         self._state = "closed"
-        self._executor.close(self._close_timeout if timeout is None else timeout)
+        self._executor.close(timeout)
         _open_pools.discard(self)
 
     def __enter__(self) -> Pool:
@@ -715,7 +925,7 @@ class Pool:
 
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") not in ("closed", "unbuilt", "forked"):
-            self.close(2.0)
+            self.close()
 
 
 def _times(times: NDArray[np.void], kind: str) -> Times:

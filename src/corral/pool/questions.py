@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.executors.assign import place_of
-from corral.supervision.report import one_error_for
 from corral.workers.commands import Ask
 from corral.workers.letters import Reply
 
@@ -21,32 +20,42 @@ class Question:
     by_worker: dict[int, list[int]]
     """Those of the slots that each worker runs."""
     shards: Sequence[range]
+    verb: str
+    payload: Callable[[list[int]], Any]
+    """Makes what a worker is told from its slots."""
 
     @classmethod
-    def about(cls, slots: list[int], shards: Sequence[range]) -> Question:
+    def about(
+        cls,
+        slots: list[int],
+        shards: Sequence[range],
+        verb: str,
+        payload: Callable[[list[int]], Any],
+    ) -> Question:
         """A question to whoever runs these slots."""
         by_worker: dict[int, list[int]] = {}
         for slot in slots:
             worker, _ = place_of(slot, shards)
             by_worker.setdefault(worker, []).append(slot)
-        return cls(slots, by_worker, shards)
+        return cls(slots, by_worker, shards, verb, payload)
 
-    def asks(self, verb: str, payload: Callable[[list[int]], Any]) -> dict[int, Ask]:
-        """What each worker is told; `payload` makes it from the worker's slots."""
+    def asks(self) -> dict[int, Ask]:
+        """What each worker is told."""
         return {
-            worker: Ask(verb, self._indexes(worker), payload(slots))
+            worker: Ask(self.verb, self._indexes(worker), self.payload(slots))
             for worker, slots in self.by_worker.items()
         }
+
+    def asked_of(self, slot: int | None) -> tuple[str, Any] | None:
+        """What one slot was asked."""
+        return None if slot is None else (self.verb, self.payload([slot]))
 
     def _indexes(self, worker: int) -> tuple[int, ...]:
         first = self.shards[worker].start
         return tuple(slot - first for slot in self.by_worker[worker])
 
     def answers(self, replies: dict[int, Reply]) -> tuple[Any, ...]:
-        """One answer per slot, or the error of those that have none."""
-        faults = [fault for reply in replies.values() for fault in reply.faults]
-        if faults:
-            raise one_error_for(faults)
+        """One answer per slot, if no worker had a fault to tell of."""
         answers = {
             slot: value
             for worker, slots in self.by_worker.items()

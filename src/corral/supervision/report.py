@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from corral.errors import (
     CorralError,
@@ -12,11 +15,13 @@ from corral.errors import (
     FaultError,
     ItemError,
     RemoteTraceback,
+    SpaceMismatch,
     StartError,
     UsageError,
     WorkerDied,
     WorkerHung,
 )
+from corral.supervision.advice import advice_for
 
 _CAUSES = {
     "SIGKILL": "killed, often by the out-of-memory killer",
@@ -27,6 +32,11 @@ _CAUSES = {
     "SIGBUS": "a bus error, often shared memory that ran full",
     "SIGTERM": "terminated from outside",
 }
+LINES = 40
+"""Of output, or of a stack, that an error shows; the fault has all of it."""
+FEW_LINES = 8
+"""Of output beside a traceback, which says more."""
+WIDTH = 200
 
 
 def signal_name(exit_code: int | None) -> str | None:
@@ -56,19 +66,20 @@ def where(fault: Fault) -> str:
 def error_for(fault: Fault) -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
     if fault.item is not None and fault.kind == "raised":
-        error: CorralError = ItemError(_message(fault), fault)
+        error: CorralError = ItemError(message_for(fault), fault)
     elif isinstance(fault.exception, UsageError):
-        error = type(fault.exception)(f"{where(fault)}: {fault.exception}")
+        error = type(fault.exception)(message_for(fault))
+        error.fault = fault
     else:
-        error = _KINDS[fault.kind](_message(fault), fault)
+        error = _KINDS[fault.kind](message_for(fault), fault)
     error.__cause__ = _cause(fault)
     return error
 
 
-def one_error_for(faults: Sequence[Fault]) -> CorralError:
-    """The error of the first fault; `.faults` has them all."""
-    error = error_for(faults[0])
-    error.faults = tuple(faults)  # type: ignore[attr-defined]
+def one_error_for(faults: Sequence[Fault], chosen: int = 0) -> CorralError:
+    """The error of one of the faults, the first as a rule; `.faults` has them all."""
+    error = error_for(faults[chosen])
+    error.faults = tuple(faults)
     return error
 
 
@@ -77,25 +88,79 @@ _KINDS: dict[str, type[FaultError]] = {
     "start": StartError,
     "died": WorkerDied,
     "hung": WorkerHung,
+    "shardmate": WorkerDied,
 }
 
 
-def _message(fault: Fault) -> str:
-    lines = [_MESSAGES[fault.kind](fault)]
+# Words --------------------------------------------------------------------------------
+
+
+def message_for(fault: Fault) -> str:
+    """What the error says: what happened, all that is known of it, and what to do."""
+    error = fault.exception
+    if isinstance(error, UsageError):
+        first = f"{where(fault)}: {error}"
+        if not isinstance(error, SpaceMismatch):
+            return first  # the caller's own mistake, whatever the env was at
+    else:
+        first = _MESSAGES[fault.kind](fault)
+    advice = advice_for(fault)
+    return "\n".join(
+        [first, *_episode(fault), *_worker(fault), *([advice] if advice else [])]
+    )
+
+
+def _episode(fault: Fault) -> list[str]:
+    lines = []
     if fault.seed is not None:
-        lines.append(f"The episode's seed is {fault.seed}.")
-    if fault.task is not None:
+        whose = "pool" if fault.kind == "start" or not _in_episode(fault) else "episode"
+        at = f"; this was its step {fault.step}" if fault.step else ""
+        lines.append(f"The {whose}'s seed is {fault.seed}{at}.")
+    elif fault.step:
+        lines.append(f"It was step {fault.step} of an episode without a seed.")
+    if fault.has_task or fault.task is not None:
         lines.append(f"Its task is {fault.task!r:.200}.")
+    if fault.options is not None:
+        lines.append(f"It was reset with options {fault.options!r:.200}.")
     if fault.last_actions:
-        shown = ", ".join(f"{action!r:.60}" for action in fault.last_actions)
+        shown = ", ".join(_shown(action) for action in fault.last_actions)
         lines.append(f"The last actions were: {shown}.")
+    return lines
+
+
+def _shown(action: Any) -> str:
+    """An action in a few characters."""
+    if isinstance(action, np.ndarray):
+        text = np.array2string(action, precision=4, threshold=8, separator=", ")
+        return f"{' '.join(text.split()):.80}"
+    if isinstance(action, np.generic):
+        action = action.item()
+    return f"{action!r:.60}"
+
+
+def _in_episode(fault: Fault) -> bool:
+    return fault.command != "start" and fault.step is not None
+
+
+def _worker(fault: Fault) -> list[str]:
+    lines = []
+    if fault.restarts:
+        many = "given up after" if fault.gave_up else "not the first time; so far"
+        lines.append(
+            f"It was {many} {fault.restarts} restart{'s' * (fault.restarts > 1)}."
+        )
+    if fault.stack.strip():
+        lines.append(f"Where it was:\n{_tail(fault.stack)}")
     if fault.output.strip():
-        lines.append(f"The worker's last output:\n{_tail(fault.output)}")
-    return "\n".join(lines)
+        count = FEW_LINES if fault.traceback else LINES
+        lines.append(f"The worker's last output:\n{_tail(fault.output, count)}")
+    return lines
 
 
-def _tail(text: str, lines: int = 20) -> str:
-    return "\n".join("    " + line for line in text.rstrip().splitlines()[-lines:])
+def _tail(text: str, lines: int = LINES) -> str:
+    return "\n".join(
+        "    " + line[:WIDTH] for line in text.rstrip().splitlines()[-lines:]
+    )
 
 
 def _raised(fault: Fault) -> str:
@@ -115,16 +180,34 @@ def _died(fault: Fault) -> str:
     else:
         how = "the thread ended (KeyboardInterrupt raised in it?)"
     died = f"{where(fault)}: {how} during {fault.command}."
-    if fault.item is not None:
-        return died
+    if fault.item is not None or fault.command == "start":
+        return died  # nothing else is lost with it
     return f"{died} Its other slots are lost with it; close the pool."
 
 
 def _hung(fault: Fault) -> str:
-    return f"{where(fault)}: no answer in time to {fault.command}."
+    late = f" ({fault.error_text})" if fault.error_text else ""
+    said = f"{where(fault)}: no answer in time to {fault.command}{late}."
+    if fault.item is not None or fault.command in ("start", "construct"):
+        return said
+    return f"{said} Its worker was ended; close the pool."
 
 
-_MESSAGES = {"raised": _raised, "start": _start, "died": _died, "hung": _hung}
+def _shardmate(fault: Fault) -> str:
+    beside = "" if fault.beside is None else f", which slot {fault.beside} took down"
+    return (
+        f"{where(fault)}: its episode was cut short with its worker{beside}; the env "
+        "itself did nothing wrong."
+    )
+
+
+_MESSAGES = {
+    "raised": _raised,
+    "start": _start,
+    "died": _died,
+    "hung": _hung,
+    "shardmate": _shardmate,
+}
 
 
 def _cause(fault: Fault) -> BaseException | None:

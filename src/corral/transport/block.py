@@ -5,6 +5,8 @@ Guarantees:
       SIGKILL, it is gone. /dev/shm and its size limit in containers play no part.
     - ``close`` may be called twice, never raises and never pulls memory from under a
       live numpy view: the pages go when the last view does.
+    - Memory that is not there is refused when it is asked for, with the numbers, and
+      not by a signal when it is first written to.
 Assumes:
     - A shared block reaches a worker as an inherited descriptor (Popen's pass_fds).
     - Off Linux a name exists for the moment between creating and unlinking it.
@@ -14,9 +16,13 @@ Assumes:
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
+from collections.abc import Iterator
 from multiprocessing import shared_memory
+
+from corral.transport import headroom
 
 
 class Block:
@@ -36,25 +42,35 @@ class Block:
         self._mapping: mmap.mmap | None = mapping
 
     @classmethod
-    def create(cls, size: int, shared: bool) -> Block:
+    def create(cls, size: int, shared: bool, touched: int | None = None) -> Block:
         """Get zeroed memory; a size of 0 becomes one page, as mmap cannot map nothing.
+
+        Args:
+            size: in bytes.
+            shared: with processes that inherit the descriptor, or private.
+            touched: how many of the bytes are sure to be written to; None for all.
 
         Raises:
             OSError: the system refused; the text says how much was wanted.
         """
         size = size or mmap.PAGESIZE
-        try:
+        kind = "shared" if shared else "private"
+        with _named(f"a block of {size} bytes of {kind} memory", size, touched):
             if not shared:
                 # Copy-on-write, so that a forked child cannot write into our arrays.
                 return cls(mmap.mmap(-1, size, access=mmap.ACCESS_COPY), None)
             return cls._map(_create_descriptor(size), size, mmap.ACCESS_WRITE)
-        except OSError as error:
-            kind = "shared" if shared else "private"
-            raise OSError(
-                error.errno,
-                f"cannot get a block of {size} bytes ({size / 2**30:.2f} GiB) of "
-                f"{kind} memory: {error.strerror}",
-            ) from error
+
+    def extended(self, size: int, touched: int) -> Block:
+        """The same shared memory and more behind it, as a block of its own.
+
+        Raises:
+            OSError: as `create`.
+        """
+        assert self.descriptor is not None, "only shared memory can grow"
+        with _named(f"a block of {size} bytes of shared memory", size, touched):
+            os.ftruncate(self.descriptor, size)
+            return self.attach(os.dup(self.descriptor), size)
 
     @classmethod
     def attach(cls, descriptor: int, size: int, writable: bool = True) -> Block:
@@ -86,12 +102,27 @@ class Block:
                 os.close(descriptor)
 
 
+@contextlib.contextmanager
+def _named(what: str, size: int, touched: int | None) -> Iterator[None]:
+    """Say of whatever is refused how much it was."""
+    headroom.check(size if touched is None else touched, what)
+    try:
+        yield
+    except (OSError, OverflowError) as error:
+        number = getattr(error, "errno", None) or errno.ENOMEM
+        text = getattr(error, "strerror", None) or str(error)
+        raise OSError(
+            number, f"cannot get {what} ({size / 2**30:.2f} GiB): {text}"
+        ) from error
+
+
 def _create_descriptor(size: int) -> int:
     """Open nameless shared memory of that size."""
     if not hasattr(os, "memfd_create"):
         return _create_unlinked_descriptor(size)
     descriptor = os.memfd_create("corral", os.MFD_CLOEXEC)
     try:
+        os.fchmod(descriptor, 0o600)  # nobody else could get at it anyway
         os.ftruncate(descriptor, size)
     except BaseException:
         os.close(descriptor)

@@ -6,12 +6,14 @@ the parent ends, even by SIGKILL; a thread in each worker notices and ends the w
     pipe hangs up ─► stop word = 1, bell woken ─► grace ─► SIGKILL to the whole group
                                   └─► worker ends by itself ──┘
 
-Why not PR_SET_PDEATHSIG: it fires when the *thread* that started the worker ends, so
-a pool made in a short-lived thread would lose its workers; and it reaches only the
-worker, not the children an environment may have started.
+Why not PR_SET_PDEATHSIG alone: it fires when the *thread* that started the worker
+ends, so a pool made in a short-lived thread would lose its workers; and it reaches only
+the worker, not the children an environment may have started. It is asked for SIGCONT,
+which is harmless at any time: a worker that somebody has stopped could not watch.
 
 Guarantees:
-    - A worker and its process group outlive their parent by the grace at most.
+    - A worker and its process group outlive their parent by the grace at most; on
+      Linux, also a worker that is stopped (SIGSTOP).
     - A forked child of the parent (a DataLoader's worker) does not keep ours alive.
     - The C watcher needs no GIL: an environment stuck in C cannot hold it up.
 Assumes:
@@ -26,11 +28,21 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import threading
 import time
 import weakref
+from types import ModuleType
 
 from corral.transport import doorbell
+
+ctypes: ModuleType | None
+try:
+    import ctypes
+except ImportError:  # a Python built without it
+    ctypes = None
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Lifeline:
@@ -89,6 +101,7 @@ def watch(
         grace: seconds for the main thread to close its envs and exit by itself.
     """
     os.set_inheritable(descriptor, False)
+    _continue_when_orphaned()
     if doorbell.KIND == "futex":
         doorbell._doorbell.watch(descriptor, memory, stop_offset, bell_offset, grace)
         return
@@ -100,6 +113,15 @@ def watch(
         name="corral-lifeline",
         daemon=True,
     ).start()
+
+
+def _continue_when_orphaned() -> None:
+    """Have the kernel wake us, if we are stopped, when our parent is gone.
+
+    For the main thread to ask: the request ends with the thread that made it.
+    """
+    if sys.platform == "linux" and ctypes is not None:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 
 def end_group_if_cut(descriptor: int, patience: float = 0.0) -> None:

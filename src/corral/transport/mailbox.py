@@ -24,6 +24,7 @@ import struct
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 
 import cloudpickle
 
@@ -102,17 +103,30 @@ class Mailbox:
 
     def post_bytes(self, data: bytes, timeout: float | None = None) -> None:
         """Post what is pickled already, for instance once for many workers."""
+        self.put(data)
+        if not self.flush(timeout):
+            raise TimeoutError("the other end of the mailbox did not read in time")
+
+    def put(self, data: bytes) -> None:
+        """Have it posted by the next `flush`."""
         assert data, "no pickle is empty"
-        deadline = _deadline(timeout)
         length = _LENGTH.pack(len(data))
         if len(data) < _SMALL:
             self._outbox.append(_Part(length + data))
         else:
             self._outbox.extend((_Part(length), _Part(data)))
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Post what was put; False if the other end did not read it all in time."""
+        deadline = _deadline(timeout)
         while self._outbox:
             if not self._send():
-                self._wait(select.POLLIN | select.POLLOUT, deadline)
+                try:
+                    self._wait(select.POLLIN | select.POLLOUT, deadline)
+                except TimeoutError:
+                    return False
                 self._receive()
+        return True
 
     def fetch(self, timeout: float | None = None) -> object:
         """Wait for one message and unpickle it.
@@ -136,10 +150,21 @@ class Mailbox:
             pass
         return bool(self._inbox)
 
+    def hang_up(self) -> None:
+        """Let the other end read what was posted, and no more; idempotent.
+
+        Any thread may, also while another waits for this end: it then sees the end too.
+        """
+        # Closing alone would not do where a forked child still holds a copy.
+        with suppress(OSError):  # the other end has hung up, or this one was closed
+            self._connection.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
-        """Close this end; idempotent."""
+        """Hang up, and close this end; idempotent."""
         self._ended = True
-        self._connection.close()
+        self.hang_up()
+        with suppress(OSError):  # an env has closed all descriptors it could find
+            self._connection.close()
 
     def _send(self) -> bool:
         """Send some of the outbox; False if the socket takes nothing now."""

@@ -17,7 +17,11 @@
 #define OBS 2
 #define REWARD 4
 #define UNFIT 8
-#define OVER 1
+#define STOPS (1 | 4 | 8) /* OVER, LOST, RESUMED */
+/* Words of `vitals`, as in layout/plan.py: since when, and at which slot. */
+#define MARK 1
+#define AT 4
+#define NOWHERE -1.0
 #define MAX_DIMENSIONS 8
 #define BUCKETS 128
 
@@ -45,7 +49,8 @@ typedef struct {
     npy_intp slots, record_row, record_slot, obs_row, obs_slot;
     int dimensions;
     npy_intp shape[MAX_DIMENSIONS];
-    double mark;
+    PyArrayObject *vitals; /* keeps the memory alive, or NULL */
+    double *line, own_line[8];
     Py_buffer done; /* (slots,) of uint32 */
     PyObject *ring; /* or NULL */
     Py_ssize_t at;  /* the slot that `run` is at */
@@ -91,11 +96,29 @@ static int take_times(Recorder *self, PyObject *times) {
     return 0;
 }
 
+static int take_vitals(Recorder *self, PyObject *vitals) {
+    self->line = self->own_line;
+    if (vitals == Py_None)
+        return 0;
+    PyArrayObject *array = (PyArrayObject *)vitals;
+    if (!PyArray_Check(vitals) || PyArray_TYPE(array) != NPY_DOUBLE ||
+        PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) <= AT ||
+        !PyArray_IS_C_CONTIGUOUS(array)) {
+        PyErr_SetString(PyExc_ValueError, "vitals must be a line of doubles, or None");
+        return -1;
+    }
+    Py_INCREF(vitals);
+    self->vitals = array;
+    self->line = (double *)PyArray_DATA(array);
+    return 0;
+}
+
 static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"records", "obs", "done", "ring", "times", NULL};
-    PyObject *records, *obs, *done, *ring, *times = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO|O", names, &PyArray_Type,
-                                     &records, &obs, &done, &ring, &times))
+    static char *names[] = {"records", "obs",    "done", "ring",
+                            "times",   "vitals", NULL};
+    PyObject *records, *obs, *done, *ring, *times = Py_None, *vitals = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO|OO", names, &PyArray_Type,
+                                     &records, &obs, &done, &ring, &times, &vitals))
         return -1;
     if (self->records != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "a recorder is made once");
@@ -111,7 +134,9 @@ static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
     self->record_row = PyArray_STRIDE(array, 0);
     self->record_slot = PyArray_STRIDE(array, 1);
     self->slots = PyArray_DIM(array, 1);
-    self->mark = now();
+    if (take_vitals(self, vitals) < 0)
+        return -1;
+    self->line[MARK] = now();
     if (PyObject_GetBuffer(done, &self->done, PyBUF_WRITABLE) < 0)
         return -1;
     Py_INCREF(records);
@@ -160,6 +185,7 @@ static void Recorder_dealloc(Recorder *self) {
     Py_XDECREF(self->obs);
     Py_XDECREF(self->ring);
     Py_XDECREF(self->times);
+    Py_XDECREF(self->vitals);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
 }
@@ -225,8 +251,8 @@ static long store(Recorder *self, Py_ssize_t row, Py_ssize_t slot, PyObject *obs
     record->started = 0;
     record->valid = 1;
     double at_end = now();
-    double seconds = record->step_time = at_end - self->mark;
-    self->mark = at_end;
+    double seconds = record->step_time = at_end - self->line[MARK];
+    self->line[MARK] = at_end;
     if (self->times != NULL) {
         Times *times = times_of(self, slot);
         times->step[bucket_of(seconds)]++;
@@ -322,16 +348,17 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
     PyObject *steps = args[2], *actions = args[3], *care = args[4];
     if (!in_range(self, row, first))
         return NULL;
-    self->mark = now();
+    self->line[MARK] = now();
     if (PyList_GET_SIZE(steps) != self->slots ||
         PyByteArray_GET_SIZE(care) != self->slots)
         return PyErr_Format(PyExc_ValueError, "%zd slots", (Py_ssize_t)self->slots);
     for (self->at = first; self->at < self->slots; self->at++) {
+        self->line[AT] = (double)self->at;
         PyObject *action = PyIter_Next(actions);
         if (action == NULL)
             return PyErr_Occurred() ? NULL
                                     : PyErr_Format(PyExc_ValueError, "too few actions");
-        if (PyByteArray_AS_STRING(care)[self->at] & OVER) {
+        if (PyByteArray_AS_STRING(care)[self->at] & STOPS) {
             Py_DECREF(action);
             return Py_BuildValue("(iO)", 0, Py_None);
         }
@@ -350,6 +377,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
         if (left || PyByteArray_AS_STRING(care)[self->at] || !is_empty(part[4]))
             return Py_BuildValue("(lN)", left, result);
         Py_DECREF(result);
+        self->line[AT] = NOWHERE;
         if (!publish(self, self->at, ticket))
             return NULL;
     }
@@ -357,7 +385,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
 }
 
 static PyObject *Recorder_mark(Recorder *self, PyObject *Py_UNUSED(ignored)) {
-    self->mark = now();
+    self->line[MARK] = now();
     Py_RETURN_NONE;
 }
 

@@ -12,6 +12,7 @@ class Recorder:
         done: memoryview,
         ring: Callable[[], object] | None,
         times: NDArray[np.void] | None = None,
+        vitals: NDArray[np.float64] | None = None,
     ) -> None: ...
     @property
     def at(self) -> int: ...

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from corral.errors import EpisodeOver
-from corral.workers.record import OVER
+from corral.layout.plan import AFTER_STEP, BEFORE_RESET
+from corral.workers.record import LOST, OVER, RESUMED
 
 if TYPE_CHECKING:
     from corral.workers.shard import Shard
@@ -23,11 +24,20 @@ MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF}
 
 
 def instead_of_stepping(shard: Shard, index: int, row: int, mode: int) -> None:
-    """The slot's episode is over: what a step command means now."""
+    """The slot's episode is over, or lost: what a step command means now."""
+    care = shard.care[index]
+    if care & LOST:
+        shard.break_off(index)
+        after_a_fault(shard, index, row, mode)
+        return
+    if care & RESUMED:
+        shard.begin_next(index, row)
+        return
     if mode == OFF:
         raise EpisodeOver(
             "stepped after its episode ended; with autoreset off, reset it first"
         )
+    shard.retire_if_outgrown(BEFORE_RESET)
     # An episode that ended under `off` or `next_step` is restarted in either mode.
     shard.begin(index, row)
     shard.write_started(index, row, valid=False)
@@ -43,5 +53,18 @@ def after_the_end(
         shard.write_info(index, row, info, final=True)
         return
     shard.keep_final_info(index, info)
-    shard.begin(index, row)
-    shard.mark_started(index, row)
+    shard.retire_if_outgrown(AFTER_STEP)
+    shard.begin_next(index, row)
+
+
+def after_a_fault(shard: Shard, index: int, row: int, mode: int) -> None:
+    """The episode broke off: it is cut short, and begun again as the mode says."""
+    if shard.care[index] & OVER:  # one had ended, and the next could not begin
+        shard.begin(index, row)
+        shard.write_started(index, row, valid=False)
+        return
+    shard.cut(index, row)
+    if mode == SAME_STEP:
+        shard.begin_next(index, row)
+    else:
+        shard.care[index] |= OVER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import traceback
@@ -24,6 +25,18 @@ class Letter:
     obs: list[Any] | None = None
     final_obs: list[Any] | None = None
     fault: Fault | None = None
+    restarted: Fault | None = None
+    """What went wrong before the env was built again."""
+
+
+def completed(letter: Letter, earlier: Letter) -> Letter:
+    """One letter of two about the same result, begun by a worker that was replaced."""
+    fields = ("info", "final_info", "obs", "final_obs", "fault", "restarted")
+    values = {
+        name: getattr(earlier if getattr(letter, name) is None else letter, name)
+        for name in fields
+    }
+    return Letter(letter.slot, **values)
 
 
 def kept(letter: Letter) -> Letter:
@@ -38,6 +51,8 @@ class Reply:
 
     values: list[Any]
     faults: list[Fault]
+    slots: tuple[int, ...] = ()
+    """Whose values they are."""
 
 
 def describe(
@@ -45,14 +60,25 @@ def describe(
     command: str,
     slot: int | None,
     worker: int,
+    pid: int | None = None,
     **details: Any,
 ) -> Fault:
-    """An exception as a fault, its traceback cut to what the user wrote."""
+    """An exception as a fault, its traceback cut to what the user wrote.
+
+    Args:
+        error: what was raised.
+        command: what was being done.
+        slot: whose env raised it, if any one did.
+        worker: where.
+        pid: of the process that raised it, if not this one.
+        details: more fields of the fault.
+    """
     return Fault(
         kind="raised",
         command=command,
         slot=slot,
         worker=worker,
+        pid=os.getpid() if pid is None else pid,
         error_type=type(error).__qualname__,
         error_text=_text(error),
         traceback=_readable(error),
@@ -114,11 +140,28 @@ def _packed(error: BaseException) -> bytes | None:
 
 def for_travel(fault: Fault) -> Fault:
     """The fault, its exception packed or, if it would not survive, left behind."""
+    fault = replace(fault, task=_sendable(fault.task), options=_sendable(fault.options))
     if fault.exception is None:
         return fault
     data = _packed(fault.exception)
     exception: Any = None if data is None else _Parcel(data)
     return replace(fault, exception=exception)
+
+
+def _sendable(value: Any) -> Any:
+    """The value or, where it cannot be pickled, the name of its type."""
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return Unsendable(f"<{type(value).__qualname__} that cannot be pickled>")
+    return value
+
+
+class Unsendable(str):
+    """What is told of a value that could not be sent."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Sealed:
@@ -128,10 +171,13 @@ class Sealed:
     constructor that refuses. Unsealed it would be lost, with nobody to wait for.
     """
 
-    __slots__ = ("_data", "_slot")
+    __slots__ = ("_about", "_data", "_pid")
 
     def __init__(self, message: Letter | Reply) -> None:
-        self._slot = message.slot if isinstance(message, Letter) else None
+        self._about: int | tuple[int, ...] = (
+            message.slot if isinstance(message, Letter) else message.slots
+        )
+        self._pid = os.getpid()
         self._data: bytes = cloudpickle.dumps(message)
 
     def open(self, worker: int) -> Letter | Reply:
@@ -139,9 +185,10 @@ class Sealed:
         try:
             message: Letter | Reply = pickle.loads(self._data)
         except Exception as error:
-            what = "opening what it sent home"
-            fault = describe(error, what, self._slot, worker)
-            if self._slot is None:
-                return Reply([], [fault])
-            return Letter(self._slot, fault=fault)
+            what, about = "opening what it sent home", self._about
+            if isinstance(about, int):
+                fault = describe(error, what, about, worker, self._pid)
+                return Letter(about, fault=fault)
+            slot = about[0] if len(about) == 1 else None
+            return Reply([], [describe(error, what, slot, worker, self._pid)])
         return message

@@ -193,12 +193,17 @@ def unpack_registry(packed: list[bytes]) -> None:
     """Add what this process does not have, and what the parent has changed."""
     # A module imported here later registers its envs again; the parent has heard of it.
     warnings.filterwarnings("ignore", ".*Overriding environment .* in registry")
+    for spec in unpacked_specs(packed):
+        gymnasium.registry[spec.id] = spec
+
+
+def unpacked_specs(packed: list[bytes]) -> Iterator[Any]:
+    """What `pack_registry` packed."""
     for data in packed:
         try:
-            spec = pickle.loads(data)
+            yield pickle.loads(data)
         except Exception:  # its module is missing here; asking for it says so
             continue
-        gymnasium.registry[spec.id] = spec
 
 
 def pack_log_levels() -> dict[str, int]:

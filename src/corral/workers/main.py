@@ -16,14 +16,24 @@ import os
 import pickle
 import signal
 import sys
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 from corral.core import EnvSpec
 from corral.errors import Fault
 from corral.layout.codec import Codecs
-from corral.layout.plan import ControlPlan, ControlViews, DataPlan, DataViews
-from corral.transport import doorbell, lifeline
+from corral.layout.plan import (
+    CLOSING,
+    DOING,
+    MARK,
+    ControlPlan,
+    ControlViews,
+    DataPlan,
+    DataViews,
+)
+from corral.supervision import stacks
+from corral.transport import descriptors, doorbell, lifeline
 from corral.transport.block import Block
 from corral.transport.mailbox import Mailbox, MailboxClosed
 from corral.transport.shared_arrays import SharedArrays
@@ -31,6 +41,7 @@ from corral.workers import luggage
 from corral.workers.letters import Letter, Reply, Sealed, describe, for_travel
 from corral.workers.probe import probe
 from corral.workers.serve import Desk, serve
+from corral.workers.shard import Resume, Retired
 from corral.workers.worker import Job, Worker
 
 # What the parent runs us with. Nothing but the built-in sys is imported before the path
@@ -77,6 +88,8 @@ class Bind:
     plan: DataPlan
     codecs: bytes
     spin: float
+    resume: Resume | None = None
+    """(of a worker that takes another's place)"""
 
 
 @dataclass(slots=True)
@@ -100,22 +113,30 @@ def main(
     mailbox: int,
     lifeline_descriptor: int,
     log: int,
+    stack: int,
     bells: list[int],
     stop_offset: int,
     bell_offset: int,
+    files: int | None,
 ) -> None:
     """Run one worker; the arguments are inherited descriptors and their sizes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see executors.hiring
+    if files is not None:
+        descriptors.put_back(files)
     control = Block.attach(os.dup(block), control_size)
     lifeline.watch(lifeline_descriptor, control.memory, stop_offset, bell_offset)
     # Registered first, so it runs after every other library's last wish.
     atexit.register(lambda: lifeline.end_group_if_cut(lifeline_descriptor, patience))
     patience = 0.0
+    stacks.answer_into(stack)
     box = Mailbox.attach(mailbox)
     process = _Process(worker, block, control, box, bells)
     try:
         process.unpack(_expect(box.fetch(), Welcome), log)
         process.run()
+    except Retired:
+        pass  # the parent sees it in the block, and starts another
     except MailboxClosed:
         # The parent is gone, or gave us up; the envs are closed.
         if not process.was_told_to_close:
@@ -173,6 +194,9 @@ class _Process:
             if self._answer(lambda _: Built(self.worker.build()), build.job):
                 self._serve(self.worker, _expect(self.mailbox.fetch(), Bind))
         finally:
+            # Seen by a parent that waits for us: this may take as long as it needs.
+            vitals = self.views.vitals[self.index].data
+            vitals[MARK], vitals[DOING] = time.perf_counter(), CLOSING
             self.worker.shard.close()
 
     @staticmethod
@@ -194,7 +218,7 @@ class _Process:
 
     def _explained(self, error: BaseException, job: Job) -> Fault:
         slot = getattr(error, "slot", None)
-        fault = describe(error, "construct", slot, self.index, pid=os.getpid())
+        fault = describe(error, "construct", slot, self.index, seed=job.seed)
         if isinstance(error, ImportError):
             text = (
                 f"{error} (in the worker; module {error.name!r} is not importable from "
@@ -223,6 +247,7 @@ class _Process:
             reset_seed=self.views.reset_seed,
             fetch=self.mailbox.fetch,
             answer=desk.poster(self._post_reply),
+            resume=bind.resume,
         )
         self.mailbox.post("bound")
         serve(worker, desk)
@@ -230,21 +255,40 @@ class _Process:
     def _post_letter(self, letter: Letter) -> None:
         if letter.fault is not None:
             letter.fault = for_travel(letter.fault)
+        if letter.restarted is not None:
+            letter.restarted = for_travel(letter.restarted)
         try:
             sealed = Sealed(letter)
         except Exception as error:
-            fault = describe(error, "sending an info home", letter.slot, self.index)
+            assert self.worker is not None
+            index = self.worker.job.slots.index(letter.slot)
+            fault = self.worker.described(index, "sending an info home", error)
             sealed = Sealed(Letter(letter.slot, fault=for_travel(fault)))
         self.mailbox.post_bytes(pickle.dumps(sealed))
 
     def _post_reply(self, reply: Reply) -> None:
         reply.faults = [for_travel(fault) for fault in reply.faults]
+        if reply.faults:
+            reply.values = []  # which nobody will see
         try:
             sealed = Sealed(reply)
         except Exception as error:
-            fault = describe(error, "sending a result home", None, self.index)
+            assert self.worker is not None
+            fault = self.worker.described(
+                self._culprit(reply), "sending a result home", error
+            )
             sealed = Sealed(Reply([], [for_travel(fault)]))
         self.mailbox.post_bytes(pickle.dumps(sealed))
+
+    def _culprit(self, reply: Reply) -> int | None:
+        """The index of the first slot whose value cannot be sent."""
+        assert self.worker is not None
+        for slot, value in zip(reply.slots, reply.values, strict=False):
+            try:
+                Sealed(Reply([value], []))
+            except Exception:
+                return self.worker.job.slots.index(slot)
+        return None
 
 
 class _LogHandler(logging.Handler):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.layout.plan import AT, MARK, NOWHERE
 from corral.layout.times import bucket_of
 
 if TYPE_CHECKING:
@@ -34,9 +35,15 @@ UNFIT = 8
 """Nothing was written: the env did not return a tuple of five."""
 
 OVER = 1
-"""(care) The slot's episode has ended: what a step means now is not ours to say."""
+"""(care) The slot's episode has ended."""
 NOISY = 2
 """(care) The slot has written infos: its columns want clearing when infos stop."""
+LOST = 4
+"""(care) The slot's episode ended with the worker that ran it."""
+RESUMED = 8
+"""(care) The transition stands in the block; the next episode is still to begin."""
+STOPS = OVER | LOST | RESUMED
+"""(care) What a step means now is not ours to say."""
 
 
 class PythonRecorder:
@@ -49,6 +56,7 @@ class PythonRecorder:
         done: memoryview,
         ring: Callable[[], object] | None,
         times: NDArray[np.void] | None = None,
+        vitals: NDArray[np.float64] | None = None,
     ) -> None:
         """Take the shard's part of the block.
 
@@ -58,6 +66,8 @@ class PythonRecorder:
             done: [shard] of uint32, where finished tickets go.
             ring: called once per finished slot; None where nobody sleeps (serial).
             times: [shard] of TIMES, where durations are counted.
+            vitals: the worker's line of VITALS, where the parent can see since when
+                it is at the present step.
         """
         self.at = 0
         self._done = done
@@ -71,11 +81,12 @@ class PythonRecorder:
             for row in (0, 1)
         ]
         self._times = times
-        self._mark = time.perf_counter()
+        self._vitals: Any = (np.zeros(AT + 1) if vitals is None else vitals).data
+        self.mark()
 
     def mark(self) -> None:
         """Start the clock of the next slot's step time."""
-        self._mark = time.perf_counter()
+        self._vitals[MARK] = time.perf_counter()
 
     def run(
         self,
@@ -90,12 +101,13 @@ class PythonRecorder:
 
         Returns:
             None at the end. Else, for the slot in `at`: the flags that `record` gave,
-            and what the env returned; (0, None) if it was OVER and not stepped.
+            and what the env returned; (0, None) if one of STOPS kept it from stepping.
         """
         self.mark()
         for self.at in range(slot, len(steps)):
+            self._vitals[AT] = self.at
             action = next(actions)
-            if care[self.at] & OVER:
+            if care[self.at] & STOPS:
                 return 0, None
             result = steps[self.at](action)
             if type(result) is not tuple or len(result) != 5:
@@ -103,6 +115,7 @@ class PythonRecorder:
             left = self.record(row, self.at, *result[:4])
             if left or care[self.at] or type(result[4]) is not dict or result[4]:
                 return left, result
+            self._vitals[AT] = NOWHERE
             self._done[self.at] = ticket
             if self._ring is not None:
                 self._ring()
@@ -164,9 +177,9 @@ class PythonRecorder:
         new["started"][slot] = False
         new["valid"][slot] = True
         now = time.perf_counter()
-        new["step_time"][slot] = seconds = now - self._mark
+        new["step_time"][slot] = seconds = now - self._vitals[MARK]
         self._count("step", slot, seconds)
-        self._mark = now
+        self._vitals[MARK] = now
         return left | ENDED if terminated or truncated else left
 
 

@@ -11,7 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from corral.layout.plan import TICKET_MASK, ControlViews
+from corral.layout.plan import (
+    BUSY,
+    DOING,
+    MARK,
+    STEPPING,
+    TICKET_MASK,
+    ControlViews,
+)
 from corral.transport.doorbell import Doorbell
 from corral.workers.letters import Letter, Reply
 from corral.workers.shard import Outlet
@@ -45,6 +52,8 @@ class Desk:
             inform=inform,
             post=self.poster(post),
             times=self.control.times[slots.start : slots.stop],
+            vitals=self.control.vitals[index],
+            episode=self.control.episode[slots.start : slots.stop],
         )
 
     def poster(self, post: Callable[[Any], None]) -> Callable[[Letter | Reply], None]:
@@ -68,7 +77,7 @@ def serve(worker: Worker, desk: Desk) -> bool:
     queue = desk.control.queue[desk.index].data
     consumed = desk.control.consumed[desk.index].data
     stop = desk.control.stop[desk.index].data
-    busy = desk.control.busy[desk.index].data
+    vitals = desk.control.vitals[desk.index].data
     capacity = len(queue)
     seen = 0
     while not worker.closing:
@@ -76,7 +85,8 @@ def serve(worker: Worker, desk: Desk) -> bool:
             if stop[0]:
                 return False
             continue
-        began = time.perf_counter()
+        vitals[MARK] = began = time.perf_counter()
+        vitals[DOING] = STEPPING
         count = desk.bell.count
         while seen != count:
             entry = queue[seen % capacity]
@@ -84,5 +94,6 @@ def serve(worker: Worker, desk: Desk) -> bool:
             worker.handle(entry)
             consumed[0] = seen
         desk.parent_bell.flush()
-        busy[0] += time.perf_counter() - began
+        vitals[BUSY] += time.perf_counter() - began
+        vitals[MARK] = 0.0
     return True

@@ -6,11 +6,13 @@ The same code runs under every executor. `index` counts from the shard's first s
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,30 @@ from numpy.typing import NDArray
 
 from corral.adapters import adapt
 from corral.core import NO_TASK, Adapter, EnvSpec
-from corral.errors import SpaceMismatch
+from corral.errors import Fault, OrderError, SpaceMismatch, SpacesDiffer
 from corral.layout.codec import Codecs
 from corral.layout.columns import Columns
-from corral.layout.plan import ACTION_ROWS, TICKET_MASK, DataViews
+from corral.layout.plan import (
+    AT,
+    BEFORE_RESET,
+    BEGAN,
+    CONSTRUCTING,
+    DOING,
+    FIRST_BEGAN,
+    MARK,
+    NOWHERE,
+    NUMBER,
+    RESETTING,
+    RESTARTS,
+    RETIRED,
+    SEED,
+    STEPPING,
+    TICKET_MASK,
+    DataViews,
+)
+from corral.supervision.memory import memory_of
+from corral.supervision.report import message_for
+from corral.supervision.restarts import RestartBudget
 from corral.workers import autoreset
 from corral.workers.commands import WIDE
 from corral.workers.letters import Letter, describe
@@ -29,16 +51,21 @@ from corral.workers.outcomes import as_reward, counted, five_of
 from corral.workers.randomness import Isolation
 from corral.workers.record import (
     ENDED,
+    LOST,
     NOISY,
     OBS,
     OVER,
     REWARD,
+    STOPS,
     UNFIT,
     Recorder,
 )
 from corral.workers.seeds import episode_seed
 
+LOGGER = logging.getLogger("corral")
 NO_ACTION = object()
+_RESTARTED = 3
+"""Sets the seeds of restarted episodes apart; 1 is the tasks', 2 the workers'."""
 _AS_IT_IS = nullcontext()
 
 
@@ -52,6 +79,27 @@ class ShardOptions:
     infos: str | tuple[str, ...] = "all"
     sample_task: Callable[[int, int, np.random.Generator], Any] | None = None
     isolate_rng: bool = False
+    restarts: RestartBudget | None = None
+    """How often an env that raised may be built again; None for never."""
+    memory_limit: int | None = None
+    """Bytes; a worker that holds more ends at the end of its slot's episode."""
+
+
+class Retired(BaseException):
+    """This worker holds too much memory and makes room for another."""
+
+
+@dataclass(slots=True)
+class Resume:
+    """Where a worker that takes another's place goes on."""
+
+    tickets: list[int]
+    """The last command that each slot has finished."""
+    care: bytes
+    columns: list[Any]
+    """The info columns defined so far."""
+    tasks: list[Any]
+    """What each slot's episode was about, for those that are begun again."""
 
 
 @dataclass(slots=True)
@@ -59,6 +107,15 @@ class _Episode:
     """What the shard remembers of one slot."""
 
     number: int = -1
+    restarts: int = 0
+    """How often this episode was begun again, after a fault."""
+    began: int = 0
+    """The ticket of the command that it began in."""
+    first_began: int = 0
+    """The same of the first time, if it was begun again."""
+    broken: bool = False
+    """Whether the next one is this one again."""
+    options: dict[str, Any] | None = None
     seed: int | None = None
     task: Any = NO_TASK
     next_task: Any = NO_TASK
@@ -81,6 +138,10 @@ class Outlet:
     post: Callable[[Letter], None]
     times: NDArray[np.void]
     """[shard] of TIMES: how long steps and resets took."""
+    vitals: NDArray[np.float64]
+    """What the parent can see of us: see `layout.plan`."""
+    episode: NDArray[np.int64]
+    """[shard, 8]: what can be told of each slot's episode; see `layout.plan`."""
 
 
 class Shard:
@@ -97,9 +158,15 @@ class Shard:
         self.slots = slots
         self.options = options
         self.adapters: list[Adapter] = []
+        self._closed_envs: set[int] = set()
+        """Envs that were closed, and not built again."""
         self.care = bytearray(len(slots))
-        """By slot: OVER, NOISY, or nothing that the recorder has to stop for."""
+        """By slot: what the recorder has to stop for; see there."""
+        self._standing = -1
+        """The slot whose transition stands while its next episode begins."""
         self.episodes = [_Episode() for _ in slots]
+        self._begun = False
+        """Whether any episode was begun here."""
         # The ticket of slot i is base + offsets[i]; a command to the whole shard moves
         # the base alone, so as long as no slot was sent to by itself one row fits all.
         self._base = 0
@@ -115,10 +182,11 @@ class Shard:
 
     def build(self, factories: Sequence[Callable[[], Any]]) -> list[EnvSpec]:
         """Build every env; if one cannot be built, those before it are closed."""
+        self._factories = factories
         for slot, factory in zip(self.slots, factories, strict=True):
             try:
                 with self.randomness_of(slot):
-                    self.adapters.append(adapt(factory()))
+                    self.adapters.append(_adapted(factory()))
             except BaseException as error:
                 self.close()
                 with suppress(Exception):  # some exceptions take no attributes
@@ -126,19 +194,33 @@ class Shard:
                 raise
         return [adapter.spec for adapter in self.adapters]
 
-    def bind(self, views: DataViews, codecs: Codecs, outlet: Outlet) -> None:
-        """Take this shard's part of the block."""
+    def bind(
+        self,
+        views: DataViews,
+        codecs: Codecs,
+        outlet: Outlet,
+        resume: Resume | None = None,
+    ) -> None:
+        """Take this shard's part of the block, or take it over."""
         part = slice(self.slots.start, self.slots.stop)
         records = views.record[:, part]
         self._fields = {name: records[name] for name in records.dtype.names or ()}
         obs = [array[:, part] for array in views.obs]
         plain = codecs.obs.plain and len(obs) == 1
         self._recorder = Recorder(
-            records, obs[0] if plain else None, outlet.done, outlet.ring, outlet.times
+            records,
+            obs[0] if plain else None,
+            outlet.done,
+            outlet.ring,
+            outlet.times,
+            outlet.vitals,
         )
+        self._vitals: Any = outlet.vitals.data
+        self._vitals[AT] = NOWHERE
         self._encode = codecs.obs.encoder(obs, "obs")
         final = [array[:, part] for array in views.final_obs]
         self._encode_final = codecs.obs.encoder(final, "obs")
+        self._obs, self._final = obs, final
         # By the WIDE bit of a command: the space's own dtypes, or wide ones.
         actions = [
             [array[:, part] for array in arrays]
@@ -146,8 +228,11 @@ class Shard:
         ]
         self._decode = [codecs.action.decoder(arrays) for arrays in actions]
         self._decode_all = [codecs.action.walker(arrays) for arrays in actions]
+        self._action_mask = views.action_mask
         self.columns = Columns(views.arena, views.presence)
         self._outlet = outlet
+        if resume is not None:
+            self._take_over(resume)
         self._steps = [self._isolated(i, a.step) for i, a in enumerate(self.adapters)]
 
     def _isolated(self, index: int, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -188,7 +273,7 @@ class Shard:
         if decode_all is None:
             return None
         try:
-            return decode_all((self._base + 1) % ACTION_ROWS)
+            return decode_all(self._base + 1 & self._action_mask)
         except Exception:  # a codec of the user's: slot by slot shows which one
             return None
 
@@ -208,15 +293,15 @@ class Shard:
                 self._take_care(index, row, mode, left, result)
             except BaseException as error:
                 index = recorder.at
-                self._fail(index, row, "step", error)
+                self._fail(index, row, mode, error)
             self._publish(index, ticket)
             index += 1
 
     def _take_care(
         self, index: int, row: int, mode: int, left: int, result: Any
     ) -> None:
-        """A slot that was over, or whose outcome is not plain."""
-        if self.care[index] & OVER:
+        """A slot that was not stepped, or whose outcome is not plain."""
+        if self.care[index] & STOPS:
             autoreset.instead_of_stepping(self, index, row, mode)
             return
         if left == UNFIT:
@@ -232,11 +317,12 @@ class Shard:
         result = None
         self._recorder.mark()
         try:
-            if not self.care[index] & OVER:
-                result = self._steps[index](self._action(index, ticket, wide))
+            action = self._action(index, ticket, wide)
+            if not self.care[index] & STOPS:
+                result = self._steps[index](action)
             self._take_care(index, row, mode, UNFIT, result)
         except BaseException as error:
-            self._fail(index, row, "step", error)
+            self._fail(index, row, mode, error)
         self._publish(index, ticket)
 
     def _action(self, index: int, ticket: int, wide: int) -> Any:
@@ -245,33 +331,42 @@ class Shard:
             action, episode.raw_action = episode.raw_action, NO_ACTION
             return action
         mailed, episode.mailed_action = episode.mailed_action, None
-        return self._decode[wide](ticket % ACTION_ROWS, index, mailed)
+        return self._decode[wide](ticket & self._action_mask, index, mailed)
 
     def reset(self, index: int, seed: int | None) -> None:
         """Start an episode because the caller asked for it."""
         ticket = self._advance(index)
         row = ticket & 1
         try:
+            self.retire_if_outgrown(BEFORE_RESET)
+            # What the caller begins is another episode, also after one that broke off.
+            self.episodes[index].broken = False
             if seed is not None:
                 self.episodes[index].next_seed = seed
             self.begin(index, row)
             self.write_started(index, row, valid=True)
         except BaseException as error:
-            self._fail(index, row, "reset", error)
+            self._fail(index, row, None, error)
         self._publish(index, ticket)
 
     def _publish(self, index: int, ticket: int) -> None:
         if self._drafts:
             self._post_drafts()
+        self._vitals[AT] = NOWHERE
         self._outlet.done[index] = ticket & TICKET_MASK
         if self._outlet.ring is not None:
             self._outlet.ring()
 
     def _advance(self, index: int) -> int:
         """Count a command to one slot; returns its ticket."""
+        self._vitals[AT] = index
         self._offsets[index] += 1
         self._even = False
         return self._base + self._offsets[index]
+
+    def _ticket(self, index: int) -> int:
+        """Of the slot's last command, as the block has it."""
+        return self._base + self._offsets[index] & TICKET_MASK
 
     def _settle(self) -> bool:
         """Whether all slots have the same ticket; if so the base takes it."""
@@ -288,19 +383,19 @@ class Shard:
     def begin(self, index: int, row: int) -> None:
         """Reset the env for its next episode and write the first observation."""
         episode, slot = self.episodes[index], self.slots[index]
-        episode.number += 1
-        episode.seed = self._next_seed(slot, episode)
-        episode.task = self._next_task(slot, episode)
+        self._count(index, episode)
         options, episode.next_options = episode.next_options, None
-        if self._isolation is not None and episode.seed is not None:
-            # Else an episode could not be replayed from its seed, task and actions.
-            self._generator_seeds[slot] = episode_seed(episode.seed)
-            self._isolation.forget(slot)
+        episode.options = options
+        episode.task = self._next_task(slot, episode)
+        self.reseed(slot, episode.seed)
+        self._begun = True
         began = time.perf_counter()
+        self._vitals[MARK], self._vitals[DOING] = began, RESETTING
         with self.randomness_of(slot):
             result = self.adapters[index].reset(episode.seed, options, episode.task)
         self._recorder.reset_took(index, time.perf_counter() - began)
-        self.care[index] &= ~OVER
+        self._recorder.mark()
+        self._vitals[DOING] = STEPPING
         try:
             obs, info = result
         except (TypeError, ValueError):
@@ -312,19 +407,51 @@ class Shard:
         if mailed is not None:
             self._letter(index).obs = mailed
         self.write_info(index, row, info, final=False)
+        self.care[index] &= ~STOPS
+
+    def reseed(self, slot: int, seed: int | None) -> None:
+        """Give an episode global generators that depend on its seed alone.
+
+        Else it could not be replayed from its seed, task and actions.
+        """
+        if self._isolation is not None and seed is not None:
+            self._generator_seeds[slot] = episode_seed(seed)
+            self._isolation.forget(slot)
+
+    def _count(self, index: int, episode: _Episode) -> None:
+        """Number and seed an episode; one that broke off keeps its number."""
+        episode.began = self._ticket(index)
+        if episode.broken:
+            episode.restarts += 1
+        else:
+            episode.number += 1
+            episode.restarts = 0
+        if not (episode.broken and episode.next_task is NO_TASK):
+            episode.first_began = episode.began
+        episode.broken = False
+        episode.seed = self._next_seed(self.slots[index], episode)
+        # Before anything of the env's is run: it may be the end of us.
+        words = self._outlet.episode[index].data
+        words[NUMBER], words[RESTARTS] = episode.number, episode.restarts
+        words[SEED] = self._seed_word(index)
+        words[BEGAN], words[FIRST_BEGAN] = episode.began, episode.first_began
 
     def _next_seed(self, slot: int, episode: _Episode) -> int | None:
         seed, episode.next_seed = episode.next_seed, None
+        root, number = self.options.root_seed, episode.number
+        if seed is None and episode.restarts:
+            # Also where resets are bare: an env that is new was never given a seed.
+            return episode_seed(root, slot, number, _RESTARTED, episode.restarts)
         if seed is None and self.options.seeded:
-            return episode_seed(self.options.root_seed, slot, episode.number)
+            return episode_seed(root, slot, number)
         return seed
 
     def _next_task(self, slot: int, episode: _Episode) -> Any:
         task, episode.next_task = episode.next_task, NO_TASK
-        sample = self.options.sample_task
-        if task is NO_TASK and sample is not None:
-            seed = episode_seed(self.options.root_seed, slot, episode.number, 1)
-            return sample(slot, episode.number, np.random.default_rng(seed))
+        if task is NO_TASK and episode.restarts and episode.task is not NO_TASK:
+            return episode.task
+        if task is NO_TASK:
+            return sampled_task(self.options, slot, episode.number)
         return task
 
     def write_started(self, index: int, row: int, valid: bool) -> None:
@@ -393,23 +520,185 @@ class Shard:
             return info
         return {key: info[key] for key in wanted if key in info}
 
-    # Faults and letters ---------------------------------------------------------------
+    # Faults ---------------------------------------------------------------------------
 
-    def _fail(self, index: int, row: int, command: str, error: BaseException) -> None:
-        """An env raised, or returned what cannot be stored: tell the parent."""
+    def _fail(
+        self, index: int, row: int, mode: int | None, error: BaseException
+    ) -> None:
+        """An env raised, or returned what cannot be stored; `mode` None for a reset."""
         if isinstance(error, KeyboardInterrupt):
             raise error  # the user's Ctrl-C under serial; workers never see one
+        if isinstance(error, Retired):
+            self._post_drafts()
+            raise error
+        standing, self._standing = self._standing == index, -1
+        stepped = mode is not None and not (standing or self.care[index] & OVER)
+        command = "step" if stepped else "reset"
+        first = fault = self.described(index, command, error)
+        # The caller's own mistake, and an env that has changed, are not mended by it.
+        while not isinstance(error, (OrderError, SpacesDiffer)):
+            delay = self._restart_delay(index)
+            if delay is None:
+                fault = replace(fault, gave_up=self.options.restarts is not None)
+                break
+            command = "construct"
+            try:
+                self._rebuild(index, delay, again=mode is None)
+                command = "reset"
+                self._restart(index, row, mode, standing)
+            except BaseException as again:
+                if isinstance(again, KeyboardInterrupt):
+                    raise
+                self._standing = -1
+                error, fault = again, self.described(index, command, again)
+                continue
+            self._letter(index).restarted = first
+            return
         self._fields["valid"][row, index] = False
+        self._letter(index).fault = fault
+
+    def described(self, index: int, command: str, error: BaseException) -> Fault:
+        """An exception of a slot's env, with what is known of its episode."""
         episode = self.episodes[index]
-        letter = self._letter(index)
-        letter.fault = describe(
+        begun = episode.number >= 0
+        taken = self._ticket(index) - episode.began & TICKET_MASK
+        return describe(
             error,
             command,
             self.slots[index],
             self.worker,
             seed=episode.seed,
+            step=taken if begun and command not in ("construct", "reset") else 0,
             task=None if episode.task is NO_TASK else episode.task,
+            has_task=episode.task is not NO_TASK,
+            options=episode.options,
+            restarts=self._spent(index),
         )
+
+    # Restarts -------------------------------------------------------------------------
+
+    def _spent(self, index: int) -> int:
+        budget = self.options.restarts
+        return 0 if budget is None else budget.count(self.slots[index])
+
+    def _restart_delay(self, index: int) -> float | None:
+        budget = self.options.restarts
+        if budget is None:
+            return None
+        return budget.spend(self.slots[index], time.monotonic())
+
+    def _rebuild(self, index: int, delay: float, again: bool) -> None:
+        """Put a new env in the place of one that failed.
+
+        Args:
+            index: whose.
+            delay: seconds to wait first.
+            again: whether the caller's own reset is to be repeated as it was.
+        """
+        episode, slot = self.episodes[index], self.slots[index]
+        self._vitals[DOING] = CONSTRUCTING
+        time.sleep(delay)
+        self._recorder.mark()
+        self._put_away(index)
+        with self.randomness_of(slot):
+            adapter = _adapted(self._factories[index]())
+        spec = self.adapters[index].spec
+        for name in ("observation_space", "action_space"):
+            ours, theirs = getattr(adapter.spec, name), getattr(spec, name)
+            if ours != theirs:
+                with suppress(BaseException):  # what follows says more
+                    adapter.close()
+                raise SpacesDiffer(
+                    f"built again it has another {name}: {ours} instead of {theirs}"
+                )
+        self._vitals[DOING] = STEPPING
+        self.adapters[index] = adapter
+        self._closed_envs.discard(index)
+        self._steps[index] = self._isolated(index, adapter.step)
+        episode.broken = True
+        if again:
+            episode.next_seed = episode.seed
+            episode.next_options = episode.options
+            episode.next_task = episode.task
+
+    def _put_away(self, index: int) -> None:
+        """Close an env that has failed, whatever it says to that; but once."""
+        if index in self._closed_envs:
+            return
+        self._closed_envs.add(index)
+        try:
+            self.adapters[index].close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # SystemExit too: it has failed already
+            pass
+
+    def _restart(self, index: int, row: int, mode: int | None, standing: bool) -> None:
+        """Answer the command that failed, from the new env."""
+        if not standing:  # what it wrote of the outcome is void
+            self._drafts.pop(index, None)
+        if mode is None:
+            self.begin(index, row)
+            self.write_started(index, row, valid=True)
+        elif standing:
+            self.begin_next(index, row)
+        else:
+            autoreset.after_a_fault(self, index, row, mode)
+
+    def cut(self, index: int, row: int) -> None:
+        """A row for a step that never came back: truncated where it stood, no data."""
+        for array, final in zip(self._obs, self._final, strict=True):
+            array[row, index] = final[0, index] = array[1 - row, index]
+        fields, before = self._fields, (1 - row, index)
+        fields["seed"][row, index] = fields["seed"][before]
+        # After an end the row before speaks of the episode that ended.
+        fresh = fields["terminated"][before] or fields["truncated"][before]
+        for name in ("episode_return", "episode_length"):
+            fields[name][row, index] = 0 if fresh else fields[name][before]
+        fields["reward"][row, index] = fields["step_time"][row, index] = 0.0
+        for name in ("terminated", "started", "valid"):
+            fields[name][row, index] = False
+        fields["truncated"][row, index] = True
+        self.write_info(index, row, {}, final=True)
+
+    def begin_next(self, index: int, row: int) -> None:
+        """The step's transition stands; its observation is the next episode's first."""
+        self._standing = index
+        self.begin(index, row)
+        self._standing = -1
+        self.mark_started(index, row)
+
+    def break_off(self, index: int) -> None:
+        """The episode ended with its worker: the next one is this one again."""
+        self.care[index] &= ~LOST
+        self.episodes[index].broken = True
+
+    def retire_if_outgrown(self, stage: int) -> None:
+        """End this worker, between two episodes, if it holds too much memory."""
+        limit = self.options.memory_limit
+        # One that is too big before its first episode would be replaced for ever.
+        if limit is None or not self._begun or (memory_of(os.getpid()) or 0) <= limit:
+            return
+        self._vitals[RETIRED] = stage
+        raise Retired
+
+    def _take_over(self, resume: Resume) -> None:
+        self._base, self._offsets = 0, list(resume.tickets)
+        self._even = False
+        self.care[:] = resume.care
+        self.columns.adopt(resume.columns)
+        for index, episode in enumerate(self.episodes):
+            values = self._outlet.episode[index].tolist()
+            episode.task = resume.tasks[index]
+            episode.number, episode.restarts = values[NUMBER], values[RESTARTS]
+            episode.began, episode.first_began = values[BEGAN], values[FIRST_BEGAN]
+            episode.seed = None if values[SEED] < 0 else values[SEED]
+            # Cut short and not begun again, if its last row is of no transition.
+            last = resume.tickets[index] & 1, index
+            over = self.care[index] & OVER
+            episode.broken = bool(over and not self._fields["valid"][last])
+
+    # Letters --------------------------------------------------------------------------
 
     def _letter(self, index: int) -> Letter:
         letter = self._drafts.get(index)
@@ -424,16 +713,42 @@ class Shard:
 
     # The rest -------------------------------------------------------------------------
 
-    def close(self) -> list[BaseException]:
-        """Close every env, whatever the others do; returns what went wrong."""
-        errors = []
-        for adapter in self.adapters:
+    def close(self) -> list[Fault]:
+        """Close every env, whatever the others do; returns what went wrong.
+
+        It is logged as well, since most who close envs can no longer raise anything.
+        """
+        faults = []
+        for index, adapter in enumerate(self.adapters):
+            if index in self._closed_envs:
+                continue
             try:
                 adapter.close()
             except BaseException as error:
-                errors.append(error)
+                faults.append(self.described(index, "close", error))
         self.adapters = []
-        return errors
+        for fault in faults:
+            with suppress(Exception):  # the interpreter itself may be ending
+                LOGGER.warning("%s\n%s", message_for(fault), fault.traceback)
+        return faults
+
+
+def sampled_task(options: ShardOptions, slot: int, number: int) -> Any:
+    """The task of an episode that was given none."""
+    if options.sample_task is None:
+        return NO_TASK
+    seed = episode_seed(options.root_seed, slot, number, 1)
+    return options.sample_task(slot, number, np.random.default_rng(seed))
+
+
+def _adapted(env: Any) -> Adapter:
+    """The env's adapter; what cannot have one may still own processes and sockets."""
+    try:
+        return adapt(env)
+    except BaseException:
+        with suppress(Exception):
+            env.close()
+        raise
 
 
 def _owned(value: Any) -> Any:

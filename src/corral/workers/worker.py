@@ -7,6 +7,7 @@ run `serve` around it.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -16,14 +17,23 @@ import numpy as np
 from corral.core import NO_TASK, EnvSpec
 from corral.errors import Fault, OptionError
 from corral.layout.codec import Codecs
-from corral.layout.plan import DataViews
+from corral.layout.plan import (
+    ANSWERING,
+    AT,
+    DOING,
+    LINE,
+    MARK,
+    NOWHERE,
+    STEPPING,
+    DataViews,
+)
 from corral.workers import commands
 from corral.workers.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
 from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Reply, describe
 from corral.workers.luggage import opened
 from corral.workers.seeds import episode_seed, seed_globals
-from corral.workers.shard import Outlet, Shard, ShardOptions
+from corral.workers.shard import Outlet, Resume, Shard, ShardOptions
 
 RESERVED = ("reset", "step", "close")
 """Calling these behind the shard's back would break the order of its episodes."""
@@ -47,6 +57,13 @@ class Job:
     owns_process: bool = False
     """Whether global generators and thread counts are the worker's to set."""
     threads: int | None = None
+    generation: int = 0
+    """How many workers have run these slots before."""
+
+    @property
+    def seed(self) -> int | None:
+        """The root seed, where it means anything to the caller."""
+        return self.options.root_seed if self.function is None else None
 
 
 class Worker:
@@ -65,13 +82,14 @@ class Worker:
         )
         self.shard = Shard(job.worker, job.slots, job.options, lock)
         self.closing = False
+        self._vitals: Any = [0.0] * (LINE // 8)  # until there is a block
 
     def build(self) -> list[EnvSpec]:
         """Resources first, then the envs that use them."""
         here.context = self.context
         job = self.job
         if job.owns_process:
-            seed_globals(episode_seed(job.options.root_seed, job.slots.start))
+            seed_globals(self._globals_seed(job.options.root_seed))
             _limit_torch_threads(job.threads)
         worker_init = opened(job.worker_init)
         if worker_init is not None:
@@ -82,6 +100,13 @@ class Worker:
         self._function = opened(job.function)
         return self.shard.build(opened(job.factories) or [])
 
+    def _globals_seed(self, root: int) -> int:
+        """One that takes another's place must not draw the same numbers again."""
+        job = self.job
+        if job.generation:
+            return episode_seed(root, job.slots.start, 2, job.generation)
+        return episode_seed(root, job.slots.start)
+
     def bind(
         self,
         views: DataViews,
@@ -90,9 +115,11 @@ class Worker:
         reset_seed: np.ndarray[Any, np.dtype[np.int64]],
         fetch: Callable[[], Any],
         answer: Callable[[Reply], None],
+        resume: Resume | None = None,
     ) -> None:
         """Take this worker's part of the block and its end of the mailbox."""
-        self.shard.bind(views, codecs, outlet)
+        self.shard.bind(views, codecs, outlet, resume)
+        self._vitals = outlet.vitals.data
         self._ring = outlet.ring
         self._reset_seed = reset_seed
         self._fetch = fetch
@@ -116,7 +143,12 @@ class Worker:
         self.shard.reset(index, seed if seed >= 0 else None)
 
     def _mail(self, _mode: int, _index: int) -> None:
-        self.read(self._fetch())
+        message = self._fetch()
+        if type(message) is Ask:  # nothing else takes time, or has no deadline
+            self._vitals[MARK], self._vitals[DOING] = time.perf_counter(), ANSWERING
+        self.read(message)
+        self._vitals[DOING] = STEPPING
+        self._vitals[MARK] = time.perf_counter()
 
     # By verb; a tuple, since a dict of enums takes three times as long to look up.
     _HANDLERS: ClassVar[tuple[Callable[[Worker, int, int], None], ...]] = (
@@ -155,12 +187,15 @@ class Worker:
     def _reroot(self, message: commands.Root) -> None:
         self.shard.options.root_seed = message.seed
         for episode in self.shard.episodes:
-            episode.number = -1
+            episode.number, episode.restarts, episode.broken = -1, 0, False
         if self.job.owns_process:
-            seed_globals(episode_seed(message.seed, self.job.slots.start))
+            seed_globals(self._globals_seed(message.seed))
 
     def _ask(self, message: Ask) -> None:
-        self._answer(self.answer(message))
+        reply = self.answer(message)
+        # Before it is sent: whoever has it may want a step in time.
+        self._vitals[MARK], self._vitals[DOING] = time.perf_counter(), STEPPING
+        self._answer(reply)
         if message.verb == "run" and self._ring is not None:
             self._ring()  # an item that is done is announced like a slot
 
@@ -177,14 +212,14 @@ class Worker:
         """Answer a question, slot by slot."""
         if message.verb == "close":
             self.closing = True
-            errors = self.shard.close()
-            faults = [describe(e, "close", None, self.job.worker) for e in errors]
-            return Reply([], faults)
+            return Reply([], self.shard.close())
         if message.verb == "run":
             return self._attempt("map", [None], lambda _: self._run(message.payload))
         work = self._ANSWERS[message.verb]
         return self._attempt(
-            message.verb, message.indexes, lambda index: work(self, index, message)
+            command_of(message.verb, message.payload),
+            message.indexes,
+            lambda index: work(self, index, message),
         )
 
     def _attempt(
@@ -192,16 +227,27 @@ class Worker:
     ) -> Reply:
         values: list[Any] = []
         faults: list[Fault] = []
+        slots: list[int] = []
         for index in indexes:
             slot = None if index is None else self.job.slots[index]
+            if slot is not None:
+                self._vitals[AT] = index
+                slots.append(slot)
             try:
                 with self.shard.randomness_of(-1 if slot is None else slot):
                     values.append(work(index))
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                faults.append(describe(error, command, slot, self.job.worker))
-        return Reply(values, faults)
+                faults.append(self.described(index, command, error))
+        self._vitals[AT] = NOWHERE
+        return Reply(values, faults, tuple(slots))
+
+    def described(self, index: int | None, command: str, error: BaseException) -> Fault:
+        """An exception as a fault, of a slot's env or of none."""
+        if index is None:
+            return describe(error, command, None, self.job.worker)
+        return self.shard.described(index, command, error)
 
     def _call(self, index: int, message: Ask) -> Any:
         name, args, kwargs = message.payload
@@ -233,6 +279,11 @@ class Worker:
 
     def _run(self, item: Any) -> Any:
         return self._function(opened(item))
+
+
+def command_of(verb: str, payload: Any) -> str:
+    """How a fault names a question."""
+    return "render" if verb == "call" and payload[0] == "render" else verb
 
 
 def _limit_torch_threads(threads: int | None) -> None:

@@ -1,0 +1,286 @@
+"""An episode that failed, run again by itself: `corral.replay(path)`.
+
+    fault.save(path) ──► build the env · reset it · take its steps ──► Replay
+
+The same factory, worker_init, per_worker, seed, options, task and actions; one env, in
+this process, so that a debugger can see it. An episode that took its process down, or
+hung, is run in a process of its own, unless it is asked to stop before that.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pdb
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from corral.doctor.rerun import At, Rerun, closed, episode_of, failing_of
+from corral.errors import Fault, OptionError, OrderError, WorkerDied
+from corral.mapping import map as run_in_worker
+from corral.supervision.report import error_for, where
+from corral.supervision.saving import load
+from corral.workers.letters import describe, for_travel
+
+PATIENCE = 60.0
+"""Seconds for what failed, in a process of its own, where nobody gave a limit."""
+
+
+@dataclass(slots=True)
+class Replay:
+    """How it went this time."""
+
+    fault: Fault
+    """What was saved."""
+    reproduced: bool | None
+    """Whether it failed in the same way, at the same step; None if it was not tried."""
+    command: str
+    """What was done last."""
+    step: int
+    """The step of the episode that it came to, counted from 1."""
+    error: BaseException | None
+    """What went wrong this time."""
+    notes: tuple[str, ...]
+    """Why it may have gone another way."""
+    rerun: Rerun | None = None
+    """The episode itself; None where it was run in a process of its own."""
+
+    @property
+    def env(self) -> Any:
+        """The env as it stands; None where it was run in a process of its own."""
+        return None if self.rerun is None else self.rerun.env
+
+    @property
+    def obs(self) -> Any:
+        """Its last observation."""
+        return None if self.rerun is None else self.rerun.obs
+
+    @property
+    def action(self) -> Any:
+        """The action of the step that failed."""
+        episode = self.fault.episode
+        return episode.actions[-1] if episode is not None and episode.actions else None
+
+    def go_on(self) -> None:
+        """After up_to="before": do what failed; what the env raises comes out."""
+        if self.rerun is None or self.reproduced is not None:
+            raise OrderError('it was run to its end; go_on follows up_to="before"')
+        self.rerun.go_on()
+
+    def close(self) -> None:
+        """Close the env."""
+        if self.rerun is not None:
+            closed(self.rerun)
+
+    def __enter__(self) -> Replay:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        came = f"{self.command}{f' {self.step}' if self.command == 'step' else ''}"
+        if self.reproduced is None:
+            how = f"stopped after {came}, before what failed"
+        elif self.reproduced:
+            how = f"reproduced in {came}: {_named(self.error)}"
+        elif self.error is None:
+            how = f"not reproduced: nothing went wrong up to {came}"
+        else:
+            how = f"not reproduced: this time it was {_named(self.error)} in {came}"
+        lines = [f"{where(self.fault)}: {how}", *(f"Note: {n}." for n in self.notes)]
+        return "\n".join(lines)
+
+
+def _named(error: BaseException | None) -> str:
+    return f"{type(error).__qualname__}: {error}"
+
+
+def replay(
+    path: str | os.PathLike[str],
+    *,
+    up_to: str = "failing",
+    backend: str | None = None,
+    timeout: float | None = None,
+    shared: dict[str, NDArray[Any]] | None = None,
+    raise_error: bool = False,
+    debugger: bool = False,
+) -> Replay:
+    """Run the episode of a fault again, as `fault.save(path)` has written it.
+
+    Args:
+        path: the file. It is not opened if anybody else owns it or may write to it.
+        up_to: "failing" to do what failed as well, "before" to stop right before it:
+            `.env` and `.action` are then at hand, and `.go_on()` does the rest.
+        backend: "serial" for this process, "process" for one of its own; by default
+            the first, and the second for what took its process down, or hung.
+        timeout: seconds for what failed, in a process of its own; what it was given
+            then, or 60, by default.
+        shared: arrays that were too big to be saved.
+        raise_error: raise what the env raises, instead of returning it.
+        debugger: look at what the env raised in pdb.
+
+    Returns:
+        How it went; what was raised is in `.error`, with its traceback. Close it, or
+        use it in a `with`: its env is open, if it was run in this process.
+    """
+    fault = load(path)
+    _check(up_to, backend)
+    episode_of(fault)  # before anything is run
+    if backend is None:
+        fatal = fault.kind in ("died", "hung") and up_to == "failing"
+        backend = "process" if fatal else "serial"
+    if backend == "serial":
+        replayed = _here(fault, up_to, shared)
+    else:
+        replayed = _elsewhere(fault, up_to, debugger, timeout, shared)
+    error = replayed.error
+    if error is not None and debugger:
+        pdb.post_mortem(error.__traceback__)
+    if error is not None and raise_error:
+        replayed.close()
+        raise error
+    return replayed
+
+
+def _check(up_to: str, backend: str | None) -> None:
+    if up_to not in ("failing", "before"):
+        raise OptionError(f'up_to is {up_to!r}; choose "failing" or "before"')
+    if backend not in (None, "serial", "process"):
+        raise OptionError(f'backend is {backend!r}; choose "serial" or "process"')
+
+
+def _notes(fault: Fault) -> tuple[str, ...]:
+    assert fault.episode is not None
+    notes = list(fault.episode.notes)
+    surroundings = fault.episode.kit.surroundings
+    if surroundings is not None and surroundings.directory != os.getcwd():
+        notes.append(f"it was run in {surroundings.directory}, and is replayed here")
+    return tuple(notes)
+
+
+# In this process ----------------------------------------------------------------------
+
+
+def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> Replay:
+    rerun = Rerun(fault, shared)
+    error: BaseException | None = None
+    try:
+        rerun.bring()
+        if up_to == "failing":
+            rerun.go_on()
+    except KeyboardInterrupt:
+        closed(rerun)
+        raise
+    except BaseException as raised:
+        error = raised
+    reproduced: bool | None = None
+    if up_to == "failing" or error is not None:
+        raised_alike = type(error).__qualname__ == fault.error_type
+        reproduced = raised_alike and rerun.at == failing_of(fault)
+    command, step = rerun.at
+    return Replay(fault, reproduced, command, step, error, _notes(fault), rerun)
+
+
+# In a process of its own --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """What the other process is told."""
+
+    fault: Fault
+    shared: dict[str, NDArray[Any]] | None
+    timeout: float
+    diary: str
+    """The file in which it notes what it is about to do."""
+
+
+def _elsewhere(
+    fault: Fault,
+    up_to: str,
+    debugger: bool,
+    timeout: float | None,
+    shared: dict[str, NDArray[Any]] | None,
+) -> Replay:
+    if up_to == "before" or debugger:
+        raise OptionError(
+            'up_to="before" and debugger=True want the env in this process: '
+            'backend="serial"'
+        )
+    limit = timeout or fault.limit or PATIENCE
+    with tempfile.TemporaryDirectory() as folder:
+        errand = _Errand(fault, shared, limit, os.path.join(folder, "diary"))
+        found, at = _sent(errand)
+    command, step = at
+    same = ("kind", "error_type", "signal_name", "exit_code")
+    reproduced = (
+        found is not None
+        and at == failing_of(fault)
+        and all(getattr(found, name) == getattr(fault, name) for name in same)
+    )
+    error = None if found is None else error_for(found)
+    return Replay(fault, reproduced, command, step, error, _notes(fault))
+
+
+def _sent(errand: _Errand) -> tuple[Fault | None, At]:
+    """The fault of this time, and where."""
+    try:
+        found, at = run_in_worker(_run, [errand], workers=1)[0]
+    except WorkerDied as error:
+        at = _read(errand.diary)
+        found = replace(error.fault, item=None, worker=None, command=at[0], step=at[1])
+        if found.exit_code == 1 and LATE in found.output:
+            found = replace(
+                found,
+                kind="hung",
+                exit_code=None,
+                limit=errand.timeout,
+                error_text=f"longer than {errand.timeout:g} s",
+                stack=LATE + found.output.rpartition(LATE)[2],
+            )
+    if found is not None:
+        found = replace(found, slot=errand.fault.slot, seed=errand.fault.seed)
+    return found, at
+
+
+LATE = "Timeout ("
+"""How faulthandler begins, before it ends a process that is late."""
+
+
+def _run(errand: _Errand) -> tuple[Fault | None, At]:
+    """The body of the other process."""
+    with open(errand.diary, "wb", buffering=0) as diary:
+
+        def note(at: At) -> None:
+            os.pwrite(diary.fileno(), f"{at[0]:16}{at[1]:16}".encode(), 0)
+
+        rerun = Rerun(errand.fault, errand.shared, note)
+        try:
+            rerun.bring()
+            faulthandler.dump_traceback_later(errand.timeout, exit=True)
+            rerun.go_on()
+        except BaseException as error:
+            found = describe(error, rerun.at[0], None, 0, step=rerun.at[1])
+            return for_travel(found), rerun.at
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+    return None, rerun.at
+
+
+def _read(diary: str) -> At:
+    try:
+        command, step = Path(diary).read_text().split()
+    except (FileNotFoundError, ValueError):  # it did not come that far
+        return "start", 0
+    return command, int(step)

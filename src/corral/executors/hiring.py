@@ -1,0 +1,167 @@
+"""How a worker process is started: what it inherits, and what its parent keeps.
+
+parent ── Popen(python -c bootstrap) ──► worker: own session, SIGINT ignored
+             inherited: block, mailbox, bells, lifeline, log; nothing else
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing import spawn
+from typing import Any
+
+from corral.executors.contract import Assignment
+from corral.executors.output import Output
+from corral.executors.reaping import SILENCE, end, wait_until
+from corral.executors.refusals import refusals
+from corral.layout.plan import LINE, ControlViews
+from corral.transport import descriptors, doorbell
+from corral.transport.block import Block
+from corral.transport.doorbell import Doorbell
+from corral.transport.lifeline import Lifeline
+from corral.transport.mailbox import Mailbox
+from corral.transport.shared_arrays import SharedArrays
+from corral.workers import luggage, main
+
+# What the parent opens; a test counts them.
+_PER_POOL = 13
+"""Two blocks and one of shared arrays (of each, mmap keeps a copy), lifeline, stacks,
+output, the parent's bell."""
+_PER_WORKER = 4 + (doorbell.KIND == "event")
+"""Mailbox, stdout, stderr, log; and its bell."""
+_PER_START = 8
+"""The worker's ends of these until it has them, and what Popen opens meanwhile."""
+
+
+def descriptors_for(workers: int) -> int:
+    """How many descriptors the parent of so many workers opens."""
+    return _PER_POOL + workers * _PER_WORKER + _PER_START
+
+
+@dataclass(slots=True)
+class Inheritance:
+    """What all workers of a pool inherit."""
+
+    block: Block
+    control: ControlViews
+    parents_bell: Doorbell
+    lifeline: Lifeline
+    stack: int
+    shared: SharedArrays | None
+
+    def of(self, worker: int, bell: Doorbell, mailbox: int, log: int) -> dict[str, Any]:
+        """The arguments of a worker's `main`; see there."""
+        bells = (bell.descriptor, self.parents_bell.descriptor)
+        return {
+            "worker": worker,
+            "block": self.block.descriptor,
+            "control_size": self.block.size,
+            "mailbox": mailbox,
+            "lifeline_descriptor": self.lifeline.read_descriptor,
+            "log": log,
+            "stack": self.stack,
+            "bells": [descriptor for descriptor in bells if descriptor is not None],
+            "stop_offset": self.control.plan.stop.offset + LINE * worker,
+            "bell_offset": self.control.bell_offset(worker),
+            "files": descriptors.before(),
+        }
+
+    def inherited(self, arguments: dict[str, Any]) -> list[int]:
+        """The descriptors among them, and those of shared arrays."""
+        names = ("block", "mailbox", "lifeline_descriptor", "log", "stack")
+        shared = [] if self.shared is None else [self.shared.descriptor]
+        return [*(arguments[name] for name in names), *arguments["bells"], *shared]
+
+
+@dataclass(slots=True)
+class Hired:
+    """A worker process and the parent's ends of what it shares with it."""
+
+    process: subprocess.Popen[bytes]
+    mailbox: Mailbox
+    bell: Doorbell
+
+    def dismiss(self) -> None:
+        """Let it close what it has built, then end it; bounded."""
+        self.mailbox.hang_up()
+        wait_until(self.process, time.monotonic() + SILENCE)
+        end(self.process)
+        self.mailbox.close()
+        self.bell.close()
+
+
+def hire(
+    worker: int, assignment: Assignment, inheritance: Inheritance, output: Output
+) -> Hired:
+    """Start one process; whatever was opened for it is closed if that fails.
+
+    Raises:
+        StartError: the system refuses.
+    """
+    control = inheritance.control
+    with refusals(assignment.seed, worker), ExitStack() as ours, ExitStack() as theirs:
+        bell = doorbell.create(control.memory, control.bell_offset(worker))
+        ours.callback(bell.close)
+        near, far = Mailbox.pair()
+        mailbox = Mailbox(near)
+        ours.callback(mailbox.close)
+        theirs.callback(far.close)
+        pipes = []
+        for _ in ("stdout", "stderr", "log"):
+            pipes.append(os.pipe())
+            ours.callback(os.close, pipes[-1][0])
+            theirs.callback(os.close, pipes[-1][1])
+        reads, writes = zip(*pipes, strict=True)
+        arguments = inheritance.of(worker, bell, far.fileno(), writes[2])
+        process = _popen(
+            [repr(luggage.absolute_path()), repr(arguments)],
+            stdout=writes[0],
+            stderr=writes[1],
+            pass_fds=inheritance.inherited(arguments),
+            env=luggage.environment(
+                assignment.threads_per_worker, assignment.device(worker)
+            ),
+        )
+        ours.pop_all()
+        output.add(worker, *reads)
+    return Hired(process, mailbox, bell)
+
+
+def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Run our bootstrap; Ctrl-C meanwhile comes afterwards."""
+    command = [*interpreter(), "-c", main.BOOTSTRAP, *arguments]
+    process = None
+    # A worker is born with SIGINT blocked, and shows no traceback of its own before it
+    # gets to ignoring it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            # Its own session: Ctrl-C in the terminal reaches the parent alone, and
+            # the worker leads a group that can be ended with the env's children.
+            start_new_session=True,
+            **options,
+        )
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return process
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if process is not None:
+            end(process)
+        raise
+
+
+def interpreter() -> list[str]:
+    """What runs workers: the Python that runs us, with the flags that it was given."""
+    program = os.fsdecode(spawn.get_executable() or "")
+    if not program:
+        raise FileNotFoundError(errno.ENOENT, "Python does not know its own program")
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return [program, *flags]

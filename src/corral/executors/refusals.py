@@ -1,0 +1,32 @@
+"""What the operating system refuses at the start, as the error that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from corral.errors import Fault
+from corral.supervision.report import error_for
+
+
+@contextmanager
+def refusals(seed: int | None, worker: int | None = None) -> Iterator[None]:
+    """An OSError in here is a StartError: descriptors, memory, processes, programs.
+
+    Args:
+        seed: the pool's, if it means anything to the caller.
+        worker: whose start it is; None for the whole pool's.
+    """
+    try:
+        yield
+    except OSError as error:
+        fault = Fault(
+            kind="start",
+            command="start",
+            worker=worker,
+            seed=seed,
+            error_type=type(error).__name__,
+            error_text=str(error),
+            exception=error,
+        )
+        raise error_for(fault) from error

@@ -1,0 +1,86 @@
+"""A worker that takes the place of one that ended, started beside the others.
+
+A thread does the waiting, so that the survivors and the caller go on meanwhile. What
+it made is put in place by the caller's own thread, between two waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from corral.errors import CorralError, Fault, FaultError
+from corral.executors.hiring import Hired
+from corral.executors.reaping import SILENCE, kill
+
+
+class Replacement:
+    """One worker on its way."""
+
+    def __init__(
+        self,
+        worker: int,
+        delay: float,
+        hire: Callable[[], Hired],
+        prepare: Callable[[Hired], None],
+    ) -> None:
+        self.worker = worker
+        self.hired: Hired | None = None
+        self.error: CorralError | None = None
+        """Why there is no worker after all."""
+        self._delay = delay
+        self._hire, self._prepare = hire, prepare
+        self._cancelled = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"corral-replacement-{worker}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is ready, or has failed."""
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._cancelled.wait(self._delay)
+        if self._cancelled.is_set():
+            return
+        try:
+            self.hired = self._hire()
+            if not self._cancelled.is_set():
+                self._prepare(self.hired)
+        except CorralError as error:
+            self.error = error
+        except BaseException as error:
+            fault = Fault(
+                kind="start",
+                command="start",
+                worker=self.worker,
+                error_type=type(error).__name__,
+                error_text=str(error),
+                exception=error,
+            )
+            self.error = FaultError(f"worker {self.worker}: {error}", fault)
+        if self.hired is not None and (self.error or self._cancelled.is_set()):
+            self.hired.dismiss()
+            self.hired = None
+
+    def cancel(self) -> None:
+        """Give it up; its envs are closed if they are built already."""
+        self._cancelled.set()
+        hired = self.hired
+        if hired is not None:
+            hired.mailbox.hang_up()
+
+    def end(self, deadline: float) -> None:
+        """After `cancel`: see to it that nothing is left of it."""
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        hired = self.hired
+        if hired is None:
+            return
+        if self._thread.is_alive():
+            kill(hired.process)
+            self._thread.join(SILENCE)
+        else:
+            hired.dismiss()

@@ -1,0 +1,64 @@
+"""What the caller has said about each slot's episode, as far as it was not a default.
+
+A worker that is killed takes with it what its episodes were about; options and tasks
+are not in the block, but they came from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.layout.plan import TICKET_MASK
+
+
+class Told:
+    """Options, tasks and big seeds by slot, and the command each of them went with."""
+
+    def __init__(self) -> None:
+        self._said: dict[int, tuple[int, dict[str, Any]]] = {}
+        """The ticket that the slot's latest such episode began with, and about it."""
+        self.assigned: dict[int, tuple[int, Any]] = {}
+        """Tasks that no episode has begun with, and the ticket that each came after."""
+
+    def reset(
+        self,
+        slots: NDArray[np.intp],
+        tickets: NDArray[np.int64],
+        messages: dict[int, dict[str, Any]],
+    ) -> None:
+        """These slots were sent a reset."""
+        if not messages and not self._said:
+            return
+        for slot, ticket in zip(slots.tolist(), tickets.tolist(), strict=True):
+            self._said.pop(slot, None)
+            if slot in messages:
+                self._said[slot] = ticket & TICKET_MASK, messages[slot]
+
+    def assign(self, slot: int, ticket: int, task: Any) -> None:
+        """The slot's first episode that begins after this ticket has a task."""
+        self.assigned[slot] = ticket, task
+
+    def took(
+        self,
+        slots: NDArray[np.intp],
+        tickets: NDArray[np.int64],
+        started: NDArray[np.bool_],
+    ) -> None:
+        """These slots' results were received."""
+        for slot, ticket in zip(slots[started].tolist(), tickets[started], strict=True):
+            if slot in self.assigned and ticket > self.assigned[slot][0]:
+                began = int(ticket) & TICKET_MASK
+                self._said[slot] = began, self.about(slot, began)
+                del self.assigned[slot]
+
+    def about(self, slot: int, began: int) -> dict[str, Any]:
+        """What was said about the slot's episode that began with this ticket."""
+        ticket, said = self._said.get(slot, (None, {}))
+        said = dict(said) if ticket == began else {}
+        after, task = self.assigned.get(slot, (began, None))
+        if began - after & TICKET_MASK in range(1, 1 << 31):
+            said.setdefault("task", task)
+        return said

@@ -1,0 +1,260 @@
+"""What the parent can tell of a fault: the episode it broke, its actions, the output.
+
+An env that raised has said most of it itself. Of a worker that was killed there is what
+stands in the block, and what the caller had told it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from corral.core import NO_TASK
+from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
+from corral.executors.contract import Assignment, Executor
+from corral.layout.plan import (
+    BEGAN,
+    FIRST_BEGAN,
+    NUMBER,
+    RESTARTS,
+    SEED,
+    TICKET_MASK,
+    DataViews,
+)
+from corral.pool.actions import Actions
+from corral.pool.ledger import Ledger
+from corral.pool.questions import Question
+from corral.pool.told import Told
+from corral.workers.kit import Kit
+from corral.workers.letters import Unsendable
+from corral.workers.shard import sampled_task
+
+SHOWN = 8
+"""Actions that a fault shows; its episode has them all."""
+OUTPUT = 4096
+"""Characters of output that go with an exception, which says more itself."""
+QUESTIONS = ("call", "render", "get_attr", "set_attr", "apply")
+REPLAYED = ("construct", "reset", "step", *QUESTIONS)
+"""Commands that can be given again to an env that stands by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Completes faults."""
+
+    assignment: Assignment
+    executor: Executor
+    ledger: Ledger
+    actions: Actions
+    views: DataViews
+    told: Told
+    asked: Callable[[], int]
+    """How many questions were put to the envs."""
+
+    def raised(self, fault: Fault, asked: tuple[str, Any] | None = None) -> Fault:
+        """An env raised; `asked` is the question that it could not answer."""
+        if fault.worker is not None and not fault.output:
+            output = self.executor.output(fault.worker)[-OUTPUT:]
+            fault = replace(fault, output=output)
+        if fault.slot is None or fault.kind != "raised":
+            return fault
+        ticket = self.ledger.ticket(fault.slot)
+        if fault.command in QUESTIONS:  # another step may have been sent since
+            began = int(self.executor.episode[fault.slot, BEGAN])
+            ticket = began + (fault.step or 0)
+        return self._with_episode(fault, ticket, asked)
+
+    def gone(
+        self, fault: Fault, worker: int, question: Question | None = None
+    ) -> Fault:
+        """A worker is gone: the fault of the slot that it was at, if it was at any.
+
+        Args:
+            fault: what its executor saw.
+            worker: which.
+            question: what it was asked, if anything.
+        """
+        building = fault.command in ("start", "construct") and fault.slot is None
+        if fault.kind == "start" or building:
+            return with_kit(fault, self.assignment, self.executor.shards)
+        if fault.command in QUESTIONS and fault.slot is not None:
+            asked = None if question is None else question.asked_of(fault.slot)
+            return self.lost(fault, fault.slot, asked)
+        shard, done = self.executor.shards[worker], self.executor.done
+        at = self.ledger.unfinished(shard, done, fault.slot)
+        return replace(fault, slot=None) if at is None else self.lost(fault, at)
+
+    def lost(
+        self, fault: Fault, slot: int, asked: tuple[str, Any] | None = None
+    ) -> Fault:
+        """A slot's worker is gone: what the block still says about it."""
+        words = self.executor.episode[slot].tolist()
+        answering = fault.command in QUESTIONS
+        done = int(self.executor.done[slot])
+        ticket = done if answering else self.ledger.ticket(slot)
+        steps = 0 if self._in_reset(slot, ticket) else ticket - words[BEGAN]
+        command = fault.command
+        if command in ("step", "reset"):
+            command = "step" if steps & TICKET_MASK else "reset"
+        about = self._about(slot, words)
+        task, missing = about.get("task", NO_TASK), about.get("missing", "")
+        seed = self._seed(slot, words, ticket)
+        fault = replace(
+            fault,
+            slot=slot,
+            command=command,
+            step=steps & TICKET_MASK,
+            seed=about.get("seed") if seed is None else seed,
+            task=None if task is NO_TASK else task,
+            has_task=task is not NO_TASK,
+            options=about.get("options"),
+        )
+        return self._with_episode(fault, ticket, asked, missing)
+
+    def task_of(self, slot: int) -> Any:
+        """What the slot's episode was about, as far as the caller has said so."""
+        words = self.executor.episode[slot].tolist()
+        return self.told.about(slot, words[FIRST_BEGAN]).get("task", NO_TASK)
+
+    # A worker that is gone ------------------------------------------------------------
+
+    def _in_reset(self, slot: int, ticket: int) -> bool:
+        """Whether no step of an episode was under way."""
+        ticket &= TICKET_MASK
+        if self.ledger.is_reset(slot) and self.ledger.ticket(slot) == ticket:
+            return True
+        if int(self.executor.episode[slot, BEGAN]) == ticket:
+            return True  # a step that began an episode, or was about to
+        row = self.views.record[int(self.executor.done[slot]) & 1, slot]
+        return bool(row["terminated"] or row["truncated"]) and not row["started"]
+
+    def _seed(self, slot: int, words: list[int], ticket: int) -> int | None:
+        if words[BEGAN] != ticket & TICKET_MASK and self._in_reset(slot, ticket):
+            # It ended before it began: the seed is known if the caller gave it.
+            given = int(self.executor.reset_seed[slot])
+            return given if self.ledger.is_reset(slot) and given >= 0 else None
+        return None if words[SEED] < 0 else words[SEED]
+
+    def _about(self, slot: int, words: list[int]) -> dict[str, Any]:
+        about = self.told.about(slot, words[FIRST_BEGAN])
+        if words[RESTARTS] and words[BEGAN] != words[FIRST_BEGAN]:
+            about.pop("options", None)  # begun again with its task alone
+            about.pop("seed", None)
+        if "task" not in about:
+            try:
+                about["task"] = sampled_task(
+                    self.assignment.options, slot, words[NUMBER]
+                )
+            except Exception as error:  # it may need what is beside the envs alone
+                about["missing"] = (
+                    f"its task is not known: sample_task raised "
+                    f"{type(error).__name__} when it was asked again here"
+                )
+        return about
+
+    # Episodes -------------------------------------------------------------------------
+
+    def _with_episode(
+        self,
+        fault: Fault,
+        ticket: int,
+        asked: tuple[str, Any] | None,
+        missing: str = "",
+    ) -> Fault:
+        """The fault with its last actions and, if its env is to blame, the episode."""
+        assert fault.slot is not None
+        steps = fault.step or 0
+        if not self._is_replayed(fault):
+            actions = self.actions.last(fault.slot, ticket, min(steps, SHOWN))
+            return replace(fault, last_actions=actions)
+        actions = self.actions.last(fault.slot, ticket, steps)
+        episode = EpisodeRecord(
+            kit=self._kit(fault),
+            seed=fault.seed,
+            options=fault.options,
+            task=fault.task if fault.has_task else NO_TASK,
+            actions=actions,
+            asked=asked,
+            missing=missing or self._missing(fault, len(actions)),
+            notes=tuple(self._notes(fault)),
+        )
+        return replace(fault, last_actions=actions[-SHOWN:], episode=episode)
+
+    @staticmethod
+    def _is_replayed(fault: Fault) -> bool:
+        if fault.kind == "shardmate" or fault.command not in REPLAYED:
+            return False
+        # Stepped after the end, and the like: nothing that an env did.
+        mistake = isinstance(fault.exception, UsageError)
+        return not mistake or isinstance(fault.exception, SpaceMismatch)
+
+    def _kit(self, fault: Fault) -> Kit:
+        assert fault.slot is not None and fault.worker is not None
+        shard = self.executor.shards[fault.worker]
+        return kit_of(self.assignment, fault.slot, fault.worker, shard)
+
+    def _missing(self, fault: Fault, known: int) -> str:
+        steps = fault.step or 0
+        if isinstance(fault.task, Unsendable):
+            return "its task cannot be pickled"
+        if known == steps:
+            return ""
+        if self.actions.codec.mailed:
+            return "its actions are of no fixed size, and such are not kept"
+        if known < self.actions.rows:
+            return "one of its actions did not fit the action space, and was not kept"
+        return (
+            f"it had {steps} steps, and of this action space the block keeps the last "
+            f"{self.actions.rows} actions: they are known from step "
+            f"{steps - known + 1} on"
+        )
+
+    def _notes(self, fault: Fault) -> list[str]:
+        notes = []
+        if fault.seed is None:
+            notes.append(
+                "the episode began without a seed, so it is begun bare, with other "
+                "random numbers"
+            )
+        questions = self.asked() - (fault.command in QUESTIONS)
+        if questions:
+            notes.append(
+                f"the envs were asked {questions} questions before (call, set_attr and "
+                "the like), which are not repeated"
+            )
+        return notes
+
+
+def kit_of(assignment: Assignment, slot: int, worker: int, shard: range) -> Kit:
+    """What a slot's env is built with."""
+    return Kit(
+        slot=slot,
+        worker=worker,
+        shard=shard,
+        root_seed=assignment.options.root_seed,
+        isolate_rng=assignment.options.isolate_rng,
+        device=assignment.device(worker),
+        functions=(
+            assignment.factories[slot],
+            assignment.worker_init,
+            assignment.per_worker,
+        ),
+        shared=assignment.shared,
+    )
+
+
+def with_kit(fault: Fault, assignment: Assignment, shards: list[range]) -> Fault:
+    """The fault of an env that could not be built, with what it was built from."""
+    worker, slot = fault.worker, fault.slot
+    if worker is None or (fault.kind, fault.command) == ("start", "start"):
+        return fault  # no process to build it in
+    shard = range(slot or 0, 1 + (slot or 0))
+    if shards:
+        shard = shards[worker]
+    if slot is None and shards and (fault.kind == "start" or len(shard) == 1):
+        slot = shard.start  # what comes before the first factory comes with any slot
+    if slot is None:
+        return fault
+    kit = kit_of(assignment, slot, worker, shard)
+    return replace(fault, episode=EpisodeRecord(kit, NO_TASK))

@@ -1,0 +1,157 @@
+"""What to do about a fault: one line for every kind."""
+
+from __future__ import annotations
+
+import errno
+
+from corral.errors import Fault, UsageError
+
+_NATIVE = (
+    "Where Python was is in the output above. If the env is not safe beside others in "
+    'one process, isolation="slot" gives each its own; to catch it in a debugger, '
+    'run the program with backend="serial" under gdb.'
+)
+_SIGNALS = {
+    "SIGKILL": (
+        "If memory ran out (the kernel's log says so): fewer workers, or "
+        'isolation="slot" with memory_limit= for an env that leaks.'
+    ),
+    "SIGSEGV": _NATIVE,
+    "SIGABRT": _NATIVE,
+    "SIGFPE": _NATIVE,
+    "SIGILL": "Install the library that crashed for this CPU, or build it here.",
+    "SIGBUS": (
+        "If memory ran out: fewer or smaller slots, or more memory for the container "
+        "(and --shm-size, where the env uses /dev/shm itself)."
+    ),
+    "SIGTERM": "Somebody ended it: a scheduler, a time limit, or a user.",
+}
+_ERRNOS = {
+    errno.EMFILE: (
+        "This process may open no more files: raise its limit (`ulimit -n`), or use "
+        "fewer workers."
+    ),
+    errno.ENFILE: "The machine has too many open files: use fewer workers.",
+    errno.ENOSPC: (
+        "Shared memory is full: give the container more (--shm-size, or its memory "
+        "limit), or use fewer or smaller slots."
+    ),
+    errno.ENOMEM: "Memory is full: use fewer or smaller slots, or fewer workers.",
+    errno.EAGAIN: (
+        "This user may start no more processes (`ulimit -u`, or the container's pids "
+        "limit): raise that, or use fewer workers."
+    ),
+}
+_ANYBODYS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""These mean the same when an env's own constructor meets them."""
+_UNSTARTED = (
+    "Workers are run by the interpreter that runs you; where that is not a Python, as "
+    "in an embedded one, name it by multiprocessing.set_executable(path)."
+)
+_ON_THE_WAY = {
+    "sending an info home": (
+        "Let infos hold plain data (numbers, arrays, text), or keep that key out of "
+        "them with infos=[...]."
+    ),
+    "sending a result home": (
+        "Let it return plain data, or do what you want with it beside the env: "
+        "pool.apply(function)."
+    ),
+    "opening what it sent home": (
+        "It can be unpickled in the worker alone: return plain data, or make its "
+        "module importable here too."
+    ),
+}
+_TIMEOUTS = {
+    "construct": "start_timeout",
+    "reset": "reset_timeout",
+    "map": "item_timeout",
+}
+
+
+def advice_for(fault: Fault) -> str:
+    """What to do next; "" where the error itself says so."""
+    parts = [_first(fault)]
+    if fault.item is not None:
+        if not fault.gave_up:
+            parts.append('To have such items run again: on_fault="restart".')
+    elif fault.gave_up:
+        parts.append(
+            "max_restarts= and restarts_per_minute= say how often a slot may be "
+            "restarted."
+        )
+    elif fault.kind in ("raised", "died", "hung") and fault.command in _MENDED:
+        option = "on_timeout" if fault.kind == "hung" else "on_fault"
+        parts.append(f'To go on with a new one: {option}="restart".')
+    parts.append(_replay(fault))
+    return " ".join(part for part in parts if part)
+
+
+_MENDED = ("step", "reset")
+
+
+def _first(fault: Fault) -> str:
+    if isinstance(fault.exception, UsageError):
+        return ""  # it says so itself
+    if fault.command in _ON_THE_WAY:
+        return _ON_THE_WAY[fault.command]
+    return _BY_KIND[fault.kind](fault)
+
+
+def _replay(fault: Fault) -> str:
+    episode = fault.episode
+    if episode is None:
+        return ""
+    if episode.missing:
+        return f"It cannot be replayed: {episode.missing}."
+    return "To run it again by itself: fault.save(path), then corral.replay(path)."
+
+
+def _raised(fault: Fault) -> str:
+    if fault.item is not None:
+        return "To debug it, call the function with that item yourself."
+    if fault.command == "construct":
+        return _start(fault)
+    return ""
+
+
+def _start(fault: Fault) -> str:
+    error = fault.exception
+    number = error.errno if isinstance(error, OSError) else None
+    ours = fault.command == "start"
+    if number in _ERRNOS and (ours or number in _ANYBODYS):
+        return _ERRNOS[number]
+    if ours and number is not None:
+        return _UNSTARTED
+    return 'To debug it, build it in your own process: backend="serial".'
+
+
+def _died(fault: Fault) -> str:
+    if fault.signal_name is not None:
+        return _SIGNALS.get(fault.signal_name, "")
+    if fault.exit_code == 1 and "Traceback" in fault.output:
+        return "Python itself ended, for the reason above."
+    if fault.exit_code is not None:
+        return "Look for os._exit, or for a library that calls C's exit()."
+    return "An env must not raise KeyboardInterrupt."
+
+
+def _hung(fault: Fault) -> str:
+    option = _TIMEOUTS.get(fault.command, "step_timeout")
+    return f"If it is only slow, give it longer: {option}=."
+
+
+def _shardmate(fault: Fault) -> str:
+    return (
+        'If it happens often, isolation="slot" keeps one slot\'s end from its '
+        "neighbours."
+    )
+
+
+_BY_KIND = {
+    "raised": _raised,
+    "start": _start,
+    "died": _died,
+    "hung": _hung,
+    "shardmate": _shardmate,
+}

@@ -1,0 +1,63 @@
+"""How often something may be started again, and how long to wait before it is.
+
+Pure arithmetic: the time is a parameter, so that a worker, its parent and a test can
+each count with a clock of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+MINUTE = 60.0
+FIRST_DELAY = 0.05
+LONGEST_DELAY = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RestartLimits:
+    """What is allowed to each slot."""
+
+    in_all: int = 100
+    per_minute: int = 10
+
+    def delay(self, recent: int) -> float:
+        """Seconds to wait, after so many restarts within a minute: 0, 0.05, 0.1, …"""
+        return min(LONGEST_DELAY, FIRST_DELAY * 2 ** (recent - 1)) if recent else 0.0
+
+
+@dataclass(slots=True)
+class RestartBudget:
+    """The restarts so far, and whether one more is allowed."""
+
+    limits: RestartLimits
+    _counts: dict[Hashable, int] = field(default_factory=dict)
+    _times: dict[Hashable, list[float]] = field(default_factory=dict)
+
+    def spend(self, who: Hashable, now: float) -> float | None:
+        """One more restart: the seconds to wait before it, or None if none is left."""
+        recent = [time for time in self._times.get(who, ()) if now - time < MINUTE]
+        count = self._counts.get(who, 0)
+        if count >= self.limits.in_all or len(recent) >= self.limits.per_minute:
+            return None
+        self._counts[who] = count + 1
+        self._times[who] = [*recent, now]
+        return self.limits.delay(len(recent))
+
+    def count(self, who: Hashable) -> int:
+        """How often it was restarted."""
+        return self._counts.get(who, 0)
+
+    def note(self, who: Hashable, now: float) -> None:
+        """Somebody else has spent one."""
+        recent = [time for time in self._times.get(who, ()) if now - time < MINUTE]
+        self._counts[who] = self._counts.get(who, 0) + 1
+        self._times[who] = [*recent, now]
+
+    def part(self, members: range) -> RestartBudget:
+        """A copy of what these have spent."""
+        return RestartBudget(
+            self.limits,
+            {who: count for who, count in self._counts.items() if who in members},
+            {who: list(times) for who, times in self._times.items() if who in members},
+        )

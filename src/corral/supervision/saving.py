@@ -1,0 +1,176 @@
+"""A fault in a file: a report to read, and what it takes to run the episode again.
+
+    report.txt     for people
+    fault.json     the same for programs
+    fault.pickle   the fault itself, for `corral.replay`
+
+The file is a zip, readable and writable by its owner alone. Unpickling runs code, so a
+file that somebody else wrote, or could have written, is not opened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import platform
+import stat
+import sys
+import zipfile
+from dataclasses import fields, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Any
+
+import cloudpickle
+
+from corral.errors import Fault, OptionError, UnsafeFile
+from corral.supervision.report import message_for
+
+VERSION = 1
+REPORT, TABLE, PAYLOAD = "report.txt", "fault.json", "fault.pickle"
+
+
+def save(fault: Fault, path: str | os.PathLike[str]) -> None:
+    """Write the report; a file that is there already is replaced when it is whole."""
+    target = Path(path)
+    fault = _packed(fault)
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+            _write(fault, file)
+        os.replace(draft, target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _write(fault: Fault, file: IO[bytes]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(REPORT, report_of(fault))
+        archive.writestr(TABLE, json.dumps(_table(fault), indent=2) + "\n")
+        archive.writestr(PAYLOAD, cloudpickle.dumps(fault))
+
+
+def load(path: str | os.PathLike[str]) -> Fault:
+    """Read the fault back, if nobody else can have written it."""
+    with open(path, "rb") as file:
+        _refuse_others(file, path)
+        try:
+            with zipfile.ZipFile(file) as archive:
+                version = json.loads(archive.read(TABLE))["version"]
+                data = archive.read(PAYLOAD)
+        except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+            raise OptionError(f"{path} is no fault that was saved: {error}") from error
+    if version != VERSION:
+        raise OptionError(
+            f"{path} was saved in format {version}; this version of Corral reads "
+            f"format {VERSION}. Its {REPORT} can still be read: unzip -p {path} "
+            f"{REPORT}"
+        )
+    try:
+        fault: Fault = pickle.loads(data)
+    except Exception as error:
+        raise OptionError(
+            f"{path} cannot be opened here: {type(error).__name__}: {error}. Were its "
+            "actions, task or options made by a module that this program cannot import?"
+        ) from error
+    return fault
+
+
+def _refuse_others(file: IO[bytes], path: str | os.PathLike[str]) -> None:
+    """Look at the file that is open, which cannot be exchanged any more."""
+    if not hasattr(os, "geteuid"):
+        return  # Windows has other ways to say who may write
+    status, ours = os.fstat(file.fileno()), os.geteuid()
+    if status.st_uid != ours:
+        raise UnsafeFile(
+            f"{path} belongs to user {status.st_uid}, and you are user {ours}. To "
+            "replay it is to run code from it; if you trust its owner, copy it first."
+        )
+    if stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnsafeFile(
+            f"{path} can be written by others (mode "
+            f"{stat.S_IMODE(status.st_mode):o}). To replay it is to run code from it; "
+            f"if you trust what is in it: chmod go-w {path}"
+        )
+
+
+# What is written ----------------------------------------------------------------------
+
+
+def report_of(fault: Fault) -> str:
+    """All that is known, to be read."""
+    parts = [message_for(fault)]
+    episode = fault.episode
+    if episode is not None:
+        parts += [f"Note: {note}." for note in episode.notes]
+        if episode.actions:
+            numbered = enumerate(episode.actions, 1)
+            shown = "\n".join(f"{step:6}  {action!r}" for step, action in numbered)
+            parts.append(f"Actions of the episode:\n{shown}")
+    for title, text in (
+        ("Traceback", fault.traceback),
+        ("Stack", fault.stack),
+        ("Output", fault.output),
+    ):
+        if text:
+            parts.append(f"{title}:\n{text.rstrip()}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(fault: Fault) -> dict[str, Any]:
+    values = {
+        entry.name: _plain(getattr(fault, entry.name))
+        for entry in fields(fault)
+        if entry.name not in ("episode", "exception")
+    }
+    return {
+        "version": VERSION,
+        "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "argv": list(sys.argv),
+        "replayable": fault.episode is not None and not fault.episode.missing,
+        **values,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [_plain(part) for part in value]
+    return repr(value)
+
+
+def _packed(fault: Fault) -> Fault:
+    """The fault with all that can be pickled, and the reason why the rest is gone."""
+    # Its own class may be found in the worker alone; type, text and traceback stay.
+    fault = replace(fault, exception=None)
+    if fault.episode is not None:
+        kit = fault.episode.kit.packed()
+        missing = fault.episode.missing or kit.missing
+        fault = replace(fault, episode=replace(fault.episode, kit=kit, missing=missing))
+    try:
+        cloudpickle.dumps(fault)
+    except Exception as error:
+        return _told(fault, f"{type(error).__name__}: {error}")
+    return fault
+
+
+def _told(fault: Fault, why: str) -> Fault:
+    """The fault in words where it cannot be had in values."""
+    episode = fault.episode
+    if episode is not None:
+        why = f"its actions, task or options cannot be pickled ({why})"
+        episode = replace(
+            episode, task=None, options=None, actions=(), asked=None, missing=why
+        )
+    return replace(
+        fault,
+        episode=episode,
+        task=None if fault.task is None else repr(fault.task),
+        options=None if fault.options is None else {"shown": repr(fault.options)},
+        last_actions=tuple(repr(action) for action in fault.last_actions),
+    )

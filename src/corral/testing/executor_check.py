@@ -1,0 +1,328 @@
+"""Does an executor keep its contract? The same questions for every one of them.
+
+A compact body: whoever writes an executor runs it first; `tests/contracts/` asks the
+rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from corral.core import Autoreset
+from corral.errors import (
+    ClosedError,
+    EnvError,
+    MissingExtra,
+    OrderError,
+    StartError,
+    WorkerDied,
+    WorkerHung,
+)
+from corral.executors.contract import Capabilities
+from corral.pool import Pool
+from corral.testing.faulty_envs import Crashing, Hanging, OddSpaces
+from corral.testing.known_answers import ACTIONS, FORMS, KnownAnswers
+from corral.testing.referee import Referee
+from corral.testing.report import Part, Report, Skip, run_parts
+
+SLOTS = 5
+STEPS = 60
+ROOT = 11
+MODES: tuple[Autoreset, ...] = ("same_step", "next_step", "off")
+MakePool = Callable[..., Pool]
+
+
+def check_executor(
+    backend: str | MakePool, *, workers: int | None = 2, raises: bool = True
+) -> Report:
+    """Check that pools on this executor do what pools have to.
+
+    Args:
+        backend: its name; or a function that takes the arguments of Pool, except for
+            backend and workers, and makes one.
+        workers: how many; None where it decides itself.
+        raises: whether to raise CheckFailed if a part of the check failed.
+
+    Returns:
+        The report; it prints well, and is true if nothing failed.
+    """
+    if callable(backend):
+        make, name = backend, getattr(backend, "__qualname__", repr(backend))
+    else:
+        make, name = _maker(backend, workers), f"backend={backend!r}, workers={workers}"
+    check = _ExecutorCheck(make)
+    parts = [
+        Part("a pool opens, and is closed twice", check.opens_and_closes, needed=True),
+        Part("batches equal a plain loop", check.steps_batches),
+        Part("the first that are ready equal it too", check.steps_whoever_is_ready),
+        Part("slots in any order and mode equal it too", check.steps_chosen_slots),
+        Part("seeds and tasks reach their episode", check.passes_seeds_and_tasks),
+        Part("odd spaces arrive whole", check.carries_odd_spaces),
+        Part("questions are answered by the slots asked", check.answers),
+        Part("calls out of order are refused", check.refuses_disorder),
+        Part("an env that raises names its slot", check.names_who_raised),
+        Part("one that cannot be built leaves nothing", check.survives_a_bad_factory),
+        Part("a death is told", check.tells_of_a_death),
+        Part("a death is mended", check.mends_a_death),
+        Part("a hang is told", check.tells_of_a_hang),
+        Part("a hang is mended", check.mends_a_hang),
+        Part("nothing is left behind", check.leaves_nothing),
+    ]
+    report = run_parts(f"{name}:", parts)
+    if raises:
+        report.raise_if_failed()
+    return report
+
+
+def _maker(backend: str, workers: int | None) -> MakePool:
+    return functools.partial(
+        Pool, backend=backend, workers=None if backend == "serial" else workers
+    )
+
+
+class _ExecutorCheck:
+    """Pools on one executor."""
+
+    def __init__(self, make: MakePool) -> None:
+        self._make = make
+        self._capabilities: Capabilities
+
+    def _pool(self, env: Any, slots: int | None = SLOTS, **options: Any) -> Pool:
+        return self._make(env, slots, seed=ROOT, **options)
+
+    def opens_and_closes(self) -> None:
+        pool = self._pool(KnownAnswers)
+        self._capabilities = pool._executor.capabilities
+        pool.reset()
+        pool.close()
+        pool.close()
+        with _raises(ClosedError, "closed"):
+            pool.reset()
+
+    # Exactness ------------------------------------------------------------------------
+
+    def steps_batches(self) -> None:
+        for form in FORMS:
+            for mode in ("same_step", "next_step"):
+                with _Played(self._pool, form) as played:
+                    played.reset()
+                    for _ in range(STEPS):
+                        played.step(mode)
+
+    def steps_whoever_is_ready(self) -> None:
+        for count in (1, 2, SLOTS):
+            with _Played(self._pool) as played:
+                played.send_reset()
+                for _ in range(STEPS):
+                    played.recv(min_slots=min(count, played.pool.waiting))
+                    played.send("same_step")
+                played.recv()
+
+    def steps_chosen_slots(self) -> None:
+        with _Played(self._pool, "nested") as played:
+            played.reset()
+            for _ in range(3 * STEPS):
+                played.step(played.random.choice(MODES), played.some())
+
+    def passes_seeds_and_tasks(self) -> None:
+        with _Played(self._pool) as played:
+            played.reset(seeds=[7 + slot for slot in range(SLOTS)])
+            for task in range(STEPS):
+                slot = played.random.randrange(SLOTS)
+                played.referee.assigned(slot, task)
+                played.pool.assign(slot, task)
+                played.step("same_step")
+            played.reset(root=ROOT + 1)
+            played.step("same_step")
+
+    def carries_odd_spaces(self) -> None:
+        for name in ("nested", "text", "graph", "empty"):
+            with self._pool(functools.partial(OddSpaces, name), 2) as pool:
+                space = pool.spec.action_space
+                space.seed(0)
+                pool.reset()
+                for _ in range(12):  # an env of this kind refuses what it did not want
+                    pool.step([space.sample(), space.sample()])
+
+    # Questions and mistakes -----------------------------------------------------------
+
+    def answers(self) -> None:
+        with self._pool(KnownAnswers) as pool:
+            pool.reset()
+            pool.step(np.zeros(2, int), slots=[3, 1])
+            lengths = pool.call("length", slots=[4, 3, 1])
+            assert lengths == (0, 1, 1), f"call gave {lengths}, not (0, 1, 1)"
+            pool.set_attr("mark", [10, 20], slots=[2, 0])
+            marks = pool.get_attr("mark", slots=[0, 2])
+            assert marks == (20, 10), f"get_attr gave {marks}, not (20, 10)"
+
+    def refuses_disorder(self) -> None:
+        with self._pool(KnownAnswers) as pool:
+            with _raises(OrderError, "reset"):
+                pool.step(np.zeros(SLOTS, int))
+            with _raises(OrderError, "nothing sent"):
+                pool.recv()
+            pool.send_reset()
+            with _raises(OrderError, "under way"):
+                pool.send_reset([2])
+            pool.recv()
+
+    def names_who_raised(self) -> None:
+        faulty = [KnownAnswers] * (SLOTS - 1) + [functools.partial(Crashing, after=2)]
+        with self._pool(faulty, None) as pool:
+            pool.reset()
+            zeros = np.zeros(SLOTS, int)
+            pool.step(zeros)
+            pool.step(zeros)
+            with _raises(EnvError, f"slot {SLOTS - 1}.*OnPurpose"):
+                pool.step(zeros)
+            pool.reset(slots=[SLOTS - 1])
+            step = pool.step(zeros[:-1], slots=range(SLOTS - 1))
+            assert step.valid.all(), "slots that were fine are no longer"
+
+    def survives_a_bad_factory(self) -> None:
+        broken = functools.partial(Crashing, at="construct")
+        with _raises(StartError, "OnPurpose"):
+            self._pool([KnownAnswers, broken], None)
+
+    # Deaths and hangs -----------------------------------------------------------------
+
+    def tells_of_a_death(self) -> None:
+        self._need("survives_deaths")
+        make = functools.partial(Crashing, "kill", after=3)
+        with self._pool(make) as pool, _raises(WorkerDied, "SIGKILL"):
+            _step_on(pool)
+
+    def mends_a_death(self) -> None:
+        self._need("survives_deaths")
+        self._mends("SIGKILL", functools.partial(Crashing, "kill", after=20))
+
+    def tells_of_a_hang(self) -> None:
+        self._need("deadlines")
+        make = functools.partial(Hanging, after=3)
+        pool = self._pool(make, 2, step_timeout=1.0, close_timeout=1.0)
+        with pool, _raises(WorkerHung, "step"):
+            _step_on(pool)
+
+    def mends_a_hang(self) -> None:
+        self._need("deadlines")
+        make = functools.partial(Hanging, after=20)
+        self._mends("hung", make, step_timeout=1.0)
+
+    def _need(self, capability: str) -> None:
+        if not getattr(self._capabilities, capability):
+            raise Skip(f"it declares {capability}=False")
+
+    def _mends(self, what: str, make: Any, **options: Any) -> None:
+        factories = [KnownAnswers, make]
+        pool = functools.partial(
+            self._pool, factories, None, on_fault="restart", **options
+        )
+        with _Played(lambda *_, **__: pool(), slots=2) as played:
+            played.reset()
+            for _ in range(30):
+                played.step("same_step")
+            kinds = {fault.signal_name or fault.kind for fault in played.pool.faults}
+            assert kinds == {what}, f"the faults told are {kinds}, not {what}"
+
+    def leaves_nothing(self) -> None:
+        try:
+            from corral.testing.census import take_census
+        except MissingExtra as missing:
+            raise Skip(str(missing)) from None
+        self._open_and_close()
+        before = take_census()
+        for _ in range(3):
+            self._open_and_close()
+        lost = before.lost(take_census())
+        assert not lost, f"left behind: {', '.join(lost)}"
+
+    def _open_and_close(self) -> None:
+        with self._pool(KnownAnswers) as pool:
+            pool.reset()
+
+
+class _Played:
+    """A pool of KnownAnswers that a referee watches."""
+
+    def __init__(self, make: MakePool, form: str = "plain", slots: int = SLOTS) -> None:
+        self.pool = make(functools.partial(KnownAnswers, form), slots)
+        self.referee = Referee(slots, ROOT, form)
+        self.random = random.Random(ROOT)
+
+    def __enter__(self) -> _Played:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.pool.close()
+        if kind is None:
+            mistakes = self.referee.mistakes
+            assert not mistakes, f"{len(mistakes)} rows are wrong: {mistakes[0]}"
+
+    def some(self) -> list[int]:
+        """Slots in any order."""
+        slots = range(self.pool.num_envs)
+        return self.random.sample(slots, self.random.randint(1, len(slots)))
+
+    def reset(self, **options: Any) -> None:
+        self.send_reset(**options)
+        self.recv()
+
+    def send_reset(self, root: int | None = None, **options: Any) -> None:
+        self.referee.sent_reset(range(self.pool.num_envs), root, **options)
+        self.pool.send_reset(seed=root, **options)
+
+    def step(self, mode: Autoreset, slots: list[int] | None = None) -> None:
+        self.send(mode, slots)
+        self.recv()
+
+    def send(self, mode: Autoreset, slots: list[int] | None = None) -> None:
+        """Step idle slots; where the mode is off, those that are over are reset."""
+        chosen = self.referee.idle if slots is None else slots
+        over = set(self.referee.over) if mode == "off" else set()
+        ended = [slot for slot in chosen if slot in over]
+        if ended:
+            self.referee.sent_reset(ended)
+            self.pool.send_reset(ended)
+        chosen = [slot for slot in chosen if slot not in over]
+        if chosen:
+            actions = [self.random.randrange(ACTIONS) for _ in chosen]
+            self.referee.sent(chosen, actions, mode)
+            whole = chosen == list(range(self.pool.num_envs))
+            self.pool.send(actions, None if whole else chosen, autoreset=mode)
+
+    def recv(self, **which: Any) -> None:
+        self.look_at_faults()
+        step = self.pool.recv(**which)
+        self.look_at_faults()
+        self.referee.check(step)
+
+    def look_at_faults(self) -> None:
+        for fault in self.pool.faults:
+            if fault.worker is not None:
+                self.referee.shaken(self.pool.shards[fault.worker])
+
+
+def _step_on(pool: Pool) -> None:
+    pool.reset()
+    for _ in range(6):
+        pool.step(np.zeros(pool.num_envs, int))
+
+
+@contextmanager
+def _raises(kind: type[BaseException], pattern: str) -> Any:
+    """What is done inside has to raise this, with such a text."""
+    try:
+        yield
+    except kind as error:
+        text = str(error)
+        assert re.search(pattern, text, re.S), f"it says {text!r}, not {pattern!r}"
+        return
+    raise AssertionError(f"{kind.__name__} was not raised")

@@ -1,0 +1,341 @@
+"""Checks every row that a pool of KnownAnswers returns, and forgets none.
+
+A referee is told what was sent and shown what came back. Each slot has an episode here
+as well, worked out from the seed in the block and the actions sent; a row that is valid
+has to equal it to the last bit, and a row that is not has to say why::
+
+    referee.sent(slots, actions, "same_step")
+    pool.send(actions, slots)
+    referee.check(pool.recv())
+
+Every episode has its number and, after faults, its restarts; both only grow, so that an
+episode delivered twice, or out of order, is seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium import Space
+
+from corral.core import Step
+from corral.errors import Fault
+from corral.testing.known_answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
+from corral.testing.values import part_of, same
+from corral.workers.seeds import episode_seed
+
+RESTARTED = 3
+"""What sets the seeds of restarted episodes apart."""
+MOST_RESTARTS = 40
+"""Of one episode, that a seed is looked for among."""
+MOST_SKIPPED = 3
+"""Episodes that may begin and break off again before one is delivered."""
+
+
+@dataclass(slots=True)
+class _Command:
+    """What a slot was sent and has not answered."""
+
+    reset: bool
+    action: int = 0
+    mode: str = ""
+    seed: int | None = None
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What is known of one slot."""
+
+    number: int = -1
+    restarts: int = 0
+    shaken: bool = False
+    """Whether a fault may have begun its episode again, since the last one started."""
+    unsure: int = 0
+    """How many episodes may have begun that nobody saw."""
+    episode: KnownEpisode | None = None
+    obs: Any = None
+    over: bool = False
+    """Whether the next step is a reset."""
+    task: Any = None
+    """What was assigned for its next episode."""
+    again: Any = None
+    """What an episode was about that was cut short, and is to be begun again."""
+    command: _Command | None = None
+    unknown: bool = False
+    """Whether a mistake was made, so that nothing is expected until a new episode."""
+
+
+class Wrong(AssertionError):
+    """A row is not what it has to be."""
+
+
+class Referee:
+    """Knows what every slot of a pool has to return.
+
+    Args:
+        slots: how many.
+        root: the pool's root seed.
+        form: as of the env.
+        mean_length: as of the env.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        root: int,
+        form: str = "plain",
+        mean_length: int = MEAN_LENGTH,
+    ) -> None:
+        self.mistakes: list[str] = []
+        self.rows: Counter[str] = Counter()
+        """By what they were: reset, valid, cut or filler."""
+        self.episodes = 0
+        self._root = root
+        self._form, self._mean_length = form, mean_length
+        self._slots = [_Slot() for _ in range(slots)]
+
+    # What is told to it ---------------------------------------------------------------
+
+    def sent_reset(
+        self,
+        slots: Iterable[int],
+        root: int | None = None,
+        seeds: Sequence[int | None] | None = None,
+    ) -> None:
+        """These slots are being reset; with a new root seed, or seeds of their own."""
+        if root is not None:
+            self._root = root
+            for each in self._slots:
+                each.number, each.restarts, each.unsure = -1, 0, 0
+        for position, slot in enumerate(slots):
+            seed = None if seeds is None else seeds[position]
+            self._command(slot, _Command(reset=True, seed=seed))
+
+    def sent(self, slots: Iterable[int], actions: Iterable[Any], mode: str) -> None:
+        """These slots are being stepped."""
+        for slot, action in zip(slots, actions, strict=True):
+            self._command(slot, _Command(False, int(action), mode))
+
+    def _command(self, slot: int, command: _Command) -> None:
+        assert self._slots[slot].command is None, f"slot {slot} is under way"
+        self._slots[slot].command = command
+
+    def assigned(self, slot: int, task: Any) -> None:
+        """The slot's next episode has this task."""
+        self._slots[slot].task = task
+
+    def shaken(self, slots: Iterable[int]) -> None:
+        """Something happened to the worker of these slots."""
+        for slot in slots:
+            self._slots[slot].shaken = True
+
+    # What is asked of it --------------------------------------------------------------
+
+    @property
+    def idle(self) -> list[int]:
+        """The slots with nothing under way."""
+        return [i for i, slot in enumerate(self._slots) if slot.command is None]
+
+    @property
+    def over(self) -> list[int]:
+        """The slots whose episode has ended, or not begun."""
+        return [
+            i for i, slot in enumerate(self._slots) if slot.over or slot.episode is None
+        ]
+
+    def check(self, step: Step) -> list[tuple[int, Fault]]:
+        """Compare every row; returns the faults they told of, by slot."""
+        faults = []
+        for position, slot in enumerate(step.slots.tolist()):
+            row = _Row(FORMS[self._form].space, step, position)
+            fault = row.info.pop("fault", None)
+            if fault is not None:
+                faults.append((slot, fault))
+            try:
+                self._check(self._slots[slot], slot, row, fault)
+            except Wrong as wrong:
+                self.mistakes.append(f"slot {slot}: {wrong}; the row is {row}")
+                self._forget(self._slots[slot])
+        return faults
+
+    def _forget(self, slot: _Slot) -> None:
+        """After a mistake everything would be one."""
+        slot.unknown = slot.shaken = True
+        slot.episode, slot.over, slot.task, slot.again = None, False, None, None
+        slot.unsure += 1
+
+    def _check(self, slot: _Slot, index: int, row: _Row, fault: Fault | None) -> None:
+        command, slot.command = slot.command, None
+        if command is None:
+            raise Wrong("a row without a command")
+        slot.shaken |= fault is not None
+        if slot.unknown:
+            self._meet_again(slot, row, command)
+        elif command.reset:
+            self.rows["reset"] += 1
+            slot.again = None
+            self._started(slot, index, row, command.seed)
+            row.is_start(valid=True)
+        elif slot.over:
+            self.rows["filler"] += 1
+            self._started(slot, index, row, None)
+            row.is_start(valid=False)
+        elif row.valid:
+            self.rows["valid"] += 1
+            self._stepped(slot, index, row, command)
+        else:
+            self.rows["cut"] += 1
+            self._cut(slot, index, row, command, fault)
+        slot.obs = row.obs
+
+    def _meet_again(self, slot: _Slot, row: _Row, command: _Command) -> None:
+        """Take a row as it is, and go on from it if an episode begins there."""
+        self.rows["unchecked"] += 1
+        slot.over = (row.terminated or row.truncated) and not row.started
+        if command.reset and row.started:
+            slot.unknown = False
+            slot.episode = KnownEpisode(row.seed, None, self._form, self._mean_length)
+
+    def _started(self, slot: _Slot, index: int, row: _Row, seed: int | None) -> None:
+        """A row that shows the first observation of an episode."""
+        if not row.started:
+            raise Wrong("an episode should have started")
+        if seed is None:
+            again = self._place(slot, index, row.seed)
+        else:
+            again = self._place_given(slot, row.seed, seed)
+        task = slot.again if again and slot.task is None else slot.task
+        self.episodes += 1
+        slot.episode = KnownEpisode(row.seed, task, self._form, self._mean_length)
+        slot.task = slot.again = None
+        slot.over = slot.shaken = False
+        first = slot.episode.first()
+        row.shows("obs", row.obs, first.obs)
+        row.shows("info", row.info, first.info)
+
+    def _place_given(self, slot: _Slot, seed: int, given: int) -> bool:
+        """An episode with a seed of the caller's is the next one."""
+        if seed != given:
+            raise Wrong(f"the episode was given seed {given}")
+        slot.number, slot.restarts = slot.number + 1, 0
+        slot.unsure += slot.shaken  # or the one after: its seed does not tell
+        return False
+
+    def _place(self, slot: _Slot, index: int, seed: int) -> bool:
+        """Find the episode of a seed: the next one, unless faults are known of.
+
+        Returns:
+            True if it is an earlier one, begun again.
+        """
+        number = slot.number + 1
+        if seed == episode_seed(self._root, index, number):
+            slot.number, slot.restarts = number, 0
+            return False
+        if not (slot.shaken or slot.unsure):
+            raise Wrong(f"the seed is not that of episode {number}")
+        before = slot.number, slot.restarts
+        for number in range(slot.number, slot.number + slot.unsure + MOST_SKIPPED):
+            for restarts in range(MOST_RESTARTS):
+                parts = (number, RESTARTED, restarts) if restarts else (number,)
+                if (number, restarts) <= before or number < 0:
+                    continue
+                if seed == episode_seed(self._root, index, *parts):
+                    slot.number, slot.restarts, slot.unsure = number, restarts, 0
+                    return number == before[0]
+        raise Wrong(f"the seed is of no episode after {before}")
+
+    def _stepped(self, slot: _Slot, index: int, row: _Row, command: _Command) -> None:
+        """A row with a transition in it."""
+        episode = slot.episode
+        if episode is None:
+            raise Wrong("a step of an episode that never began")
+        answer = episode.step(command.action)
+        row.is_transition(answer, episode)
+        if not answer.ended:
+            row.goes_on(answer)
+            return
+        row.shows("final_obs", row.final_obs, answer.obs)
+        if command.mode == "same_step":
+            row.shows("final_info", row.final_info, answer.info)
+            self._started(slot, index, row, None)
+            return
+        slot.over = True
+        row.goes_on(answer)
+
+    def _cut(
+        self, slot: _Slot, index: int, row: _Row, command: _Command, fault: Fault | None
+    ) -> None:
+        """A row for an episode that broke off."""
+        if fault is None:
+            raise Wrong("the row is not valid and no fault says why")
+        episode = slot.episode
+        if episode is None:
+            raise Wrong("the end of an episode that never began")
+        row.is_cut(episode)
+        row.shows("final_obs", row.final_obs, slot.obs)
+        slot.again = episode.task
+        if command.mode == "same_step":
+            self._started(slot, index, row, None)
+            return
+        slot.over = True
+        row.shows("obs", row.obs, slot.obs)
+        row.shows("info", row.info, {})
+        if row.started:
+            raise Wrong("an episode has started")
+
+
+class _Row:
+    """All that a Step says of one slot."""
+
+    def __init__(self, space: Space[Any], step: Step, position: int) -> None:
+        self.obs = part_of(space, step.obs, position)
+        self.final_obs = part_of(space, step.final_obs, position)
+        self.reward = step.reward[position].item()
+        self.terminated = step.terminated[position].item()
+        self.truncated = step.truncated[position].item()
+        self.started = step.started[position].item()
+        self.valid = step.valid[position].item()
+        self.episode_return = step.episode_return[position].item()
+        self.episode_length = step.episode_length[position].item()
+        self.seed = step.seed[position].item()
+        self.info = dict(step.infos.of(position))
+        self.final_info = step.final_infos.get(position)
+
+    def __str__(self) -> str:
+        values = vars(self).items()
+        return ", ".join(f"{name}={value!r:.120}" for name, value in values)
+
+    def shows(self, name: str, got: Any, expected: Any) -> None:
+        """One value has to equal another, to the last bit."""
+        if not same(got, expected):
+            raise Wrong(f"{name} is {got!r:.200} instead of {expected!r:.200}")
+
+    def says(self, **expected: Any) -> None:
+        """These of its values have to be so."""
+        for name, value in expected.items():
+            self.shows(name, getattr(self, name), value)
+
+    def is_start(self, valid: bool) -> None:
+        """No transition led here."""
+        self.says(valid=valid, reward=0.0, terminated=False, truncated=False)
+        self.says(episode_return=0.0, episode_length=0)
+
+    def is_transition(self, answer: Answer, episode: KnownEpisode) -> None:
+        """The transition is the answer, its episode so far counted right."""
+        self.says(reward=answer.reward, terminated=answer.terminated)
+        self.says(truncated=answer.truncated, episode_return=episode.total)
+        self.says(episode_length=episode.length)
+
+    def goes_on(self, answer: Answer) -> None:
+        """The observation is the transition's own."""
+        self.says(started=False)
+        self.shows("obs", self.obs, answer.obs)
+        self.shows("info", self.info, answer.info)
+
+    def is_cut(self, episode: KnownEpisode) -> None:
+        """The episode is truncated where it stood, and nothing was earned."""
+        self.says(valid=False, reward=0.0, terminated=False, truncated=True)
+        self.says(episode_return=episode.total, episode_length=episode.length)

@@ -1,0 +1,94 @@
+"""Descriptors are what a process may open only so many of: files, sockets, pipes.
+
+    soft limit   what the kernel keeps us to; we may raise it ourselves
+    hard limit   how far
+
+Guarantees:
+    - Once `make_room` has returned, so many more can be opened.
+    - The soft limit is raised only when that is needed, and only as far: programs that
+      walk through all numbers up to it, or use select(), get slow or lost in millions.
+    - `before` says what it was, so that workers can be given that.
+Assumes:
+    - Nobody else opens many at the same time; who is unlucky gets EMFILE all the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import resource
+else:
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        resource = None
+
+SPARE = 64
+"""How many more than asked for are made room for: the caller opens files as well."""
+
+_before: int | None = None
+
+
+def make_room(count: int) -> None:
+    """See to it that so many descriptors can be opened.
+
+    Raises:
+        OSError: they cannot; the text has the numbers.
+    """
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = taken_now()
+    limit = enough(taken + count, soft, hard)
+    if limit is None:
+        raise OSError(
+            errno.EMFILE,
+            f"{count} more descriptors are needed and {taken} are open, but this "
+            f"process may have no more than {hard} (its hard limit; the soft one is "
+            f"{soft})",
+        )
+    if limit != soft:
+        _raise_to(limit, soft, hard)
+
+
+def enough(wanted: int, soft: int, hard: int) -> int | None:
+    """The soft limit to have, at most `hard`; None if that is not enough."""
+    if _within(wanted, soft):
+        return soft
+    if not _within(wanted, hard):
+        return None
+    return wanted + SPARE if _within(wanted + SPARE, hard) else hard
+
+
+def _within(wanted: int, limit: int) -> bool:
+    return limit < 0 or wanted <= limit  # RLIM_INFINITY is -1
+
+
+def taken_now() -> int:
+    """How many are open; 0 if nobody can say."""
+    try:
+        return len(os.listdir("/dev/fd")) - 1  # less the one that the listing took
+    except OSError:
+        return 0
+
+
+def _raise_to(limit: int, soft: int, hard: int) -> None:
+    global _before
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    if _before is None:
+        _before = soft
+
+
+def before() -> int | None:
+    """The soft limit as it was before we raised it; None if we never did."""
+    return _before
+
+
+def put_back(soft: int) -> None:
+    """In a worker: take the soft limit that our parent had been given."""
+    if resource is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

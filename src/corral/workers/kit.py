@@ -1,0 +1,145 @@
+"""What one slot's env is built with, so that it can be built again, also elsewhere.
+
+In the process that made it a kit holds the user's own functions and arrays. When it is
+pickled it packs them, and what a worker is given before any factory runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.errors import FactoryError, OptionError
+from corral.workers import luggage
+from corral.workers.seeds import episode_seed
+from corral.workers.shard import ShardOptions
+from corral.workers.worker import Job, Worker
+
+MOST_SHARED = 64 << 20
+"""Bytes of shared arrays that are packed; more are left to whoever opens the kit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the process looked like that a kit was packed in."""
+
+    path: list[str]
+    directory: str
+    registry: list[bytes]
+
+    @classmethod
+    def here(cls) -> Surroundings:
+        """This process."""
+        return cls(luggage.absolute_path(), os.getcwd(), luggage.pack_registry())
+
+    def adopt(self) -> None:
+        """Make importable here what was importable there, after our own."""
+        sys.path.extend(entry for entry in self.path if entry not in sys.path)
+        for spec in luggage.unpacked_specs(self.registry):
+            gymnasium.registry.setdefault(spec.id, spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """One slot, its worker, and the functions that build its env."""
+
+    slot: int
+    worker: int
+    shard: range
+    root_seed: int
+    isolate_rng: bool
+    device: str | None
+    functions: Any
+    """(factory, worker_init, per_worker), or bytes that open to them."""
+    shared: dict[str, NDArray[Any]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    """The shared arrays that were too big to be packed."""
+    surroundings: Surroundings | None = None
+    """None in the process that made it."""
+    missing: str = ""
+    """Why it cannot be opened, if it cannot."""
+
+    def packed(self) -> Kit:
+        """The kit as it travels."""
+        if self.surroundings is not None:
+            return self
+        functions, missing = None, ""
+        try:
+            factory, worker_init, per_worker = self.functions
+            for function, what in (
+                (factory, f"the factory of slot {self.slot}"),
+                (worker_init, "worker_init"),
+                (per_worker, "per_worker"),
+            ):
+                luggage.pack(function, what)
+            functions = luggage.Unpacked(luggage.dumps(self.functions))
+        except FactoryError as error:
+            missing = str(error)
+        shared, left_out = self._carried()
+        return replace(
+            self,
+            functions=functions,
+            shared=shared,
+            left_out=left_out,
+            surroundings=Surroundings.here(),
+            missing=missing,
+        )
+
+    def _carried(self) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+        size = sum(np.asarray(array).nbytes for array in self.shared.values())
+        if size > MOST_SHARED:
+            return {}, tuple(self.shared)
+        return dict(self.shared), ()
+
+    def open(self, shared: dict[str, NDArray[Any]] | None = None) -> Worker:
+        """A worker with this slot alone; nothing is built yet.
+
+        Args:
+            shared: arrays that were too big to be packed, or others in their place.
+        """
+        arrays = {**self.shared, **(shared or {})}
+        self._check(arrays)
+        if self.surroundings is not None:
+            self.surroundings.adopt()
+        factory, worker_init, per_worker = luggage.opened(self.functions)
+        worker = Worker(
+            Job(
+                worker=self.worker,
+                slots=range(self.slot, self.slot + 1),
+                factories=[factory],
+                options=ShardOptions(self.root_seed, isolate_rng=self.isolate_rng),
+                worker_init=worker_init,
+                per_worker=per_worker,
+                shared=arrays,
+                device=self.device,
+            )
+        )
+        worker.context.slots = self.shard
+        worker.context.rng = np.random.default_rng(
+            episode_seed(self.root_seed, self.shard.start, 2)
+        )
+        return worker
+
+    def _check(self, given: Iterable[str]) -> None:
+        if self.missing:
+            raise FactoryError(self.missing)
+        absent = [name for name in self.left_out if name not in given]
+        if absent:
+            raise OptionError(
+                f"the shared arrays {', '.join(absent)} were too big to be saved; give "
+                "them: shared={...}"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kit = self.packed()
+        return Kit, tuple(getattr(kit, name.name) for name in fields(kit))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kit:
+        return self

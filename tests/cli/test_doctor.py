@@ -1,0 +1,80 @@
+"""`corral doctor --replay FILE`: what went wrong then, and whether it does now."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+import corral
+from corral.cli import doctor
+from corral.errors import CorralError, OptionError, UnsafeFile
+
+
+class Stumbling(gym.Env[Any, Any]):
+    observation_space = gym.spaces.Discrete(2)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, flag: str = "") -> None:
+        self.flag = flag
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        if self.flag and not os.path.exists(self.flag):
+            return 0, 0.0, False, False, {}
+        if action:
+            raise ValueError("stumbled")
+        return 0, 0.0, False, False, {}
+
+
+def doctor_says(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    doctor.add_arguments(parser)
+    return doctor.run(parser.parse_args(arguments))
+
+
+def saved(path: Path, env: Any = Stumbling) -> str:
+    with corral.Pool(env, 2, backend="serial", seed=0) as pool:
+        pool.reset()
+        pool.step([0, 0])
+        with pytest.raises(CorralError) as caught:
+            pool.step([0, 1])
+    assert caught.value.fault is not None
+    caught.value.fault.save(path)
+    return str(path)
+
+
+def test_a_fault_is_shown_as_it_was_and_as_it_is(tmp_path, capsys) -> None:
+    assert doctor_says("--replay", saved(tmp_path / "fault.zip")) == 0
+    said = capsys.readouterr().out
+    then, now = said.split("Now:")
+    assert "slot 1, worker 0" in then and "ValueError in step: stumbled" in then
+    assert "The last actions were: 0, 1." in then
+    assert "reproduced in step 2: ValueError: stumbled" in now
+    assert "test_doctor.py" in now  # where it happened
+
+
+def test_one_that_is_gone_has_another_status(tmp_path, capsys) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    path = saved(tmp_path / "fault.zip", lambda: Stumbling(str(flag)))
+    flag.unlink()
+    assert doctor_says("--replay", path) == 1
+    assert "not reproduced: nothing went wrong up to step 2" in capsys.readouterr().out
+
+
+def test_mistakes_are_told(tmp_path) -> None:
+    with pytest.raises(OptionError, match="--replay FILE"):
+        doctor_says()
+    with pytest.raises(OptionError, match="no file"):
+        doctor_says("--replay", str(tmp_path / "nothing.zip"))
+    path = saved(tmp_path / "fault.zip")
+    os.chmod(path, 0o666)
+    with pytest.raises(UnsafeFile, match="chmod"):
+        doctor_says("--replay", path)

@@ -1,0 +1,430 @@
+"""Every failure is one error of the tree, complete and readable: a table of kinds."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import functools
+import logging
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import corral
+from corral.errors import (
+    CorralError,
+    EnvError,
+    Fault,
+    RemoteTraceback,
+    SpaceMismatch,
+    StartError,
+    WorkerDied,
+    WorkerHung,
+)
+from corral.supervision.report import error_for
+
+BACKENDS = ["serial", "thread", "process"]
+FINE, FAIL = 0, 1
+
+
+class Faulty(gym.Env[Any, Any]):
+    """Slot 1's env says its last words, and then does what it is told, once."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, at: str = "", deed: Callable[[], Any] = lambda: None) -> None:
+        self.at, self.deed = at, deed
+        self.reach("construct")
+
+    def reach(self, at: str) -> Any:
+        if at == self.at:
+            print(f"last words in {at}", flush=True)
+            return self.deed()
+        return None
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:  # the first episode of this env is a fine one
+            self.reach("reset" if (options or {}).get("fail") else "")
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        made = self.reach("step") if action == FAIL else None
+        obs = np.zeros(2, np.float32) if made is None else made
+        info = {"made": self.reach("info")} if action == FAIL else {}
+        return obs, 1.0, False, False, info
+
+    def render(self):
+        return self.reach("render")
+
+    def method(self):
+        return self.reach("call")
+
+    def close(self):
+        self.reach("close")
+
+
+def boom() -> None:
+    raise ZeroDivisionError("boom")
+
+
+def leave() -> None:
+    sys.exit("I am off")
+
+
+def vanish() -> None:
+    os._exit(3)
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash() -> None:
+    ctypes.string_at(0)
+
+
+def hang() -> None:
+    while True:
+        time.sleep(1)
+
+
+def wrong_shape() -> Any:
+    return np.zeros(3, np.float32)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is done where, and what must come of it."""
+
+    at: str
+    deed: Callable[[], Any]
+    error: type[CorralError]
+    says: tuple[str, ...]
+    kind: str = "raised"
+    command: str = ""
+    signal_name: str | None = None
+    exit_code: int | None = None
+    processes_only: bool = False
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.deed.__name__} in {self.at}"
+
+
+REPLAY = "corral.replay(path)"
+RESTART = 'on_fault="restart"'
+NATIVE = 'isolation="slot"'
+
+
+def died(at: str, deed: Callable[[], Any], *says: str, **fields: Any) -> Case:
+    return Case(at, deed, WorkerDied, says, "died", processes_only=True, **fields)
+
+
+CASES = [
+    Case("construct", boom, StartError, ('backend="serial"', REPLAY), "start"),
+    Case("construct", leave, StartError, ("SystemExit: I am off", REPLAY), "start"),
+    Case("reset", boom, EnvError, ("ZeroDivisionError in reset: boom", REPLAY)),
+    Case("step", boom, EnvError, ("ZeroDivisionError in step: boom", RESTART, REPLAY)),
+    Case("step", leave, EnvError, ("SystemExit in step: I am off", REPLAY)),
+    Case("step", wrong_shape, SpaceMismatch, ("float32 (3,)", REPLAY)),
+    Case("render", boom, EnvError, ("ZeroDivisionError in render: boom", REPLAY)),
+    Case("call", boom, EnvError, ("ZeroDivisionError in call: boom", REPLAY)),
+    Case("call", leave, EnvError, ("SystemExit in call: I am off", REPLAY)),
+    Case(
+        "call",
+        threading.Lock,
+        EnvError,
+        ("cannot pickle", "Let it return plain data"),
+        command="sending a result home",
+        processes_only=True,
+    ),
+    Case(
+        "info",
+        threading.Lock,
+        EnvError,
+        ("cannot pickle", "Let infos hold plain data"),
+        command="sending an info home",
+        processes_only=True,
+    ),
+    died("step", vanish, "exit code 3", "os._exit", REPLAY, exit_code=3),
+    died("reset", vanish, "exit code 3", "during reset", REPLAY, exit_code=3),
+    died("call", vanish, "exit code 3", "during call", REPLAY, exit_code=3),
+    died("step", kill, "memory_limit=", REPLAY, signal_name="SIGKILL"),
+    died("step", crash, "in crash", NATIVE, REPLAY, signal_name="SIGSEGV"),
+    died("step", os.abort, "in step", NATIVE, REPLAY, signal_name="SIGABRT"),
+    died(
+        "construct", kill, "memory_limit=", REPLAY, command="start",
+        signal_name="SIGKILL",
+    ),
+    Case(
+        "step",
+        hang,
+        WorkerHung,
+        ("longer than 0.5 s", "in hang", "step_timeout=", 'on_timeout="restart"'),
+        kind="hung",
+        processes_only=True,
+        options=(("step_timeout", 0.5),),
+    ),
+    Case(
+        "reset",
+        hang,
+        WorkerHung,
+        ("longer than 0.5 s", "in hang", "reset_timeout="),
+        kind="hung",
+        processes_only=True,
+        options=(("reset_timeout", 0.5),),
+    ),
+    Case(
+        "construct",
+        hang,
+        WorkerHung,
+        ("longer than 4 s", "in hang", "start_timeout="),
+        kind="hung",
+        processes_only=True,
+        options=(("start_timeout", 4.0),),
+    ),
+]  # fmt: skip
+
+
+def provoke(pool: corral.Pool, case: Case) -> None:
+    """Three steps that are fine, and then the one that is not."""
+    pool.reset(seeds=[70, 71], tasks=["there", "here"])
+    for _ in range(2):
+        pool.step([FINE, FINE])
+    if case.at in ("call", "render"):
+        pool.call("method" if case.at == "call" else "render")
+    elif case.at == "reset":
+        pool.reset([1], seeds=[72], tasks=["here"], options={"fail": True})
+    else:
+        pool.step([FINE, FAIL])
+
+
+def caught_from(case: Case, backend: str) -> CorralError:
+    workers = {} if backend == "serial" else {"workers": 2}
+    envs = [Faulty, lambda: Faulty(case.at, case.deed)]
+    with (
+        pytest.raises(case.error) as caught,
+        corral.Pool(
+            envs, backend=backend, seed=7, **workers, **dict(case.options)
+        ) as pool,
+    ):
+        provoke(pool, case)
+    return caught.value
+
+
+ROWS = [
+    pytest.param(case, backend, id=f"{case}-{backend}")
+    for case in CASES
+    for backend in (["process"] if case.processes_only else BACKENDS)
+]
+
+
+@pytest.mark.parametrize(("case", "backend"), ROWS)
+def test_an_error_says_all_that_is_known(case: Case, backend: str) -> None:
+    error = caught_from(case, backend)
+    fault, text = error.fault, str(error)
+    assert fault is not None
+    check_place(fault, text, backend)
+    assert (fault.kind, fault.command) == (case.kind, case.command or case.at)
+    assert (fault.signal_name, fault.exit_code) == (
+        case.signal_name,
+        -signal.Signals[case.signal_name] if case.signal_name else case.exit_code,
+    )
+    for said in case.says:
+        assert said in text, f"{said!r} is not in:\n{text}"
+    check_episode(fault, case)
+    check_cause(error, fault)
+    if backend == "process":
+        assert f"last words in {case.at}" in fault.output
+        assert f"last words in {case.at}" in text
+
+
+def check_place(fault: Fault, text: str, backend: str) -> None:
+    """Slot, worker and process; while building, the slot may be unknown."""
+    building = fault.kind != "start" and fault.command in ("construct", "start")
+    assert fault.slot == (None if building else 1)
+    assert fault.worker == (0 if backend == "serial" else 1)
+    assert fault.pid is not None and f"pid {fault.pid}" in text
+    assert (fault.pid == os.getpid()) == (backend != "process")
+    assert f"worker {fault.worker}" in text
+
+
+def check_episode(fault: Fault, case: Case) -> None:
+    """Seed, task and actions of the episode, or the pool's seed before there is one."""
+    if case.at == "construct":
+        assert fault.seed == 7
+        return
+    assert fault.seed == (72 if case.at == "reset" else 71)
+    assert (fault.task, fault.has_task) == ("here", True)
+    assert fault.step == {"reset": 0, "call": 2, "render": 2}.get(case.at, 3)
+    actions = [FINE, FINE, FAIL][: fault.step]
+    assert [int(action) for action in fault.last_actions] == actions
+    assert fault.options == ({"fail": True} if case.at == "reset" else None)
+
+
+def check_cause(error: CorralError, fault: Fault) -> None:
+    """What the env raised, or where it did so, as the cause."""
+    if fault.kind in ("died", "hung"):
+        return
+    assert fault.traceback is not None
+    cause = error.__cause__
+    if isinstance(cause, RemoteTraceback):
+        assert str(fault.error_type) in str(cause)
+    else:
+        assert cause is fault.exception is not None
+
+
+def test_a_hung_workers_stack_is_in_the_fault() -> None:
+    (case,) = (c for c in CASES if c.deed is hang and c.at == "step")
+    error = caught_from(case, "process")
+    assert isinstance(error, WorkerHung)
+    assert error.fault.limit == 0.5
+    assert "hang" in error.fault.stack
+
+
+# Close --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_env_that_cannot_be_closed_is_told_and_not_raised(backend, caplog) -> None:
+    workers = {} if backend == "serial" else {"workers": 2}
+    envs = [Faulty, lambda: Faulty("close", boom)]
+    pool = corral.Pool(envs, backend=backend, **workers)
+    pool.reset()
+    with caplog.at_level(logging.WARNING, "corral"):
+        pool.close()
+    (record,) = (r for r in caplog.records if r.name == "corral")
+    assert "slot 1" in record.getMessage()
+    assert "ZeroDivisionError in close: boom" in record.getMessage()
+
+
+# Restarts -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deed", [boom, vanish], ids=["raised", "died"])
+def test_a_slot_restarted_too_often_is_given_up(deed) -> None:
+    with corral.Pool(
+        lambda: Faulty("step", deed), 2, on_fault="restart", max_restarts=2, seed=7
+    ) as pool:
+        pool.reset()
+        for restarts in range(2):
+            fault = pool.step([FINE, FAIL]).infos.of(1)["fault"]
+            assert (fault.restarts if deed is boom else restarts) == restarts
+        with pytest.raises((EnvError, WorkerDied), match="slot 1") as caught:
+            pool.step([FINE, FAIL])
+    fault = caught.value.fault
+    assert (fault.restarts, fault.gave_up) == (2, True)
+    assert "given up after 2 restarts" in str(caught.value)
+    assert fault.episode is not None and len(fault.episode.actions) == fault.step
+
+
+def test_a_worker_whose_successor_cannot_be_built_names_the_culprit(tmp_path) -> None:
+    flag = tmp_path / "died"
+
+    def neighbour() -> Faulty:
+        if flag.exists():
+            raise LookupError("no licence")
+        return Faulty()
+
+    envs = [lambda: Faulty("step", functools.partial(vanish_once, flag)), neighbour]
+
+    with (
+        pytest.raises(StartError, match="no licence") as caught,
+        corral.Pool(
+            envs, workers=1, backend="process", on_fault="restart", max_restarts=1
+        ) as pool,
+    ):
+        pool.reset()
+        pool.step([FAIL, FINE])
+    fault = caught.value.fault
+    assert (fault.slot, fault.worker, fault.gave_up) == (1, 0, True)
+    assert "no licence" in str(caught.value.__cause__)
+
+
+def vanish_once(flag: Path) -> None:
+    flag.touch()
+    os._exit(3)
+
+
+def test_a_fault_can_be_copied_with_what_holds_it() -> None:
+    (case,) = (c for c in CASES if c.deed is boom and c.at == "step")
+    fault = caught_from(case, "serial").fault
+    assert fault is not None and fault.episode is not None
+    copied = copy.deepcopy({"fault": fault})["fault"]
+    assert copied.episode.kit is fault.episode.kit
+
+
+# Words --------------------------------------------------------------------------------
+
+
+def words_of(**fields: Any) -> str:
+    return str(error_for(Fault(worker=2, pid=9, **fields)))
+
+
+def test_a_slot_that_was_given_up_says_after_how_many_restarts() -> None:
+    text = words_of(kind="died", command="step", slot=3, restarts=4, gave_up=True)
+    assert "given up after 4 restarts" in text and "max_restarts=" in text
+    again = words_of(kind="died", command="step", slot=3, restarts=1)
+    assert "so far 1 restart." in again and "max_restarts=" not in again
+
+
+def test_a_shardmate_says_who_took_its_worker_down() -> None:
+    text = words_of(kind="shardmate", command="step", slot=3, beside=5)
+    assert "slot 3" in text and "which slot 5 took down" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (FileNotFoundError(2, "No such file"), "set_executable"),
+        (OSError(24, "Too many open files"), "ulimit -n"),
+        (OSError(28, "No space left on device"), "--shm-size"),
+        (OSError(12, "Cannot allocate memory"), "fewer"),
+        (BlockingIOError(11, "Resource temporarily unavailable"), "ulimit -u"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_worker_that_could_not_be_started_says_which_limit(error, says) -> None:
+    text = words_of(
+        kind="start",
+        command="start",
+        error_type=type(error).__name__,
+        error_text=str(error),
+        exception=error,
+    )
+    assert "could not be built" in text and says in text
+
+
+def test_a_bus_error_speaks_of_memory() -> None:
+    text = words_of(kind="died", command="step", exit_code=-7, signal_name="SIGBUS")
+    assert "shared memory that ran full" in text and "more memory" in text
+
+
+def test_big_actions_are_shown_in_short() -> None:
+    text = words_of(kind="raised", command="step", last_actions=(np.zeros(5000),) * 8)
+    assert "The last actions were: [0., 0., 0., ..., 0., 0., 0.]" in text
+    assert len(text) < 1000
+
+
+def test_a_fault_error_survives_pickling() -> None:
+    (case,) = (c for c in CASES if c.deed is boom and c.at == "step")
+    for backend in ("serial", "process"):
+        error = caught_from(case, backend)
+        again = pickle.loads(pickle.dumps(error))
+        assert str(again) == str(error)
+        assert isinstance(again, EnvError) and again.fault.slot == 1
+        assert replace(again.fault, last_actions=()) == replace(
+            error.fault, last_actions=()
+        )
