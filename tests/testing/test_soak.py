@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SECONDS = 40
+SECONDS = 20
 
 
 def test_pools_survive_a_soak() -> None:
