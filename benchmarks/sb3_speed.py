@@ -23,6 +23,7 @@ from importlib.metadata import version
 from itertools import cycle, islice
 from pathlib import Path
 
+import torch
 import workloads
 from contests import (
     Claim,
@@ -41,6 +42,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 import corral
 from corral.bench.measure import draw_actions, machine
+from corral.executors import usable_cores
 
 HEAVY = "ant-64"
 """The contest in which SubprocVecEnv takes a minute to start and 11 GiB."""
@@ -77,11 +79,20 @@ CONTESTS = (
 )
 TRAINING = Contest(
     "ppo-ant-8",
-    "PPO on Ant-v5 ×8, learning included",
+    "PPO on Ant-v5 ×8, learning included, torch with one thread",
     lambda: workloads.make_ant,
     8,
     ("subproc", "dummy", "auto"),
     (Claim("auto", "subproc", 1.0), Claim("auto", "dummy", 1.0)),
+)
+# Between two forward passes torch's other threads go on spinning for milliseconds, on
+# the cores that workers need. That is why the claim above is made with one thread,
+# which is also what makes DummyVecEnv fastest here.
+CROWDED = replace(
+    TRAINING,
+    key="ppo-ant-8-crowded",
+    title="PPO on Ant-v5 ×8, learning included, torch with a thread per core",
+    claims=(),
 )
 
 
@@ -113,12 +124,15 @@ class VecEnvRunner:
 class TrainingRunner:
     """Trains SB3's own PPO; a batch is one rollout and what is learnt from it."""
 
+    threads = 1
+
     def __init__(self, envs) -> None:
         self.envs = envs
         self.slots = envs.num_envs * ROLLOUT
         self._model = PPO("MlpPolicy", envs, n_steps=ROLLOUT, seed=0, device="cpu")
 
     def run(self, batches: int) -> float:
+        torch.set_num_threads(self.threads)
         began = time.perf_counter()
         frames = batches * self.slots
         self._model.learn(frames, reset_num_timesteps=False)
@@ -126,6 +140,12 @@ class TrainingRunner:
 
     def close(self) -> None:
         self.envs.close()
+
+
+class CrowdedRunner(TrainingRunner):
+    """The same with as many torch threads as there are cores, which is its default."""
+
+    threads = usable_cores()
 
 
 def ours(factory, slots: int, backend: str):
@@ -211,7 +231,7 @@ def parse() -> argparse.Namespace:
 def chosen(arguments: argparse.Namespace) -> list[tuple[Contest, type]]:
     """The contests to run, and what runs in them."""
     races = [(contest, VecEnvRunner) for contest in CONTESTS]
-    races.append((TRAINING, TrainingRunner))
+    races += [(TRAINING, TrainingRunner), (CROWDED, CrowdedRunner)]
     if arguments.skip_heavy:
         races = [(without_heavy(contest), runner) for contest, runner in races]
     return [

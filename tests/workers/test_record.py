@@ -248,7 +248,7 @@ def plain(value: float, **info: Any) -> tuple[Any, ...]:
 
 def run(desk: Desk, steps: Any, first: int = 0, care: bytes = b"\0\0\0") -> Any:
     actions = iter([10 + slot for slot in range(first, SLOTS)])
-    return desk.recorder.run(1, first, steps, actions, bytearray(care), 9)
+    return desk.recorder.run(1, first, 1, steps, actions, bytearray(care), 9)
 
 
 def test_plain_slots_are_run_and_published_in_one_go(desk: Desk) -> None:
@@ -264,8 +264,21 @@ def test_nobody_has_to_be_rung(make: Callable[..., Any]) -> None:
     desk = Desk(make)
     quiet = make(desk.records, desk.obs, memoryview(desk.done), None)
     steps, _ = stepping(plain(1), plain(2), plain(3))
-    assert quiet.run(0, 0, steps, iter([0, 0, 0]), bytearray(SLOTS), 2**32 - 1) is None
-    assert desk.done.tolist() == [2**32 - 1] * SLOTS
+    last = 2**32 - 1
+    assert quiet.run(0, 0, 1, steps, iter([0, 0, 0]), bytearray(SLOTS), last) is None
+    assert desk.done.tolist() == [last] * SLOTS
+
+
+def test_slots_can_be_run_from_the_last_to_the_first(desk: Desk) -> None:
+    steps, given = stepping(plain(1), plain(2, word="x"), plain(3))
+    actions = iter([12, 11, 10])
+    care = bytearray(SLOTS)
+    stop = desk.recorder.run(1, 2, -1, steps, actions, care, 9)
+    assert stop is not None and desk.recorder.at == 1
+    assert given == [12, 11] and desk.done.tolist() == [0, 0, 9]
+    assert desk.recorder.run(1, 0, -1, steps, actions, care, 9) is None
+    assert given == [12, 11, 10] and desk.done.tolist() == [9, 0, 9]
+    assert desk.records["reward"][1].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

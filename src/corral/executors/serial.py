@@ -145,7 +145,8 @@ class SerialExecutor:
         enough: Callable[[], bool] | None = None,
     ) -> bool:
         """Run commands until enough slots are done."""
-        outside = self._begin()
+        outside, here.context = here.context, self._worker.context
+        self._running = True
         try:
             while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
                 self._run_next()

@@ -65,14 +65,22 @@ class Infos:
                 process, it may go on to change what it put there.
         """
         whole: dict[str, list[Any]] = {}
-        parts = []
+        parts, gaps = [], []
         for column, values, mask in self._columns:
             each, there = _each(column, values), mask.tolist()
-            if len(column.path) == 1 and all(there):
-                whole[column.path[0]] = each
-            else:
+            (key, *deeper), absent = column.path, there.count(False)
+            # Dicts are made in one go, so a few gaps are cheaper to cut out afterwards:
+            # of many slots, some have just been reset and told less than the rest.
+            if deeper or key in whole or 2 * absent > count:
                 parts.append((column.path, each, there))
+                continue
+            whole[key] = each
+            if absent:
+                gaps.append((key, mask))
         infos = _dicts(whole, count)
+        for key, mask in gaps:
+            for position in np.flatnonzero(~mask).tolist():
+                del infos[position][key]
         for path, each, there in parts:
             for position in compress(range(count), there):
                 _put(infos[position], path, each[position])

@@ -30,7 +30,7 @@ class Clock:
         return self.policy + (now - self._mark if idle else 0.0)
 
     def enter(self, idle: bool) -> None:
-        """A send begins; `idle` if nothing is under way."""
+        """A send begins, or a recv; `idle` if nothing is under way."""
         now = perf_counter()
         if idle:
             self.policy += now - self._mark
@@ -42,12 +42,8 @@ class Clock:
         self.copying += now - self._mark
         self._mark = now
 
-    def wait(self) -> None:
-        """The waiting of a recv begins."""
-        self._mark = perf_counter()
-
-    def waited(self) -> None:
+    def waited(self, began: float) -> None:
         """The waiting of a recv is over."""
         now = perf_counter()
-        self.waiting += now - self._mark
+        self.waiting += now - began
         self._mark = now

@@ -152,8 +152,7 @@ class Ledger:
     ) -> int | None:
         """Which of a shard's slots its worker was at: one that is not done.
 
-        The one it was `seen` at, if it was; else the first, since a shard is walked in
-        order.
+        The one it was `seen` at, if it was; else the first.
         """
         if seen is not None and self.is_unfinished(seen, done):
             return seen

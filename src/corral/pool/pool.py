@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from time import monotonic, perf_counter
 from types import TracebackType
 from typing import Any, NoReturn
@@ -181,7 +181,7 @@ class Pool:
         self._options = assignment.options
         self._assignment = assignment
         self.num_envs = assignment.slots
-        self._owner = threading.get_ident()
+        self._owner = get_ident()
         shards: list[range] = []
         try:
             self._executor, self.layout = place(assignment, backend, workers, isolation)
@@ -424,13 +424,16 @@ class Pool:
         if slots is not None:
             return self._take(self._awaited(slots, min_slots, max_slots, timeout), copy)
         if min_slots is None and max_slots is None:
-            self._wait(ledger.waiting, timeout)
-            if ledger.waiting == self.num_envs and ledger.even():
+            count = ledger.waiting
+            if not self._reach(count, timeout):
+                raise self._late(count, timeout)
+            if count == self.num_envs and ledger.even():
                 return self._take_all(copy)
             return self._take(np.flatnonzero(ledger.pending()), copy)
         low, high = self._bounds(min_slots, max_slots)
         done = self._executor.done
-        self._wait(low, timeout, lambda: len(ledger.ready(done)) >= low)
+        if not self._reach(low, timeout, lambda: len(ledger.ready(done)) >= low):
+            raise self._late(low, timeout)
         return self._take(ledger.oldest(ledger.ready(done), high), copy)
 
     def _awaited(
@@ -443,7 +446,7 @@ class Pool:
         chosen = np.sort(ledger.choose(slots))
         ledger.check_under_way(chosen)
         deadline = None if timeout is None else monotonic() + timeout
-        self._clock.wait()
+        self._clock.enter(idle=False)
         while True:
             # In this order: a slot done meanwhile is in neither, never in both.
             ready = len(ledger.ready(done))
@@ -472,15 +475,6 @@ class Pool:
             )
         return low, high
 
-    def _wait(
-        self,
-        count: int,
-        timeout: float | None,
-        enough: Callable[[], bool] | None = None,
-    ) -> None:
-        if not self._reach(count, timeout, enough):
-            raise self._late(count, timeout)
-
     def _reach(
         self,
         count: int,
@@ -489,7 +483,7 @@ class Pool:
     ) -> bool:
         """Whether so many results that were not taken yet are there in time."""
         target = self._ledger.taken + count & TICKET_MASK
-        self._clock.wait()
+        began = perf_counter()
         try:
             if self._mender is not None:
                 return self._reach_mending(count, target, timeout, enough)
@@ -497,7 +491,7 @@ class Pool:
         except (WorkerDied, WorkerHung) as error:
             self._bury(error)
         finally:
-            self._clock.waited()
+            self._clock.waited(began)
 
     def _reach_mending(
         self,
@@ -557,7 +551,8 @@ class Pool:
             inbox.complete(step)
         if self.debug and not copy:
             self._loans.lend(step, ledger.tickets(ledger.all) & 1)
-        self._took(ledger.all, step.started)
+        if self._mender is not None or self._told.assigned:
+            self._took(ledger.all, step.started)
         self._clock.leave()
         return step
 
@@ -604,8 +599,10 @@ class Pool:
     def _letters(self, slots: NDArray[np.intp]) -> Sequence[Letter]:
         """What came beside the block; what these slots lost comes along."""
         if self._mender is None:
-            with self._burying():
+            try:
                 return self._executor.letters()
+            except (WorkerDied, WorkerHung) as error:
+                self._bury(error)
         self._mender.taking(slots)
         while True:
             try:
@@ -749,7 +746,7 @@ class Pool:
     def _check(self) -> None:
         if self._state != "open":
             raise _unusable(self._state)
-        if threading.get_ident() != self._owner:
+        if get_ident() != self._owner:
             raise OwnershipError(
                 "this pool belongs to the thread that made it; make one pool per "
                 "thread, or hand the calls to its thread"

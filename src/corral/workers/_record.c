@@ -314,6 +314,7 @@ static PyObject *Recorder_reset_took(Recorder *self, PyObject *const *args,
         times->reset[bucket_of(seconds)]++;
         times->reset_seconds += seconds;
     }
+    self->line[MARK] = now();
     Py_RETURN_NONE;
 }
 
@@ -338,21 +339,25 @@ static int publish(Recorder *self, Py_ssize_t slot, uint32_t ticket) {
 
 static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
                               Py_ssize_t count) {
-    if (count != 6 || !PyList_CheckExact(args[2]) || !PyIter_Check(args[3]) ||
-        !PyByteArray_CheckExact(args[4]))
+    if (count != 7 || !PyList_CheckExact(args[3]) || !PyIter_Check(args[4]) ||
+        !PyByteArray_CheckExact(args[5]))
         return PyErr_Format(PyExc_TypeError,
-                            "run(row, slot, steps, actions, care, ticket)");
+                            "run(row, slot, stride, steps, actions, care, ticket)");
     Py_ssize_t row = PyLong_AsSsize_t(args[0]);
     Py_ssize_t first = PyLong_AsSsize_t(args[1]);
-    uint32_t ticket = (uint32_t)PyLong_AsUnsignedLongMask(args[5]);
-    PyObject *steps = args[2], *actions = args[3], *care = args[4];
+    Py_ssize_t stride = PyLong_AsSsize_t(args[2]);
+    uint32_t ticket = (uint32_t)PyLong_AsUnsignedLongMask(args[6]);
+    PyObject *steps = args[3], *actions = args[4], *care = args[5];
     if (!in_range(self, row, first))
         return NULL;
+    if (stride != 1 && stride != -1)
+        return PyErr_Format(PyExc_ValueError, "stride is 1 or -1, not %zd", stride);
     self->line[MARK] = now();
     if (PyList_GET_SIZE(steps) != self->slots ||
         PyByteArray_GET_SIZE(care) != self->slots)
         return PyErr_Format(PyExc_ValueError, "%zd slots", (Py_ssize_t)self->slots);
-    for (self->at = first; self->at < self->slots; self->at++) {
+    for (self->at = first; 0 <= self->at && self->at < self->slots;
+         self->at += stride) {
         self->line[AT] = (double)self->at;
         PyObject *action = PyIter_Next(actions);
         if (action == NULL)

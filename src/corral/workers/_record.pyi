@@ -20,6 +20,7 @@ class Recorder:
         self,
         row: int,
         slot: int,
+        stride: int,
         steps: list[Callable[[Any], Any]],
         actions: Iterator[Any],
         care: bytearray,

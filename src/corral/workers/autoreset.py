@@ -37,7 +37,8 @@ def instead_of_stepping(shard: Shard, index: int, row: int, mode: int) -> None:
         raise EpisodeOver(
             "stepped after its episode ended; with autoreset off, reset it first"
         )
-    shard.retire_if_outgrown(BEFORE_RESET)
+    if shard.options.memory_limit is not None:
+        shard.retire_if_outgrown(BEFORE_RESET)
     # An episode that ended under `off` or `next_step` is restarted in either mode.
     shard.begin(index, row)
     shard.write_started(index, row, valid=False)
@@ -53,7 +54,8 @@ def after_the_end(
         shard.write_info(index, row, info, final=True)
         return
     shard.keep_final_info(index, info)
-    shard.retire_if_outgrown(AFTER_STEP)
+    if shard.options.memory_limit is not None:
+        shard.retire_if_outgrown(AFTER_STEP)
     shard.begin_next(index, row)
 
 

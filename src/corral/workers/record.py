@@ -92,6 +92,7 @@ class PythonRecorder:
         self,
         row: int,
         slot: int,
+        stride: int,
         steps: list[Callable[[Any], Any]],
         actions: Iterator[Any],
         care: bytearray,
@@ -99,12 +100,21 @@ class PythonRecorder:
     ) -> tuple[int, Any] | None:
         """Step slots from `slot` on until one needs care, or none is left.
 
+        Args:
+            row: where to write.
+            slot: the first to step.
+            stride: 1 for upwards, -1 for downwards.
+            steps: one per slot of the shard.
+            actions: in the order of stepping.
+            care: one byte per slot; see above.
+            ticket: what `done` gets.
+
         Returns:
             None at the end. Else, for the slot in `at`: the flags that `record` gave,
             and what the env returned; (0, None) if one of STOPS kept it from stepping.
         """
         self.mark()
-        for self.at in range(slot, len(steps)):
+        for self.at in range(slot, len(steps) if stride > 0 else -1, stride):
             self._vitals[AT] = self.at
             action = next(actions)
             if care[self.at] & STOPS:
@@ -133,8 +143,9 @@ class PythonRecorder:
         new["valid"][slot] = valid
 
     def reset_took(self, slot: int, seconds: float) -> None:
-        """Count how long a reset took."""
+        """Count how long a reset took, and start the clock of the next step."""
         self._count("reset", slot, seconds)
+        self.mark()
 
     def _count(self, kind: str, slot: int, seconds: float) -> None:
         if self._times is not None:
