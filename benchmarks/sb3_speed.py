@@ -86,8 +86,7 @@ TRAINING = Contest(
     (Claim("auto", "subproc", 1.0), Claim("auto", "dummy", 1.0)),
 )
 # Between two forward passes torch's other threads go on spinning for milliseconds, on
-# the cores that workers need. That is why the claim above is made with one thread,
-# which is also what makes DummyVecEnv fastest here.
+# the cores that workers need. That is why the claim above is made with one thread.
 CROWDED = replace(
     TRAINING,
     key="ppo-ant-8-crowded",

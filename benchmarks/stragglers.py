@@ -324,7 +324,7 @@ RACES = (
         f"two groups: {2 * SLOTS} slots of 250 µs on {WORKERS} workers, "
         "and a policy that takes 2 ms for all, on the same cores",
         functools.partial(run_turns, computes),
-        (Claim("turns", "lockstep", 1.1),),
+        (Claim("turns", "lockstep", 1.05),),
         "lockstep 2 + 2 ms, turns (4 + 2) / 2 cores = 3 ms: 1.33 ×",
     ),
 )

@@ -7,22 +7,36 @@ from copy import deepcopy
 from itertools import compress
 from typing import Any
 
+import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space, iterate
 
 from corral.core import Step
 
 
+def at_position(space: Space[Any], batch: Any, position: int) -> Any:
+    """One observation out of a batch, as an env returns it and owned by the caller."""
+    if isinstance(space, spaces.Dict):
+        return {
+            key: at_position(part, batch[key], position) for key, part in space.items()
+        }
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(space, batch, strict=True)
+        return tuple(at_position(part, values, position) for part, values in pairs)
+    if isinstance(space, spaces.Discrete):
+        return batch[position].item()
+    if type(batch) is np.ndarray:
+        return np.array(batch[position])
+    if type(batch) is tuple:
+        return deepcopy(batch[position])
+    every = list(iterate(batch_space(space, len(batch)), batch))
+    return deepcopy(every[position])
+
+
 def finals_of(step: Step, space: Space[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     """`final_obs` and `final_info` of each position where an episode ended."""
-    ended = step.ended
-    if not ended.any():
-        return
-    finals: list[Any] = list(iterate(batch_space(space, len(step)), step.final_obs))
-    if isinstance(space, spaces.Discrete):
-        finals = [final.item() for final in finals]  # an int, as envs return it
-    for position in compress(range(len(step)), ended.tolist()):
-        final = {"final_obs": deepcopy(finals[position])}
+    for position in compress(range(len(step)), step.ended.tolist()):
+        final = {"final_obs": at_position(space, step.final_obs, position)}
         if position in step.final_infos:
             final["final_info"] = step.final_infos[position]
         yield position, final

@@ -14,7 +14,6 @@ from itertools import compress
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from corral.core import Step
@@ -26,6 +25,7 @@ from corral.errors import (
     SpaceMismatch,
 )
 from corral.faces import sb3_reach as reach
+from corral.faces.finals import at_position
 from corral.faces.sb3_errors import raise_for, translated
 from corral.faces.sb3_masks import METHOD, LastMasks, inner
 from corral.pool import Pool, Stats
@@ -123,7 +123,7 @@ class CorralVecEnv(VecEnv):  # type: ignore[misc]
             self.reset_infos[slot] = infos[slot]
             final = step.final_infos.get(slot, {})
             infos[slot] = deepcopy(final) if self._here else final
-            last = _of_slot(self.observation_space, step.final_obs, slot)
+            last = at_position(self.observation_space, step.final_obs, slot)
             infos[slot]["terminal_observation"] = last
         late = step.truncated & ~step.terminated
         for info, truncated in zip(infos, late.tolist(), strict=True):
@@ -263,15 +263,3 @@ def _own(obs: Any) -> Any:
     if isinstance(obs, dict):
         return {key: _own(part) for key, part in obs.items()}
     return tuple(map(_own, obs)) if isinstance(obs, tuple) else deepcopy(obs)
-
-
-def _of_slot(space: Space[Any], obs: Any, slot: int) -> Any:
-    """One slot's part of a batch of observations, as an env returns it."""
-    if isinstance(space, spaces.Dict):
-        return {key: _of_slot(part, obs[key], slot) for key, part in space.items()}
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space, obs, strict=True)
-        return tuple(_of_slot(part, batch, slot) for part, batch in pairs)
-    if isinstance(space, spaces.Discrete):
-        return obs[slot].item()
-    return deepcopy(obs[slot])

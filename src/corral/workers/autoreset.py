@@ -50,8 +50,8 @@ def after_the_end(
     """The step just taken ended the episode."""
     shard.write_final(index, obs)
     if mode != SAME_STEP:
-        shard.care[index] |= OVER
         shard.write_info(index, row, info, final=True)
+        shard.care[index] |= OVER
         return
     shard.keep_final_info(index, info)
     if shard.options.memory_limit is not None:

@@ -90,7 +90,7 @@ def describe(
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as failure:  # else the env's fault would be the worker's death
+    except BaseException as failure:  # else this would be the worker's death
         return f"<its text cannot be had: {type(failure).__name__} in __str__>"
 
 
@@ -152,7 +152,7 @@ def _sendable(value: Any) -> Any:
     """The value or, where it cannot be pickled, the name of its type."""
     try:
         cloudpickle.dumps(value)
-    except Exception:
+    except BaseException:
         return Unsendable(f"<{type(value).__qualname__} that cannot be pickled>")
     return value
 
@@ -162,6 +162,25 @@ class Unsendable(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+class NotSent(Exception):
+    """What an env returned cannot be pickled; its `__cause__` says why."""
+
+
+class Packed:
+    """A part of a letter as bytes: what cannot be sent shows while the env runs."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, value: Any) -> None:
+        try:
+            self._data: bytes = cloudpickle.dumps(value)
+        except BaseException as error:
+            raise NotSent from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self._data,)
 
 
 class Sealed:
@@ -184,7 +203,7 @@ class Sealed:
         """What was sealed, or the fault of opening it."""
         try:
             message: Letter | Reply = pickle.loads(self._data)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             what, about = "opening what it sent home", self._about
             if isinstance(about, int):
                 fault = describe(error, what, about, worker, self._pid)

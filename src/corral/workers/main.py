@@ -259,7 +259,7 @@ class _Process:
             letter.restarted = for_travel(letter.restarted)
         try:
             sealed = Sealed(letter)
-        except Exception as error:
+        except BaseException as error:  # SystemExit in a __reduce__ too
             assert self.worker is not None
             index = self.worker.job.slots.index(letter.slot)
             fault = self.worker.described(index, "sending an info home", error)
@@ -272,7 +272,7 @@ class _Process:
             reply.values = []  # which nobody will see
         try:
             sealed = Sealed(reply)
-        except Exception as error:
+        except BaseException as error:
             assert self.worker is not None
             fault = self.worker.described(
                 self._culprit(reply), "sending a result home", error
@@ -286,7 +286,7 @@ class _Process:
         for slot, value in zip(reply.slots, reply.values, strict=False):
             try:
                 Sealed(Reply([value], []))
-            except Exception:
+            except BaseException:
                 return self.worker.job.slots.index(slot)
         return None
 

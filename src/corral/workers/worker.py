@@ -237,8 +237,8 @@ class Worker:
                 with self.shard.randomness_of(-1 if slot is None else slot):
                     values.append(work(index))
             except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    raise
+                if isinstance(error, KeyboardInterrupt) and self._ring is None:
+                    raise  # the user's Ctrl-C under serial
                 faults.append(self.described(index, command, error))
         self._vitals[AT] = NOWHERE
         return Reply(values, faults, tuple(slots))
