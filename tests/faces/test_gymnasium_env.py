@@ -778,3 +778,36 @@ def test_close_with_a_step_under_way_that_hangs_is_bounded():
     with pytest.warns(UserWarning, match="while waiting for a pending call to `step`"):
         envs.close()
     assert envs.closed and envs.pool.closed
+
+
+# In one call and in two ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_step_is_step_async_and_step_wait(backend, mode) -> None:
+    both = [corral.make(Chatty, 3, autoreset=mode, **backend) for _ in range(2)]
+    at_once, apart = both
+    for envs in both:
+        envs.reset(seed=5)
+    at_once.action_space.seed(0)
+    for _ in range(25):
+        actions = at_once.action_space.sample()
+        apart.step_async(actions)
+        assert_same(at_once.step(actions), apart.step_wait())
+        assert_same(at_once.valid, apart.valid)
+    for envs in both:
+        envs.close()
+
+
+def test_an_interrupted_step_in_the_caller_is_told_by_the_next() -> None:
+    class Interrupted(Quick):
+        def step(self, action):
+            raise KeyboardInterrupt
+
+    envs = corral.make(Interrupted, 2, backend="serial")
+    envs.reset(seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        envs.step(envs.action_space.sample())
+    with pytest.raises(Exception, match="Ctrl-C came|under way|pending"):
+        envs.step(envs.action_space.sample())
+    envs.close()

@@ -154,6 +154,20 @@ class SerialExecutor:
             self._stop(outside)
         return True
 
+    def run_all(self, mode: int) -> None:
+        """Step the whole shard right now: `send_all` and `wait` in one."""
+        outside, here.context = here.context, self._worker.context
+        self._running = True
+        try:
+            while self._queue:
+                self._run_next()
+            self._worker.shard.step_all(mode)
+            self._finished += self._assignment.slots
+            if self._closed:
+                self._tell_of_the_end()
+        finally:
+            self._stop(outside)
+
     def _begin(self) -> WorkerContext | None:
         """The caller's thread is a worker only this long, and maybe of another pool."""
         outside, here.context = here.context, self._worker.context

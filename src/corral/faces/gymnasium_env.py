@@ -160,6 +160,14 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
     ]:
         """Step every slot."""
+        if self._pending is None and not self.closed:
+            try:
+                step = self.pool.exchange(actions)
+            except CorralError as error:
+                self._raise(error)
+            if step is not None:
+                self._last = step
+                return self._told(step)
         self.step_async(actions)
         return self.step_wait()
 
@@ -186,7 +194,14 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
         Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
     ]:
         """Wait for the steps that were sent."""
-        step = self._finish("step", timeout)
+        return self._told(self._finish("step", timeout))
+
+    def _told(
+        self, step: Step
+    ) -> tuple[
+        Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+    ]:
+        """What Gymnasium's users are told of a step, in memory of their own."""
         infos = step.infos.to_vector(self.num_envs) if step.infos else {}
         if self._same_step:
             self._add_finals(step, infos)

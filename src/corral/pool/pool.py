@@ -24,6 +24,7 @@ from corral.errors import (
     OptionError,
     OrderError,
     OwnershipError,
+    SpaceMismatch,
     WorkerDied,
     WorkerHung,
 )
@@ -210,6 +211,7 @@ class Pool:
             Row(codecs.obs, self._views, row, self._ledger.all) for row in (0, 1)
         ]
         self._loans = Loans()
+        self._run_all = None if codecs.action.mailed else _run_all_of(self._executor)
         self.asked = 0
         """How many questions were put to the envs."""
         self._clock = Clock()
@@ -387,6 +389,42 @@ class Pool:
         if self._mender is not None:
             self._mender.rooted(self.seed)
         self._tell_all(commands.Root(self.seed))
+
+    def exchange(self, actions: Any) -> Step | None:
+        """`send` to all and `recv` views of all, where the caller runs the envs.
+
+        What eight CartPoles cost beyond their own steps is mostly the calls on the way:
+        8.5 µs a batch with send and recv, 6.5 µs so.
+
+        Returns:
+            None, with nothing done, wherever send and recv have more to look at.
+        """
+        ledger, run_all = self._ledger, self._run_all
+        if (
+            run_all is None
+            or self._state != "open"
+            or ledger.waiting
+            or ledger.unstarted
+            or self._loans.out
+            or not ledger.even()
+            or get_ident() != self._owner
+        ):
+            return None
+        clock = self._clock
+        clock.enter(idle=True)
+        try:
+            leaves, _ = self._actions.codec.split(actions, self.num_envs)
+        except SpaceMismatch:
+            return None  # send says it again, to whoever handles it
+        ledger.send_all()
+        wide = self._actions.write_all(leaves, ledger.base)
+        clock.leave()
+        began = perf_counter()
+        try:
+            run_all(self._mode | wide)
+        finally:
+            clock.waited(began)
+        return self._take_all(copy=False)
 
     # Receiving ------------------------------------------------------------------------
 
@@ -923,6 +961,12 @@ class Pool:
     def __del__(self) -> None:
         if getattr(self, "_state", "closed") not in ("closed", "unbuilt", "forked"):
             self.close()
+
+
+def _run_all_of(executor: Any) -> Callable[[int], None] | None:
+    """How to step every slot in one call, where that can be done (serial)."""
+    run_all: Callable[[int], None] | None = getattr(executor, "run_all", None)
+    return run_all
 
 
 def _times(times: NDArray[np.void], kind: str) -> Times:
