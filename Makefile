@@ -16,8 +16,8 @@ INSTALLED_FROM := pyproject.toml setup.py constraints.txt \
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-run: $(VENV)/.bench  ## Set up, then `corral bench` CartPole against Gymnasium (half a minute).
-	$(BIN)/corral bench CartPole-v1 --num-envs 8,64
+run: $(VENV)/.train  ## Set up, then `corral train cartpole`: to 475 in about a minute, with a report.
+	$(BIN)/corral train cartpole
 
 test: $(VENV)/.test  ## Set up, then run all tests.
 	$(BIN)/python -m pytest -q

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corral import errors
-    from corral.core import EnvSpec, Step
+    from corral.core import Decision, EnvSpec, Policy, Step
     from corral.doctor.replay import replay
     from corral.faces.async_env import make_async
     from corral.faces.gymnasium_make import make
@@ -16,39 +16,67 @@ if TYPE_CHECKING:
     from corral.mapping import map
     from corral.pool import Pool
     from corral.pool.groups import take_turns, two_groups
+    from corral.rollouts.collector import Collector, collect
+    from corral.rollouts.episode import Episode
+    from corral.rollouts.episodic import run_episodes
+    from corral.rollouts.evaluation import Evaluation, evaluate
+    from corral.rollouts.normalise import ObsNorm, RewardNorm
+    from corral.rollouts.rollout import Rollout
     from corral.rollouts.trajectories import Trajectories
     from corral.workers.context import this_worker
 
 _HOMES = {
+    "Collector": "corral.rollouts.collector",
+    "Decision": "corral.core",
     "EnvSpec": "corral.core",
+    "Episode": "corral.rollouts.episode",
+    "Evaluation": "corral.rollouts.evaluation",
+    "ObsNorm": "corral.rollouts.normalise",
+    "Policy": "corral.core",
     "Pool": "corral.pool",
+    "RewardNorm": "corral.rollouts.normalise",
+    "Rollout": "corral.rollouts.rollout",
     "StandIn": "corral.layout.codec",
     "Step": "corral.core",
     "Trajectories": "corral.rollouts.trajectories",
+    "collect": "corral.rollouts.collector",
+    "evaluate": "corral.rollouts.evaluation",
     "make": "corral.faces.gymnasium_make",
     "make_async": "corral.faces.async_env",
     "make_sb3": "corral.faces.sb3_make",
     "map": "corral.mapping",
     "register_codec": "corral.layout.codec",
     "replay": "corral.doctor.replay",
+    "run_episodes": "corral.rollouts.episodic",
     "take_turns": "corral.pool.groups",
     "this_worker": "corral.workers.context",
     "two_groups": "corral.pool.groups",
 }
 
 __all__ = [
+    "Collector",
+    "Decision",
     "EnvSpec",
+    "Episode",
+    "Evaluation",
+    "ObsNorm",
+    "Policy",
     "Pool",
+    "RewardNorm",
+    "Rollout",
     "StandIn",
     "Step",
     "Trajectories",
+    "collect",
     "errors",
+    "evaluate",
     "make",
     "make_async",
     "make_sb3",
     "map",
     "register_codec",
     "replay",
+    "run_episodes",
     "take_turns",
     "this_worker",
     "two_groups",

@@ -8,6 +8,13 @@ those commands to **workers**; a worker's **shard** drives one **Adapter** per s
 
 A Step is about one moment: `obs`, and the reward, flags and final observation of the
 transition that led to it. `started` speaks of `obs`.
+
+A **Policy** turns a Step into a **Decision**; what it remembers between the two travels
+beside them, as its **carry**::
+
+    decision = policy.act(step, carry, rng)
+    pool.send(decision.action)
+    step, carry = pool.recv(), decision.carry
 """
 
 from __future__ import annotations
@@ -82,6 +89,9 @@ class Step:
     final_infos: dict[int, dict[str, Any]]
     """(same_step) Position in the batch -> the info that came with the end of an
     episode; under next_step and off that info is in `infos`."""
+    previous_action: Any = None
+    """The action that led here, zeros where `started`; a batch of the action space.
+    Set by whoever asks a policy, for the policy."""
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -90,6 +100,57 @@ class Step:
 
     def __len__(self) -> int:
         return len(self.slots)
+
+
+class Generators(Protocol):
+    """One random generator per row of a Step, each of its own episode or item.
+
+    A generator is made when it is first asked for; it depends on the seed of the
+    episode alone, so what a row draws is the same whoever else is in the batch.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int) -> np.random.Generator: ...
+
+    def random(self, count: int = 1) -> NDArray[np.float64]:
+        """Draw `(rows, count)` numbers from [0, 1), quicker than row by row."""
+
+    def normal(self, count: int = 1) -> NDArray[np.float64]:
+        """Draw `(rows, count)` standard normal numbers, quicker than row by row."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a policy chose, one row for each row of the Step it was asked about."""
+
+    action: Any
+    """A batch of the action space."""
+    carry: Any = None
+    """What the policy is given back with the next Step of these rows: None, or arrays
+    or tensors in nested tuples, lists and dicts, with the rows as first axis."""
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """What else to keep of each row, by name: "log_prob", "value"."""
+
+
+class Policy(Protocol):
+    """Whoever decides; a collector is the usual caller::
+
+        decision = policy.act(step, carry, rng)
+
+    Rows must not depend on each other, nor on how many there are. Two methods more are
+    used where a policy has them:
+
+        initial_carry(rows) -> carry      at the start of episodes; without it, None
+        value(obs, carry) -> (rows,)      what is to be expected from here, where a
+                                          rollout or a truncated episode breaks off;
+                                          `carry` is the one that came out of the act
+                                          which led to `obs`
+
+    What `act` is given may be overwritten by later steps: copy what is kept.
+    """
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision: ...
 
 
 class Adapter(Protocol):

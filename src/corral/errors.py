@@ -13,8 +13,12 @@ CorralError
 │   ├── FactoryError     a factory cannot be sent to a worker  (also TypeError)
 │   ├── UnsafeFile       a file that others can write to is not unpickled
 │   │                                                          (also PermissionError)
+│   ├── CheckpointError  a checkpoint cannot be read, or is another run's
+│   │                                                          (also ValueError)
 │   ├── CheckFailed      an env or executor breaks its contract (also AssertionError)
 │   └── MissingExtra     an optional package is not installed  (also ImportError)
+├── TrainingDiverged     a loss or a weight is not finite      (also ArithmeticError)
+├── WriteFailed          a file of a run could not be written  (also OSError)
 └── FaultError           something went wrong beside the caller; carries a Fault
     ├── EnvError         an environment raised
     ├── ItemError        a function given to `corral.map` raised
@@ -86,12 +90,24 @@ class UnsafeFile(UsageError, PermissionError):
     """A file that somebody else wrote, or could have, is not unpickled."""
 
 
+class CheckpointError(UsageError, ValueError):
+    """A checkpoint cannot be read, or was made by another run, env or version."""
+
+
 class CheckFailed(UsageError, AssertionError):
     """An environment or an executor does not do what it has to."""
 
 
 class MissingExtra(UsageError, ImportError):
     """An optional package is not installed; the text says how to get it."""
+
+
+class TrainingDiverged(CorralError, ArithmeticError):
+    """A loss or a weight is not finite; what was saved before still is."""
+
+
+class WriteFailed(CorralError, OSError):
+    """A file of a run could not be written; what was there before still is."""
 
 
 @dataclass(frozen=True, slots=True)

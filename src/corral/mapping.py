@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, overload
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
+from corral.adapters.factories import is_count
 from corral.core import EnvSpec
 from corral.errors import CorralError, Fault, FaultError, OptionError
 from corral.executors import (
@@ -302,8 +303,7 @@ def _check(fn: Any, backend: str, workers: int | None) -> None:
         raise OptionError(
             f"backend is {backend!r}; choose one of {', '.join(EXECUTORS)}"
         )
-    whole = isinstance(workers, int) and not isinstance(workers, bool)
-    if workers is not None and not (whole and workers >= 1):
+    if workers is not None and not is_count(workers):
         raise OptionError(f"workers is {workers!r}; it must be an integer >= 1")
     if backend == "serial" and workers not in (None, 1):
         raise OptionError(f"backend='serial' has one worker, not workers={workers}")
@@ -337,7 +337,7 @@ def _count(items: Iterable[Any], backend: str, workers: int | None) -> int:
     """How many workers, but no more than there are items, where that is known."""
     if backend == "serial":
         return 1
-    wanted = workers or usable_cores()
+    wanted = int(workers or usable_cores())
     try:
         return min(wanted, max(1, len(items)))  # type: ignore[arg-type]
     except TypeError:

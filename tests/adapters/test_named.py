@@ -21,6 +21,9 @@ class Plain(gymnasium.Env):
 def make_arm():
     return Arm(1)
 
+def by_position(size, depth=3, /):
+    return Arm(size, depth)
+
 gymnasium.register("NamedTestEnv-v3", entry_point=Plain)
 number = 3
 """
@@ -86,6 +89,14 @@ def test_an_id_that_a_module_registers_is_found():
             {"length": 1},
             ["no argument 'length'", "it has: size, depth"],
         ),
+        (
+            "robots_here:by_position",
+            {"size": 1},
+            ["takes size by position", "write a function around it"],
+        ),
+        ("robots_here.py:Arm", {}, ["no name of a module", ": robots_here:Arm"]),
+        ("./parts/arm.py:Arm", {}, ["no name of a module", ": parts.arm:Arm"]),
+        ("../arm:Arm", {}, ["no name of a module", "as `import` does"]),
         ("robots_here:number", {}, ["number of module 'robots_here' is 3"]),
         (":make", {}, ["half a name"]),
         ("robots_here:", {}, ["half a name"]),

@@ -37,6 +37,10 @@ class Raises(Env):
         if self.steps == 3:
             raise RuntimeError("the arm left the table")
 
+class Silent(Env):
+    def happen(self):
+        raise NotImplementedError
+
 class Dies(Env):
     def happen(self):
         if self.steps == 3:
@@ -119,6 +123,21 @@ def test_an_env_that_raises_fails_its_lane(lane):
     with pytest.raises(FaultError, match="RuntimeError: the arm left") as caught:
         loop.run(5)
     assert "in happen" in caught.value.fault.traceback
+
+
+def test_an_exception_without_a_message_is_told_by_its_name(lane):
+    loop = lane("Silent")
+    loop.build()
+    with pytest.raises(FaultError, match=r"^NotImplementedError$"):
+        loop.run(5)
+
+
+def test_a_peer_that_lacks_a_package_says_what_to_install(lane, tmp_path):
+    (tmp_path / "supersuit").mkdir()
+    (tmp_path / "supersuit" / "__init__.py").write_text("import absent_package.part\n")
+    peer = lane("Env", PEERS["supersuit"].candidates[0])
+    with pytest.raises(FaultError, match="pip install absent_package"):
+        peer.build()
 
 
 def test_a_fault_of_ours_names_the_slot(lane):

@@ -62,6 +62,9 @@ def test_the_whole_of_it(here, capsys):
         (["CartPole-v1", "--seconds", "0"], 2, "more than 0"),
         (["CartPole-v1", "--backend", "threads"], 2, "did you mean thread?"),
         (["CartPole-v1", "--html", "no/such/folder.html"], 2, "cannot be written"),
+        (["CartPole-v1", "--html", "."], 2, "--html . is a directory; name a file"),
+        (["CartPole-v1", "--seed", "-1"], 2, "'-1' is no whole number >= 0"),
+        (["cli_envs.py:Env"], 2, "without .py, seen from the working directory: cli_e"),
         ([], 2, "required: ENV"),
     ],
 )
@@ -76,6 +79,8 @@ def test_bad_input_gets_one_message_and_no_traceback(bench, arguments, status, t
 def test_a_wrong_peer_is_refused(here, capsys):
     assert main(["bench", "CartPole-v1", "--against", "sb4"]) == 2
     assert "did you mean sb3?" in capsys.readouterr().err
+    assert main(["bench", "CartPole-v1", "--against", "sb3,none"]) == 2
+    assert "--against none stands alone" in capsys.readouterr().err
 
 
 def test_debug_shows_the_traceback(bench):

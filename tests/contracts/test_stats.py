@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 import corral
 from corral import Pool
+from corral.supervision.run_delay import run_delay
 
 MakePool = Callable[..., Pool]
 
@@ -133,6 +134,54 @@ def test_workers_are_named_with_their_memory(make_pool: MakePool, backend: str) 
     else:
         assert pids == {os.getpid()}
     assert all(worker.memory and worker.memory > 2**20 for worker in workers)
+
+
+def test_starving_is_a_fraction_of_worker_processes_alone(
+    make_pool: MakePool, backend: str
+) -> None:
+    pool = make_pool(Slow, 4)
+    pool.reset()
+    before = pool.stats()
+    pool.step(np.zeros(4, np.int64))
+    for stats in (pool.stats(), pool.stats().since(before)):
+        for worker in stats.workers:
+            if backend != "process" or run_delay(worker.pid) is None:
+                assert worker.starved is None and worker.starved_seconds is None
+                continue
+            assert 0 <= worker.starved <= 1
+            assert 0 <= worker.starved_seconds <= stats.seconds
+
+
+class Computing(Slow):
+    """Takes its process so much time on a core, however long that is by the clock."""
+
+    def step(self, action: Any) -> Any:
+        until = time.process_time() + LONG
+        while time.process_time() < until:
+            pass
+        return super().step(action)
+
+
+@pytest.mark.skipif(
+    run_delay(os.getpid()) is None or not hasattr(os, "sched_setaffinity"),
+    reason="nobody counts it here",
+)
+def test_workers_that_share_one_core_starve() -> None:
+    core = min(os.sched_getaffinity(0))
+    with corral.Pool(
+        Computing,
+        num_envs=2,
+        backend="process",
+        workers=2,
+        worker_init=lambda: os.sched_setaffinity(0, {core}),
+    ) as pool:
+        pool.reset()
+        before = pool.stats()
+        pool.step(np.zeros(2, np.int64))
+        stats = pool.stats().since(before)
+    # One of them stood by while the other computed, or they took turns.
+    assert sum(worker.starved_seconds for worker in stats.workers) > LONG / 2
+    assert "% starved" in str(stats)
 
 
 def test_they_read_as_text() -> None:

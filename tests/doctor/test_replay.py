@@ -325,7 +325,8 @@ def test_one_can_stop_before_it_happens(path) -> None:
 
 
 def test_an_episode_that_hung_hangs_for_as_long_as_it_was_given(path) -> None:
-    error = fail(path, functools.partial(Walk, hang), step_timeout=0.4)
+    limits = {"step_timeout": 0.4, "close_timeout": 0.5}  # the others hang as well
+    error = fail(path, functools.partial(Walk, hang), **limits)
     assert isinstance(error, WorkerHung)
     replayed = replay(path)
     assert replayed.reproduced and isinstance(replayed.error, WorkerHung)

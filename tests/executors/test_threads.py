@@ -88,7 +88,7 @@ def test_isolated_generators_go_one_at_a_time_so_threads_are_no_use(two_cores):
         assert pool.layout.backend == "process"
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5, SLOTS])
+@pytest.mark.parametrize("workers", [1, 2, np.int64(5), SLOTS])
 def test_as_many_threads_as_asked_for(workers):
     make = functools.partial(Sleeper, nap=0.0, threads=False)
     with corral.Pool(make, SLOTS, backend="thread", workers=workers) as pool:

@@ -14,6 +14,7 @@ from gymnasium import spaces
 OBSERVATIONS: dict[str, spaces.Space] = {
     "box": spaces.Box(-1.0, 1.0, (3,), np.float32),
     "wide": spaces.Box(-1.0, 1.0, (2, 2), np.float64),
+    "scalar": spaces.Box(-1.0, 1.0, (), np.float32),
     "discrete": spaces.Discrete(7),
     "multi": spaces.MultiDiscrete([3, 4]),
     "bits": spaces.MultiBinary(3),
@@ -48,7 +49,7 @@ class Kinds(gymnasium.Env):
         if isinstance(space, spaces.Discrete):
             return int(draw.integers(space.n))
         if isinstance(space, spaces.Box) and space.dtype.kind == "f":
-            return draw.uniform(-1, 1, space.shape).astype(space.dtype)
+            return np.asarray(draw.uniform(-1, 1, space.shape), space.dtype)
         top = getattr(space, "nvec", 256 if isinstance(space, spaces.Box) else 2)
         return draw.integers(0, top, space.shape).astype(space.dtype)
 

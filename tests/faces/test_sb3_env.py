@@ -209,8 +209,8 @@ def test_methods_are_called_with_arguments_on_chosen_slots(backend, opened):
     assert envs.env_method("add", 4, indices=[1, 1, -1]) == [4, 4, 4]
     assert envs.env_method("add", 4, indices=[]) == []
     assert envs.env_method("add", 4, indices=iter([0])) == [4]
-    with pytest.raises(IndexError):
-        envs.env_method("add", 4, indices=[3])
+    with pytest.raises(IndexError, match=r"indices is \[0, 3\]; .* slots 0 to 2"):
+        envs.env_method("add", 4, indices=[0, 3])
     here = [pid == os.getpid() for pid in envs.env_method("pid")]
     assert here == [backend["backend"] != "process"] * 3
 

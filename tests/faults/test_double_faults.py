@@ -15,7 +15,7 @@ import pytest
 from running import wait_until
 
 from corral import Pool, Step
-from corral.testing.known_answers import ACTIONS, KnownEpisode
+from corral.testing.answers import ACTIONS, KnownEpisode
 from corral.testing.orders import BY_NAME, Obedient
 from corral.workers.seeds import episode_seed
 

@@ -25,6 +25,11 @@ class NoText(Exception):
         raise ValueError("no text")
 
 
+class ExitsWhenTold(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 class ExitsWhenPickled(Exception):
     def __reduce__(self):
         raise SystemExit(3)
@@ -48,7 +53,15 @@ class TakesNoAttributes(Exception):
         raise AttributeError(name)
 
 
-ODD = [NoText, ExitsWhenPickled, OnlyThere, TakesNoAttributes, SystemExit]
+ODD = [
+    NoText,
+    ExitsWhenTold,
+    ExitsWhenPickled,
+    OnlyThere,
+    TakesNoAttributes,
+    SystemExit,
+    GeneratorExit,
+]
 
 
 class Env(gym.Env[Any, Any]):
@@ -101,6 +114,95 @@ def test_an_odd_exception_is_a_fault_and_not_the_workers_death(backend, kind):
 def test_an_odd_exception_in_a_constructor_is_named(backend, kind):
     with pytest.raises(StartError, match=kind.__name__):
         pool_of(backend, Env, functools.partial(Env, "construct", kind))
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_an_interrupt_that_an_env_raises_itself_is_a_fault_like_any_other(backend):
+    with pool_of(backend, Env, functools.partial(Env, "step", KeyboardInterrupt)) as p:
+        p.reset()
+        with pytest.raises(EnvError, match=r"slot 1.*KeyboardInterrupt in step"):
+            p.step([0, 0])
+        p.reset()
+        assert p.step([0], [0]).valid.all()
+    env = functools.partial(Env, "call", KeyboardInterrupt)
+    with pool_of(backend, Env, env) as pool:
+        with pytest.raises(EnvError, match=r"slot 1.*KeyboardInterrupt in call"):
+            pool.call("echo", 1)
+        assert pool.get_attr("time") == (0, 0)
+
+
+class Pickles(gym.Env[Any, Any]):
+    """Its info cannot be pickled at one moment; its third step is the last."""
+
+    observation_space = gym.spaces.Box(-9, 9, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, when: str, times: str) -> None:
+        self.when, self.times = when, times
+
+    def info(self, moment: str) -> dict[str, Any]:
+        if moment != self.when or os.path.exists(self.times):
+            return {"fine": moment}
+        with open(self.times, "x"):
+            return {"odd": threading.Lock()}
+
+    def reset(self, *, seed=None, options=None):
+        self.count = 0
+        return np.zeros(1), self.info("reset")
+
+    def step(self, action):
+        self.count += 1
+        moment = f"step {self.count}"
+        return np.full(1, self.count), 1.0, self.count == 3, False, self.info(moment)
+
+
+@pytest.mark.parametrize("mode", ["same_step", "next_step"])
+@pytest.mark.parametrize("when", ["step 1", "step 3"])
+def test_an_info_that_cannot_be_pickled_is_mended_like_an_exception(
+    mode, when, tmp_path
+):
+    env = functools.partial(Pickles, when, str(tmp_path / "once"))
+    options = {"backend": "process", "workers": 1, "autoreset": mode}
+    with corral.Pool([env], on_fault="restart", **options) as pool:
+        pool.reset()
+        number = int(when[-1])
+        for count in range(1, number):
+            assert pool.step([0]).obs.tolist() == [[count]]
+        step = pool.step([0])
+        assert (step.valid, step.truncated, step.terminated) == ([False], [True], False)
+        assert step.final_obs.tolist() == [[number - 1]]
+        fault = step.infos.of(0)["fault"]
+        assert (fault.kind, fault.command) == ("raised", "sending an info home")
+        assert (fault.step, fault.restarts) == (number, 0)
+        if mode == "next_step":
+            assert pool.step([0]).started.all()
+        assert pool.step([0]).obs.tolist() == [[1]]
+        assert [fault.slot for fault in pool.faults] == [0]
+
+
+def test_a_reset_whose_info_cannot_be_pickled_is_done_again(tmp_path):
+    env = functools.partial(Pickles, "reset", str(tmp_path / "once"))
+    with corral.Pool([env], backend="process", on_fault="restart") as pool:
+        step = pool.reset()
+        assert step.valid.all() and step.infos.of(0)["fine"] == "reset"
+        assert [fault.command for fault in pool.faults] == ["sending an info home"]
+
+
+@pytest.mark.parametrize("mode", ["same_step", "next_step", "off"])
+def test_a_last_step_whose_info_is_no_dict_ends_the_episode_all_the_same(mode):
+    class Listed(Env):
+        def step(self, action):
+            obs, info = np.ones(2, np.float32), [] if action else {}
+            return obs, 1.0, bool(action), False, info
+
+    options = {"backend": "process", "workers": 1, "autoreset": mode}
+    with corral.Pool(Listed, 1, on_fault="restart", **options) as pool:
+        pool.reset()
+        pool.step([0])
+        step = pool.step([1])
+        assert (step.valid, step.truncated) == ([False], [True])
+        assert step.started.all() == (mode == "same_step")
+        assert step.infos.of(0)["fault"].command == "step"
 
 
 def test_an_info_that_cannot_be_opened_at_home_names_its_slot():

@@ -18,10 +18,12 @@ import numpy as np
 import psutil
 import pytest
 from gymnasium import spaces
+from running import wait_until
 
 import corral
 from corral import Pool
 from corral.errors import EnvError, OptionError, StartError, WorkerDied, WorkerHung
+from corral.supervision.stacks import is_stopped
 from corral.workers.seeds import episode_seed
 
 FINE, RAISE, EXIT, KILL, HANG, LEAVE, SHAPE = range(7)
@@ -107,17 +109,17 @@ def test_the_slot_comes_back_truncated_and_not_valid(make_pool, action: int) -> 
     pool = make_pool()
     pool.reset()
     before = pool.step(actions())
-    step = pool.step(actions(s1=action))
-    assert step.truncated.tolist() == [False, True, False, False]
-    assert step.valid.tolist() == [True, False, True, True]
-    assert step.started.tolist() == [False, True, False, False]
-    assert step.reward.tolist() == [1.0, 0.0, 1.0, 1.0]
+    step = pool.step(actions(s0=action))  # walked downwards: slot 1 was done before
+    assert step.truncated.tolist() == [True, False, False, False]
+    assert step.valid.tolist() == [False, True, True, True]
+    assert step.started.tolist() == [True, False, False, False]
+    assert step.reward.tolist() == [0.0, 1.0, 1.0, 1.0]
     assert not step.terminated.any()
     # It ends where it stood, and a new episode has begun.
-    np.testing.assert_array_equal(step.final_obs[1], before.obs[1])
-    assert step.obs[1, 1] == 0
+    np.testing.assert_array_equal(step.final_obs[0], before.obs[0])
+    assert step.obs[0, 1] == 0
     # The others took their step, in the episode they were in.
-    for slot in (0, 2, 3):
+    for slot in (1, 2, 3):
         assert step.obs[slot, :2].tolist() == [before.obs[slot, 0], 2.0]
 
 
@@ -126,13 +128,13 @@ def test_the_fault_is_in_the_info(make_pool, action: int) -> None:
     pool = make_pool()
     pool.reset()
     pool.step(actions())
-    step = pool.step(actions(s1=action))
-    fault = step.infos.of(1)["fault"]
+    step = pool.step(actions(s0=action))  # walked downwards: slot 1 was done before
+    fault = step.infos.of(0)["fault"]
     kind = {RAISE: "raised", EXIT: "died", KILL: "died", HANG: "hung"}[action]
-    assert (fault.kind, fault.command, fault.slot) == (kind, "step", 1)
+    assert (fault.kind, fault.command, fault.slot) == (kind, "step", 0)
     assert fault.worker == 0
     assert [int(a) for a in fault.last_actions] == [FINE, action]
-    assert fault.seed == episode_seed(5, 1, 0)
+    assert fault.seed == episode_seed(5, 0, 0)
     assert pool.faults[-1].kind == kind
     if action == HANG:
         assert "in step" in fault.stack
@@ -140,7 +142,7 @@ def test_the_fault_is_in_the_info(make_pool, action: int) -> None:
         assert fault.signal_name == "SIGKILL"
     if action == EXIT:
         assert fault.exit_code == 3
-    for slot in (0, 2, 3):
+    for slot in (1, 2, 3):
         assert "fault" not in step.infos.of(slot)
 
 
@@ -214,6 +216,22 @@ def test_survivors_go_on_while_a_worker_is_replaced(make_pool) -> None:
     assert steps > 10  # a replacement takes longer than some hundred steps
     while pool.waiting:
         pool.recv(min_slots=1)
+
+
+@pytest.mark.parametrize(("one", "other"), [(KILL, KILL), (KILL, HANG), (RAISE, EXIT)])
+def test_faults_of_two_workers_in_one_batch_are_both_mended(
+    make_pool, one: int, other: int
+) -> None:
+    pool = make_pool()
+    pool.reset()
+    step = pool.step(actions(s0=one, s3=other))  # walked upwards
+    assert step.valid.tolist() == [False, one == RAISE, True, False]
+    kinds = {RAISE: "raised", EXIT: "died", KILL: "died", HANG: "hung"}
+    told = {fault.slot: fault.kind for fault in pool.faults}
+    assert told == {0: kinds[one], 3: kinds[other]}
+    # Slot 2 was done before its worker ended, so its episode is cut one step later.
+    assert pool.step(actions()).valid.tolist() == [True, True, False, True]
+    assert pool.step(actions()).valid.all()
 
 
 def test_a_worker_that_dies_while_nothing_is_under_way_loses_no_row(make_pool) -> None:
@@ -508,6 +526,22 @@ def test_a_worker_that_is_stopped_is_noticed(make_pool) -> None:
     assert "SIGSTOP" in step.infos.of(0)["fault"].stack
 
 
+def test_a_worker_seen_idle_twice_has_not_been_idle_all_the_time(make_pool) -> None:
+    """Each time it had not noticed its command yet; in between it obeyed."""
+    pool = make_pool(on_fault="raise", num_envs=1, workers=1, step_timeout=1.0)
+    pool.reset()
+    pid = int(pool.step([FINE]).obs[0, 2])
+    for _ in range(2):
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(pid))
+        pool.send([FINE])
+        with pytest.raises(TimeoutError, match="results were not there"):
+            pool.recv(timeout=0.01)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(1.1)  # what it was given for a step
+        assert pool.recv().valid.all()
+
+
 # Memory -------------------------------------------------------------------------------
 
 
@@ -536,7 +570,7 @@ def test_a_slot_that_outgrew_its_limit_loses_no_step(mode: str) -> None:
         Leaky,
         2,
         isolation="slot",
-        memory_limit=120 * 2**20,
+        memory_limit=100 * 2**20,
         seed=3,
         autoreset=mode,
     )
@@ -544,7 +578,7 @@ def test_a_slot_that_outgrew_its_limit_loses_no_step(mode: str) -> None:
         pids = set()
         pool.reset()
         reference.reset()
-        for _ in range(40):
+        for _ in range(24):
             step, expected = pool.step([0, 0]), reference.step([0, 0])
             pids.update(step.obs[:, 2].tolist())
             for name in ("reward", "terminated", "truncated", "started", "valid"):

@@ -412,8 +412,8 @@ def test_extras_keep_their_names_and_shapes(told: Trajectories) -> None:
         told.sent([1], slots=[1], value=np.zeros((1, 3)))
 
 
-@pytest.mark.parametrize("length", [0, -3])
-def test_a_length_without_a_meaning_is_refused(length: int) -> None:
+@pytest.mark.parametrize("length", [0, -3, 2.5, True, "3"])
+def test_a_length_without_a_meaning_is_refused(length: Any) -> None:
     with (
         Pool(Countdown, 1, backend="serial") as pool,
         pytest.raises(OptionError, match="length is"),

@@ -56,7 +56,7 @@ def _chosen(
 ) -> list[Factory]:
     if isinstance(env, str) or callable(env):
         count = 1 if num_envs is None else num_envs
-        if not _is_count(count):
+        if not is_count(count):
             raise OptionError(f"num_envs is {num_envs!r}; it must be an integer >= 1")
         return [env] * int(count)  # type: ignore[list-item]
     if isinstance(env, gymnasium.Env):
@@ -81,7 +81,8 @@ def _chosen(
     return list(env)  # type: ignore[arg-type]
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> bool:
+    """Whether it is a whole number >= 1, numpy's included; True is none."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     return whole and value >= 1  # type: ignore[operator]
 

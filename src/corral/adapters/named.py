@@ -17,7 +17,7 @@ import json
 import os
 import pkgutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,7 @@ def named(text: str, kwargs: dict[str, Any] | None = None) -> Named:
             f"{text!r} is half a name; write module:function, or an id such as "
             "CartPole-v1"
         )
+    _check_module_name(module_name, name)
     module = _imported(module_name)
     found = _attribute(module, name)
     if found is not None:
@@ -90,6 +91,20 @@ def _is_registered(name: str) -> bool:
 
 
 # Modules ------------------------------------------------------------------------------
+
+
+def _check_module_name(name: str, attribute: str) -> None:
+    """Refuse a path, which people take for a module, and say how it is written."""
+    path = os.path.normpath(name)
+    is_file = path.endswith(".py") and os.path.isfile(path)
+    if os.sep not in name and not name.startswith(".") and not is_file:
+        return
+    dotted = path.removesuffix(".py").replace(os.sep, ".")
+    hint = "" if dotted.startswith(".") else f": {dotted}:{attribute}"
+    raise OptionError(
+        f"{name!r} is no name of a module; write it as `import` does, with dots, "
+        f"without .py, seen from the working directory{hint}"
+    )
 
 
 def _imported(name: str) -> Any:
@@ -149,34 +164,48 @@ def _check_call(found: Any, name: str, module: str, kwargs: dict[str, Any]) -> N
             "that makes an environment"
         )
     try:
-        parameters = inspect.signature(found).parameters.values()
+        parameters = list(inspect.signature(found).parameters.values())
     except (TypeError, ValueError):
         return  # written in C: it will say so itself
+    _check_arguments(f"{name} of module {module!r}", parameters, kwargs)
+
+
+def _check_arguments(
+    factory: str, parameters: list[inspect.Parameter], kwargs: dict[str, Any]
+) -> None:
+    unnamed = _needed(parameters, (inspect.Parameter.POSITIONAL_ONLY,))
+    if unnamed:
+        raise OptionError(
+            f"{factory} takes {', '.join(unnamed)} by position, and arguments are "
+            "given by name; write a function around it that needs none"
+        )
     known = [one.name for one in parameters if one.kind in _BY_NAME]
     open_ended = any(one.kind is one.VAR_KEYWORD for one in parameters)
     strange = [] if open_ended else [key for key in kwargs if key not in known]
     if strange:
         raise OptionError(
-            f"{name} of module {module!r} has no argument {strange[0]!r}; it has: "
+            f"{factory} has no argument {strange[0]!r}; it has: "
             f"{', '.join(known) or 'none'}"
         )
-    needed = [
-        one.name for one in parameters if _is_needed(one) and one.name not in kwargs
-    ]
+    needed = [one for one in _needed(parameters, _BY_NAME) if one not in kwargs]
     if needed:
         example = json.dumps({**kwargs, **dict.fromkeys(needed, "...")})
         raise OptionError(
-            f"{name} of module {module!r} needs arguments: {', '.join(needed)}. "
+            f"{factory} needs arguments: {', '.join(needed)}. "
             f"Give them as JSON: --kwargs '{example}'"
         )
 
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _is_needed(parameter: inspect.Parameter) -> bool:
-    return parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+def _needed(
+    parameters: Iterable[inspect.Parameter], kinds: Sequence[inspect._ParameterKind]
+) -> list[str]:
+    """Names of those without a default."""
+    return [
+        one.name for one in parameters if one.default is one.empty and one.kind in kinds
+    ]
 
 
 # Kinds of environments ----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How a benchmark is shown: the one place of the package that imports rich."""
+"""How a benchmark is shown, with rich."""
 
 from __future__ import annotations
 

@@ -19,11 +19,12 @@ from typing import Any
 
 from corral.adapters.named import named
 from corral.bench import usage
-from corral.bench.libraries import builder_of
+from corral.bench.candidates import Candidate
+from corral.bench.libraries import Build, builder_of
 from corral.bench.measure import draw_actions
 from corral.bench.messages import Built, Failure, Order, Turn
 from corral.bench.work import compute
-from corral.errors import CorralError, OptionError
+from corral.errors import CorralError, MissingExtra, OptionError
 from corral.pool import Stats
 from corral.transport import lifeline
 
@@ -42,7 +43,7 @@ class Stand:
     def __init__(self, order: Order) -> None:
         self._order = order
         name = named(order.env, order.kwargs)
-        build = builder_of(order.candidate.library)
+        build = _builder(order.candidate)
         # Around nothing but the building: later lanes would share our pages, and what
         # is shared counts by its share.
         weight = usage.memory()
@@ -108,6 +109,18 @@ class Stand:
         self._stepped.close()
 
 
+def _builder(candidate: Candidate) -> Build:
+    """What the candidate's library brings; libraries do not always bring all of it."""
+    try:
+        return builder_of(candidate.library)
+    except ModuleNotFoundError as error:
+        lacking = (error.name or "").partition(".")[0]
+        raise MissingExtra(
+            f"{candidate.library} is installed, but it imports {lacking}, which is "
+            f"not: pip install {lacking}"
+        ) from error
+
+
 def _told(stats: Stats) -> dict[str, float]:
     """What a pool says about its times."""
     return {
@@ -150,8 +163,13 @@ def failure_of(error: Exception, order: Order) -> Failure:
     """What the race is told about an exception."""
     ours = _ours(error)
     usage_error = order.candidate.library == "loop" and isinstance(error, OptionError)
-    text = str(ours) if ours is not None else f"{type(error).__name__}: {error}"
+    text = str(ours) if ours is not None else _in_words(error)
     return Failure(text, "".join(traceback.format_exception(error)), usage_error)
+
+
+def _in_words(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _ours(error: BaseException) -> CorralError | None:

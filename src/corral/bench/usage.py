@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from corral.errors import MissingExtra
 from corral.supervision.memory import memory_of
+from corral.supervision.run_delay import run_delay
 
 try:
     import psutil
@@ -30,11 +31,7 @@ def cpu_seconds() -> float:
 
 def queued_seconds() -> float:
     """How long this thread was ready to run without getting a core; 0 if unknown."""
-    try:
-        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, IndexError):
-        return 0.0
+    return run_delay("thread-self") or 0.0
 
 
 def memory() -> int:

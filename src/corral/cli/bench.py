@@ -32,6 +32,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from corral.cli import kinds
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="a policy that computes this long between two steps (0)",
     )
-    add("--rounds", type=_count, default=5, metavar="N", help="turns for each (5)")
+    add("--rounds", type=kinds.count, default=5, metavar="N", help="turns for each (5)")
     add(
         "--seconds",
         type=_positive,
@@ -96,7 +97,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long a turn takes (0.3)",
     )
-    add("--seed", type=int, default=0, help="of envs and actions (0)")
+    add("--seed", type=kinds.whole, default=0, help="of envs and actions (0)")
     add(
         "--deadline",
         type=_positive,
@@ -131,22 +132,28 @@ def run(arguments: argparse.Namespace) -> int:
 def _settings(arguments: argparse.Namespace) -> Settings:
     from corral.bench.results import Settings
 
-    against = arguments.against
-    if "all" in against:
-        against = PEERS
     return Settings(
         env=arguments.env,
         kwargs=arguments.kwargs,
         num_envs=tuple(sorted(set(arguments.num_envs))),
         backends=arguments.backend,
         workers=arguments.workers,
-        against=() if against == ("none",) else against,
+        against=_against(arguments.against),
         policy_ms=arguments.policy_ms,
         rounds=arguments.rounds,
         seconds=arguments.seconds,
         seed=arguments.seed,
         deadline=arguments.deadline,
     )
+
+
+def _against(names: tuple[str, ...]) -> tuple[str, ...]:
+    words = {"all": PEERS, "none": ()}
+    for word in words.keys() & set(names):
+        if len(names) > 1:
+            raise OptionError(f"--against {word} stands alone, without other names")
+        return words[word]
+    return names
 
 
 # Files --------------------------------------------------------------------------------
@@ -159,7 +166,9 @@ def _check_files(arguments: argparse.Namespace) -> None:
         if path is None:
             continue
         folder = path.parent
-        if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        if path.is_dir():
+            raise OptionError(f"--{option} {path} is a directory; name a file in it")
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise OptionError(
                 f"--{option} {path} cannot be written: "
                 f"{folder.resolve()} must be a directory you may write to"
@@ -195,15 +204,8 @@ def _show_tracebacks(report: Report) -> None:
 # Kinds of arguments -------------------------------------------------------------------
 
 
-def _count(text: str) -> int:
-    number = int(text) if text.strip().isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number >= 1")
-    return number
-
-
 def _counts(text: str) -> tuple[int, ...]:
-    return tuple(_count(part) for part in text.split(","))
+    return tuple(kinds.count(part) for part in text.split(","))
 
 
 def _names(text: str) -> tuple[str, ...]:

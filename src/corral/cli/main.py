@@ -20,10 +20,18 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from types import ModuleType
 
-from corral.cli import bench, doctor
+from corral.cli import bench, doctor, train
+from corral.cli import eval as evaluate
+from corral.cli import list as listing
 from corral.errors import CorralError, UsageError
 
-COMMANDS: dict[str, ModuleType] = {"bench": bench, "doctor": doctor}
+COMMANDS: dict[str, ModuleType] = {
+    "train": train,
+    "eval": evaluate,
+    "list": listing,
+    "bench": bench,
+    "doctor": doctor,
+}
 
 FAULT, MISTAKE, INTERRUPTED = 1, 2, 130
 

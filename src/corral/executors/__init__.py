@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from corral.adapters.factories import is_count
 from corral.errors import OptionError
 from corral.executors.assign import (
     Placement,
@@ -68,7 +69,8 @@ def place(
             raise OptionError(f"backend='serial' has one worker, not workers={workers}")
         placement = Placement("serial", 1, slots, reason)
         return SerialExecutor(assignment), placement
-    count = min(workers or enough_workers(slots, assignment.cores), slots)
+    wanted = workers or enough_workers(slots, assignment.cores)
+    count = min(int(wanted), slots)
     if backend == "thread":
         placement = Placement("thread", count, slots, reason)
         chosen = replace(assignment, shards=shards(slots, count))
@@ -94,16 +96,12 @@ def _check(backend: str, workers: int | None, isolation: str | None) -> None:
         raise OptionError(
             f"backend is {backend!r}; choose one of {', '.join(BACKENDS)}"
         )
-    if workers is not None and not _is_count(workers):
+    if workers is not None and not is_count(workers):
         raise OptionError(f"workers is {workers!r}; it must be an integer >= 1")
     if isolation not in (None, "slot"):
         raise OptionError(f'isolation is {isolation!r}; it can be None or "slot"')
     if isolation == "slot" and workers is not None:
         raise OptionError('isolation="slot" decides the number of workers itself')
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _process(

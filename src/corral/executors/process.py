@@ -98,8 +98,8 @@ class ProcessExecutor(BelledExecutor):
         if assignment.options.memory_limit is not None:
             self._watches = True  # who makes room may hang in its last `close`
         self._deadlines[CLOSING] = assignment.close_timeout
-        self._silent: dict[int, float] = {}
-        """Since when a worker was seen to leave a command untouched."""
+        self._silent: dict[int, tuple[int, float]] = {}
+        """Which command a worker was seen to leave untouched, and since when."""
         self._resources = ExitStack()
         try:
             with refusals(assignment.seed):
@@ -298,10 +298,14 @@ class ProcessExecutor(BelledExecutor):
         now = time.perf_counter()
         mark, doing = self._control.vitals[worker, [MARK, DOING]].tolist()
         if not mark:  # it waits, or it has not noticed that it is asked to do something
-            if self._sent[worker] == self._consumed[worker][0]:
+            waiting: int = self._consumed[worker][0]
+            if self._sent[worker] == waiting:
                 self._silent.pop(worker, None)
                 return
-            mark = self._silent.setdefault(worker, now)
+            # It may have been seen like this before, with another command since.
+            if self._silent.get(worker, (-1, now))[0] != waiting:
+                self._silent[worker] = waiting, now
+            mark = self._silent[worker][1]
             doing = STEPPING if self._assignment.slots else ANSWERING
         else:
             self._silent.pop(worker, None)
@@ -347,6 +351,7 @@ class ProcessExecutor(BelledExecutor):
     def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
         """Start another in the place of a worker that ended; does not wait for it."""
         self._lost.pop(worker, None)
+        self._silent.pop(worker, None)
         self._unwanted[worker] = 0
         self._replies.pop(worker, None)
         self._mailboxes[worker].close()

@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from corral.adapters.factories import is_count
 from corral.core import Autoreset, Factory, Step
 from corral.errors import OptionError, OrderError
 from corral.faces.finals import finals_of
@@ -83,9 +84,7 @@ class AsyncEnv:
     def _checked(self, size: int | None) -> int:
         if size is None:
             return self.num_envs
-        given: object = size
-        whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
-        if not whole or not 1 <= size <= self.num_envs:
+        if not is_count(size) or size > self.num_envs:
             raise OptionError(
                 f"batch_size is {size!r}; it must be an integer from 1 to "
                 f"{self.num_envs}, the number of slots"

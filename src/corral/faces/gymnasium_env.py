@@ -26,7 +26,6 @@ from corral.errors import (
     EnvError,
     Fault,
     OptionError,
-    OrderError,
     SpaceMismatch,
 )
 from corral.faces.finals import finals_of
@@ -38,11 +37,12 @@ from corral.faces.gymnasium_errors import (
     late_for,
     raise_own,
 )
-from corral.pool import Pool, Question, Stats
+from corral.faces.watched import Watched
+from corral.pool import Pool, Question
 from corral.supervision.report import one_error_for
 
 
-class CorralVectorEnv(VectorEnv[Any, Any, Any]):
+class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
     """Gymnasium's vector API over a pool; made by `corral.make`."""
 
     def __init__(
@@ -270,27 +270,6 @@ class CorralVectorEnv(VectorEnv[Any, Any, Any]):
     def np_random(self) -> Any:
         """The generator of every env."""
         return self.get_attr("np_random")
-
-    # Ours -----------------------------------------------------------------------------
-
-    @property
-    def valid(self) -> NDArray[np.bool_]:
-        """False where the last step's row is filler: a next-step reset, or a fault."""
-        return self._latest().valid.copy()
-
-    @property
-    def started(self) -> NDArray[np.bool_]:
-        """True where the last observation is the first of an episode."""
-        return self._latest().started.copy()
-
-    def stats(self) -> Stats:
-        """Who was busy and what took how long, since the envs were made."""
-        return self.pool.stats()
-
-    def _latest(self) -> Step:
-        if self._last is None:
-            raise OrderError("nothing was received yet: reset first")
-        return self._last
 
     # States ---------------------------------------------------------------------------
 

@@ -28,7 +28,8 @@ from corral.faces import sb3_reach as reach
 from corral.faces.finals import at_position
 from corral.faces.sb3_errors import raise_for, translated
 from corral.faces.sb3_masks import METHOD, LastMasks, inner
-from corral.pool import Pool, Stats
+from corral.faces.watched import Watched
+from corral.pool import Pool
 
 try:
     from stable_baselines3.common.vec_env import VecEnv
@@ -40,7 +41,7 @@ except ImportError as error:
 Indices = int | Iterable[int] | None
 
 
-class CorralVecEnv(VecEnv):  # type: ignore[misc]
+class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
     """Stable-Baselines3's vector API over a pool; made by `corral.make_sb3`."""
 
     def __init__(self, pool: Pool) -> None:
@@ -206,13 +207,22 @@ class CorralVecEnv(VecEnv):  # type: ignore[misc]
     def _ask(
         self, indices: Indices, function: Callable[..., Any], *args: Any
     ) -> list[Any]:
-        # As lists are indexed: -1 is the last slot, and one may be named twice.
-        slots = [range(self.num_envs)[index] for index in self._get_indices(indices)]
+        slots = self._slots(indices)
         apply = self.pool.apply
         with translated():
             if len(set(slots)) == len(slots):
                 return list(apply(function, *args, slots=slots)) if slots else []
             return [apply(function, *args, slots=[slot])[0] for slot in slots]
+
+    def _slots(self, indices: Indices) -> list[int]:
+        """As lists are indexed: -1 is the last slot, and one may be named twice."""
+        chosen = list(self._get_indices(indices))
+        try:
+            return [range(self.num_envs)[index] for index in chosen]
+        except IndexError:
+            raise IndexError(
+                f"indices is {chosen}; there are slots 0 to {self.num_envs - 1}"
+            ) from None
 
     # Ours -----------------------------------------------------------------------------
 
@@ -223,25 +233,6 @@ class CorralVecEnv(VecEnv):  # type: ignore[misc]
             return [inner(env) for env in self.pool.envs]
         except CorralError as error:  # wrappers look for attributes with hasattr
             raise AttributeError(str(error)) from None
-
-    @property
-    def valid(self) -> NDArray[np.bool_]:
-        """False where the last step's row is filler, after a fault."""
-        return self._latest().valid.copy()
-
-    @property
-    def started(self) -> NDArray[np.bool_]:
-        """True where the last observation is the first of an episode."""
-        return self._latest().started.copy()
-
-    def stats(self) -> Stats:
-        """Who was busy and what took how long, since the envs were made."""
-        return self.pool.stats()
-
-    def _latest(self) -> Step:
-        if self._last is None:
-            raise OrderError("nothing was received yet: reset first")
-        return self._last
 
     # Ending ---------------------------------------------------------------------------
 

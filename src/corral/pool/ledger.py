@@ -53,7 +53,8 @@ class Ledger:
         self._started = np.zeros(count, np.bool_)
         self._reset_at = np.zeros(count, np.int64)
         """The ticket of the last reset that each slot was sent."""
-        self._sends = 0
+        self.sends = 0
+        """How often something was sent, to whichever slots."""
         self._whole_sent_at = 0
         self._sent_at = np.zeros(count, np.int64)
 
@@ -168,8 +169,8 @@ class Ledger:
         self.base += 1
         self.waiting = self.count
         self._whole = True
-        self._sends += 1
-        self._whole_sent_at = self._sends
+        self.sends += 1
+        self._whole_sent_at = self.sends
 
     def send(self, slots: NDArray[np.intp]) -> None:
         """These slots were sent a command."""
@@ -177,8 +178,8 @@ class Ledger:
         self._even = False
         self.pending()[slots] = True
         self.waiting += len(slots)
-        self._sends += 1
-        self._sent_at[slots] = self._sends
+        self.sends += 1
+        self._sent_at[slots] = self.sends
 
     def take_all(self) -> None:
         """Every slot's result was received."""

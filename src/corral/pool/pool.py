@@ -53,7 +53,8 @@ from corral.pool.options import (
 )
 from corral.pool.questions import Question
 from corral.pool.rows import NO_INFOS, Row, gather
-from corral.pool.stats import Stats, Times, WorkerStats
+from corral.pool.starving import Starving
+from corral.pool.stats import Stats, Times, WorkerStats, fraction
 from corral.pool.told import Told
 from corral.pool.witness import Witness, with_kit
 from corral.supervision.memory import memory_of
@@ -215,6 +216,7 @@ class Pool:
         self.asked = 0
         """How many questions were put to the envs."""
         self._clock = Clock()
+        self._starving = Starving(vitals.pid for vitals in self._executor.vitals())
         self._told = Told()
         ourselves = weakref.proxy(self)  # else a pool that is dropped would not close
         self._witness = Witness(
@@ -898,13 +900,16 @@ class Pool:
             busy = vitals.busy_seconds
             if busy is None:  # the caller, who runs the envs while it waits for them
                 busy = self._clock.waiting
+            starved = self._starving.seconds(vitals.pid)
             yield WorkerStats(
                 worker=worker,
                 slots=shard,
                 pid=vitals.pid,
                 busy_seconds=busy,
-                busy=min(1.0, busy / seconds),
+                busy=fraction(busy, seconds),
                 memory=memory_of(vitals.pid),
+                starved_seconds=starved,
+                starved=None if starved is None else fraction(starved, seconds),
             )
 
     @property
@@ -916,6 +921,16 @@ class Pool:
     def waiting(self) -> int:
         """How many slots have a command under way."""
         return self._ledger.waiting
+
+    @property
+    def sends(self) -> int:
+        """How often something was sent, to whichever slots."""
+        return self._ledger.sends
+
+    @property
+    def sample_task(self) -> Callable[[int, int, np.random.Generator], Any] | None:
+        """What draws the tasks of episodes that were given none."""
+        return self._options.sample_task
 
     @property
     def envs(self) -> list[Any]:
@@ -982,7 +997,7 @@ def _unusable(state: str) -> CorralError:
         return ClosedError("a send was interrupted; close this pool and make a new one")
     if state == "broken":
         return ClosedError("a worker of this pool died; close it and make a new one")
-    return ClosedError("this pool is closed")
+    return ClosedError("this pool is closed; make another one")
 
 
 _open_pools: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -70,6 +70,10 @@ class WorkerStats:
     """The fraction of the time it spent obeying commands."""
     memory: int | None
     """Bytes now; of the whole program where the worker is no process of its own."""
+    starved_seconds: float | None
+    starved: float | None
+    """The fraction of the time it was ready to run and had no core, since others had
+    them all; None where that is not counted, or it is no process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +133,7 @@ class Stats:
             f"step   {_summary(self.step)}; slowest slots {_list(self.slowest())}",
             f"reset  {_summary(self.reset)}",
         ]
-        for worker in self.workers:
-            memory = "?" if worker.memory is None else f"{worker.memory / 2**20:.0f}"
-            lines.append(
-                f"worker {worker.worker}: slots {_range(worker.slots)}, "
-                f"{worker.busy:.0%} busy, {memory} MiB, pid {worker.pid}"
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, *map(_line, self.workers)])
 
     def _caller(self) -> str:
         parts = [
@@ -148,11 +146,32 @@ class Stats:
 
 def _since(now: WorkerStats, then: WorkerStats, seconds: float) -> WorkerStats:
     # One that was replaced meanwhile counts from its own start.
-    earlier = then.busy_seconds if now.pid == then.pid else 0.0
-    busy = now.busy_seconds - earlier
+    same = now.pid == then.pid
+    busy = now.busy_seconds - (then.busy_seconds if same else 0.0)
+    starved = now.starved_seconds
+    if starved is not None and same:
+        starved -= then.starved_seconds or 0.0
     return replace(
-        now, busy_seconds=busy, busy=min(1.0, busy / seconds) if seconds else 0.0
+        now,
+        busy_seconds=busy,
+        busy=fraction(busy, seconds),
+        starved_seconds=starved,
+        starved=None if starved is None else fraction(starved, seconds),
     )
+
+
+def fraction(part: float, seconds: float) -> float:
+    """Of the time; clocks that were read one after the other may make it more."""
+    return min(1.0, part / seconds) if seconds else 0.0
+
+
+def _line(worker: WorkerStats) -> str:
+    facts = [f"worker {worker.worker}: slots {_range(worker.slots)}"]
+    facts.append(f"{worker.busy:.0%} busy")
+    if worker.starved is not None:
+        facts.append(f"{worker.starved:.0%} starved")
+    memory = "?" if worker.memory is None else f"{worker.memory / 2**20:.0f}"
+    return ", ".join([*facts, f"{memory} MiB", f"pid {worker.pid}"])
 
 
 def _summary(times: Times) -> str:

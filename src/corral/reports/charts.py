@@ -113,6 +113,78 @@ def curves(lines: Sequence[Curve], x_label: str, y_label: str) -> str:
         return finish()
 
 
+def lines(
+    shown: Sequence[Curve],
+    x_label: str,
+    y_label: str,
+    *,
+    spread: Sequence[tuple[float, float, float]] = (),
+    level: float | None = None,
+    floor: float | None = None,
+) -> str:
+    """Lines on plain axes.
+
+    Args:
+        shown: what to draw.
+        x_label: what goes on from left to right.
+        y_label: what goes up.
+        spread: (x, low, high) of a shade behind the lines.
+        level: a height to compare with.
+        floor: where the upward axis begins; below the lowest point if None.
+    """
+    with _drawing(3.0) as (figure, finish):
+        axes = figure.subplots()
+        if spread:
+            xs, low, high = zip(*spread, strict=True)
+            axes.fill_between(xs, low, high, color=shown[-1].color, alpha=0.2, lw=0)
+        if level is not None:
+            axes.axhline(level, color=INK, alpha=0.4, linestyle=":", linewidth=1.2)
+        for line in shown:
+            xs, ys = zip(*line.points, strict=True)
+            axes.plot(
+                xs,
+                ys,
+                line.dashes,
+                label=line.name,
+                color=line.color,
+                marker=line.marker,
+                markersize=4,
+                linewidth=1.6,
+            )
+        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.set_ylim(bottom=floor)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+        axes.grid(True, color=INK, alpha=0.15)
+        if len(shown) > 1:
+            axes.legend(loc="best", frameon=False)
+        return finish()
+
+
+def histogram(
+    values: Mapping[str, Sequence[float]],
+    colors: Mapping[str, str],
+    x_label: str,
+    y_label: str,
+) -> str:
+    """How often values of each size came; groups are drawn over one another."""
+    largest = max(max(group) for group in values.values())
+    smallest = min(min(group) for group in values.values())
+    bins = min(40, max(1, int(largest - smallest) + 1))
+    width = (largest - smallest) / bins or 1.0
+    edges = [smallest + number * width for number in range(bins + 1)]
+    with _drawing(2.6) as (figure, finish):
+        axes = figure.subplots()
+        for name, group in values.items():
+            weights = [100.0 / len(group)] * len(group)
+            color = colors[name]
+            axes.hist(group, edges, weights=weights, label=name, color=color, alpha=0.6)
+        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.grid(True, axis="y", color=INK, alpha=0.15)
+        axes.set_axisbelow(True)
+        axes.legend(loc="best", frameon=False)
+        return finish()
+
+
 def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) -> str:
     """Horizontal bars, panel under panel; with several parts, a legend on top.
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.adapters.factories import is_count
 from corral.core import Step
 from corral.errors import OptionError, OrderError
 from corral.layout.codec import Codecs
@@ -48,8 +49,10 @@ class Trajectories:
     """
 
     def __init__(self, pool: Pool, length: int | None = None) -> None:
-        if length is not None and length < 1:
-            raise OptionError(f"length is {length!r}; it must be None or at least 1")
+        if length is not None and not is_count(length):
+            raise OptionError(
+                f"length is {length!r}; it must be None or an integer >= 1"
+            )
         count, codecs = pool.num_envs, Codecs.of(pool.spec)
         self.length = length
         self._count = count

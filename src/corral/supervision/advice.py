@@ -37,6 +37,10 @@ _ERRNOS = {
         "limit), or use fewer or smaller slots."
     ),
     errno.ENOMEM: "Memory is full: use fewer or smaller slots, or fewer workers.",
+    errno.EFBIG: (
+        "This process may not make memory or files that large (`ulimit -f`): raise "
+        "that, or use fewer or smaller slots."
+    ),
     errno.EAGAIN: (
         "This user may start no more processes (`ulimit -u`, or the container's pids "
         "limit): raise that, or use fewer workers."

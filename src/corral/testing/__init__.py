@@ -12,6 +12,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from corral.testing.answers import (
+        Answer,
+        KnownAnswers,
+        KnownEpisode,
+        known_answers,
+    )
     from corral.testing.env_check import check_env
     from corral.testing.executor_check import check_executor
     from corral.testing.faulty_envs import (
@@ -26,22 +32,16 @@ if TYPE_CHECKING:
         Slow,
         fail,
     )
-    from corral.testing.known_answers import (
-        Answer,
-        KnownAnswers,
-        KnownEpisode,
-        known_answers,
-    )
     from corral.testing.referee import Referee
     from corral.testing.report import Finding, Report
 
 _HOMES = {
-    "Answer": "known_answers",
+    "Answer": "answers",
     "Crashing": "faulty_envs",
     "Finding": "report",
     "Hanging": "faulty_envs",
-    "KnownAnswers": "known_answers",
-    "KnownEpisode": "known_answers",
+    "KnownAnswers": "answers",
+    "KnownEpisode": "answers",
     "Leaking": "faulty_envs",
     "Noisy": "faulty_envs",
     "ODD_SPACES": "faulty_envs",
@@ -54,7 +54,7 @@ _HOMES = {
     "check_env": "env_check",
     "check_executor": "executor_check",
     "fail": "faulty_envs",
-    "known_answers": "known_answers",
+    "known_answers": "answers",
 }
 
 __all__ = [

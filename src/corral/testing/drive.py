@@ -17,8 +17,8 @@ import numpy as np
 from corral.core import Autoreset, Step
 from corral.errors import Fault, FaultError
 from corral.pool import Pool
+from corral.testing.answers import ACTIONS
 from corral.testing.explanations import Explanations
-from corral.testing.known_answers import ACTIONS
 from corral.testing.orders import ORDERS
 from corral.testing.referee import Referee
 from corral.testing.values import same

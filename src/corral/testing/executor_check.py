@@ -27,8 +27,8 @@ from corral.errors import (
 )
 from corral.executors.contract import Capabilities
 from corral.pool import Pool
+from corral.testing.answers import ACTIONS, FORMS, KnownAnswers
 from corral.testing.faulty_envs import Crashing, Hanging, OddSpaces
-from corral.testing.known_answers import ACTIONS, FORMS, KnownAnswers
 from corral.testing.referee import Referee
 from corral.testing.report import Part, Report, Skip, run_parts
 
@@ -110,15 +110,15 @@ class _ExecutorCheck:
 
     def steps_batches(self) -> None:
         for form in FORMS:
-            for mode in ("same_step", "next_step"):
-                with _Played(self._pool, form) as played:
+            with _Played(self._pool, form) as played:
+                for mode in ("same_step", "next_step"):
                     played.reset()
                     for _ in range(STEPS):
                         played.step(mode)
 
     def steps_whoever_is_ready(self) -> None:
-        for count in (1, 2, SLOTS):
-            with _Played(self._pool) as played:
+        with _Played(self._pool) as played:
+            for count in (1, 2, SLOTS):
                 played.send_reset()
                 for _ in range(STEPS):
                     played.recv(min_slots=min(count, played.pool.waiting))

@@ -24,7 +24,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.errors import OptionError
-from corral.testing.known_answers import MEAN_LENGTH, KnownAnswers
+from corral.testing.answers import MEAN_LENGTH, KnownAnswers
 from corral.workers.seeds import episode_seed
 
 # Ways to fail -------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from corral.testing.answers import ACTIONS, KnownAnswers
 from corral.testing.faulty_envs import OnPurpose, fail, leak
-from corral.testing.known_answers import ACTIONS, KnownAnswers
 
 LEAK = 24 * 2**20
 

@@ -23,7 +23,7 @@ from gymnasium import Space
 
 from corral.core import Step
 from corral.errors import Fault
-from corral.testing.known_answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
+from corral.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
 from corral.testing.values import part_of, same
 from corral.workers.seeds import episode_seed
 

@@ -113,9 +113,10 @@ def soak(
             # One more than a deadline allows would have to be stopped half-way.
             left = FAULTS if faults is None else faults - tally.faults.total()
             end = None if seconds is None else began + seconds
+            known = len(tally.mistakes)
             _play(shape, seed + tally.rounds, min(left, FAULTS), end, folder, tally)
             _look_for_leaks(before, mark, tally)
-            _say(tally, shape)
+            _say(tally, shape, tally.mistakes[known:])
     tally.seconds = time.monotonic() - began
     return tally
 
@@ -217,12 +218,14 @@ def _look_for_leaks(before: Census, mark: str, tally: Tally) -> None:
 # Telling ------------------------------------------------------------------------------
 
 
-def _say(tally: Tally, shape: Round) -> None:
+def _say(tally: Tally, shape: Round, new: list[str]) -> None:
     style = shape.style
     print(
         f"round {tally.rounds}: {style.name}, {'/'.join(style.modes)}, {shape.form}: "
         f"{tally.faults.total()} faults, {tally.rows['valid']} valid transitions, "
         f"{len(tally.mistakes)} mistakes",
+        *new[:20],
+        sep="\n  ",
         flush=True,
     )
 

@@ -1,0 +1,115 @@
+"""Train a policy with PPO.
+
+    corral train cartpole
+    corral train pendulum --seed 3 --set ppo.lr=1e-4
+    corral train my_config.yaml --num-envs 16 --name first-try
+    corral train --resume runs/cartpole/2026-01-31_12-00-00
+    corral train ant --init-from runs/ant/2026-01-31_12-00-00
+
+Writes runs/NAME/TIME/: the resolved config, metrics (JSON lines, TensorBoard), the last
+and the best checkpoint, a video if the env renders, and report.html. Ctrl-C saves.
+`corral list` names the recipes; a YAML file is `key: value` lines with the same keys.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from corral.cli.kinds import count, whole
+from corral.errors import OptionError
+
+SUMMARY = "train a policy with PPO"
+OPTIONS = ("num_envs", "workers", "total_steps", "seed", "name")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Everything `corral train` takes."""
+    add = parser.add_argument
+    add("source", nargs="?", metavar="RECIPE|CONFIG.yaml", help="what to train")
+    add("--num-envs", type=count, metavar="N", help="envs that collect")
+    add("--workers", type=count, metavar="N", help="threads or processes")
+    add("--total-steps", type=count, metavar="N", help="env steps of the whole run")
+    add("--seed", type=whole, metavar="N", help="of envs, actions and weights")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any setting, as in ppo.lr=1e-4; can be given again",
+    )
+    _add_beginnings(parser)
+    add = parser.add_argument_group("results").add_argument
+    add("--name", help="of the run's folder (the recipe's)")
+    add("--out", type=Path, metavar="DIR", help="the run's directory itself")
+    add("--wandb", action="store_true", help="log to Weights & Biases as well")
+
+
+def _add_beginnings(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("beginnings").add_argument
+    add(
+        "--resume",
+        type=Path,
+        metavar="RUN",
+        help="go on with a run, or from one of its checkpoints",
+    )
+    add(
+        "--init-from",
+        type=Path,
+        metavar="RUN",
+        help="begin a new run with the weights of another",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train and show; returns the exit status."""
+    settings = _settings(arguments)
+    if arguments.resume is not None:
+        _refuse_with_resume(arguments)
+        from corral.run.start import resume
+
+        training = resume(arguments.resume, settings, wandb=arguments.wandb)
+    else:
+        if arguments.source is None:
+            raise OptionError(
+                "name a recipe or a config: corral train cartpole. See: corral list"
+            )
+        from corral.run.start import begin
+
+        training = begin(
+            arguments.source,
+            settings,
+            out=arguments.out,
+            init_from=arguments.init_from,
+            wandb=arguments.wandb,
+            command=arguments.line,
+        )
+    with training:
+        return training.run()
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Dotted keys -> values; what has an option of its own comes last."""
+    if not arguments.set and not any(
+        getattr(arguments, name) is not None for name in OPTIONS
+    ):
+        return {}
+    from corral.recipes.resolve import setting
+
+    settings = dict(setting(text) for text in arguments.set)
+    for name in OPTIONS:
+        value = getattr(arguments, name)
+        if value is not None:
+            settings[name] = value
+    return settings
+
+
+def _refuse_with_resume(arguments: argparse.Namespace) -> None:
+    for name in ("source", "out", "init_from", "name"):
+        if getattr(arguments, name) is not None:
+            shown = "a recipe" if name == "source" else f"--{name.replace('_', '-')}"
+            raise OptionError(
+                f"--resume goes on with a run as it was begun: leave out {shown}, or "
+                "begin a new run with --init-from"
+            )

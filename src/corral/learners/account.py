@@ -1,0 +1,62 @@
+"""What happened in the minibatches of one update, told as metrics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from corral.learners.framework import torch
+
+
+class Account:
+    """Keeps what the minibatches say; nothing is computed until all are done."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        """Whether the policy had moved as far as it may."""
+        self._epochs = 0
+        self._last_epoch = 0
+        self._losses: list[tuple[Any, ...]] = []
+        self._log_ratios: list[Any] = []
+        self._norms: list[float] = []
+
+    def begin_epoch(self) -> None:
+        """Every row is about to be learnt from once more."""
+        self._epochs += 1
+        self._last_epoch = len(self._log_ratios)
+
+    def judged(
+        self, log_ratio: Any, policy_loss: Any, value_loss: Any, outputs: Any
+    ) -> None:
+        """A minibatch: what it says of each row."""
+        self._log_ratios.append(log_ratio)
+        self._losses.append((policy_loss, value_loss, outputs))
+
+    def stepped(self, norm: float) -> None:
+        """Its step, and how long the gradient was."""
+        self._norms.append(norm)
+
+    def metrics(self, clip: float, head: Any) -> dict[str, float]:
+        """Means over all that was learnt from; `kl` over the last epoch alone."""
+        if not self._losses:
+            return {"minibatches": 0.0}
+        parts = (torch.cat(one) for one in zip(*self._losses, strict=True))
+        policy_loss, value_loss, outputs = parts
+        moved = torch.cat(self._log_ratios).expm1().abs() > clip
+        norms = self._norms
+        return {
+            "policy_loss": float(policy_loss.mean()),
+            "value_loss": float(value_loss.mean()),
+            "entropy": float(head.entropy(outputs).detach().mean()),
+            "kl": kl(torch.cat(self._log_ratios[self._last_epoch :])),
+            "clip_fraction": float(moved.float().mean()),
+            "gradient_norm": sum(norms) / len(norms) if norms else math.nan,
+            "epochs": float(self._epochs),
+            "minibatches": float(len(norms)),
+            "stopped_early": float(self.stopped),
+        }
+
+
+def kl(log_ratio: Any) -> float:
+    """How far the policy has moved: an estimate that is never negative."""
+    return float((log_ratio.expm1() - log_ratio).mean())

@@ -1,0 +1,85 @@
+"""The whole net: who acts and who judges share an encoder, and a memory if any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gymnasium import spaces
+
+from corral.learners.framework import functional, nn
+from corral.learners.nets.cnn import is_image
+from corral.learners.nets.encoders import Encoder
+from corral.learners.nets.heads import head_for
+from corral.learners.nets.memory import MEMORIES, MemoryKind
+from corral.learners.nets.mlp import Activation, Mlp, dense
+
+TOWERS = (64, 64)
+
+
+class ActorCritic(nn.Module):  # type: ignore[misc]
+    """Leaves of observations -> outputs of the head, and values.
+
+    Args:
+        observation_space: what it sees.
+        action_space: what it chooses.
+        hidden: widths of each tower; None for (64, 64), or none after an image.
+        activation: after each layer of a tower.
+        memory: what stands between encoder and towers.
+        memory_size: its width.
+        log_std: of a Box's actions, at first.
+        scale_images: whether bytes become numbers from 0 to 1.
+        generator: where the weights come from.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *,
+        hidden: Sequence[int] | None,
+        activation: Activation,
+        memory: MemoryKind,
+        memory_size: int,
+        log_std: float,
+        scale_images: bool,
+        generator: Any,
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(observation_space, scale_images, generator)
+        width = self.encoder.width
+        self.memory = None
+        if memory != "none":
+            self.memory = MEMORIES[memory](width, memory_size, generator)
+            width = memory_size
+        if hidden is None:
+            hidden = () if is_image(observation_space) else TOWERS
+        self.actor = Mlp(width, hidden, activation, generator)
+        self.critic = Mlp(width, hidden, activation, generator)
+        self.head = head_for(action_space, self.actor.width, generator, log_std)
+        self.value = dense(self.critic.width, 1, 1.0, generator)
+        self._value_weights = (self.value.weight, self.value.bias)
+
+    def step(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any]:
+        """Features of one row per slot, and the carry after it."""
+        features = self.encoder.forward(leaves)
+        if self.memory is None:
+            return features, None
+        features, carry = self.memory.step(features, carry)
+        return features, carry
+
+    def unroll(self, leaves: Sequence[Any], batch_sizes: Any, carry: Any) -> Any:
+        """Features of packed sequences."""
+        features = self.encoder.forward(leaves)
+        if self.memory is None:
+            return features
+        return self.memory.unroll(features, batch_sizes, carry)
+
+    def outputs(self, features: Any) -> Any:
+        """Of the head."""
+        return self.head.forward(self.actor.forward(features))
+
+    def values(self, features: Any) -> Any:
+        """(rows,): what is to be expected from here."""
+        critic = self.critic.forward(features)
+        return functional.linear(critic, *self._value_weights)[:, 0]

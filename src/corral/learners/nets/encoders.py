@@ -1,0 +1,129 @@
+"""Observations -> features: one encoder per leaf of the space, joined side by side.
+
+leaves = split(space, obs)        arrays, in the order of the space
+encoder(leaves)                   (rows, width)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from corral.errors import SpaceMismatch
+from corral.learners.framework import functional, nn, torch
+from corral.learners.nets.cnn import Cnn, is_image
+
+ALONE, BESIDE = 512, 256
+"""Features of an image that is the whole observation, and of one among others."""
+HANDLED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def leaf_spaces(
+    space: spaces.Space[Any], path: str = "observation"
+) -> Iterator[tuple[str, spaces.Space[Any]]]:
+    """Every leaf of a space with the way to it."""
+    if isinstance(space, spaces.Dict):
+        for key, inner in space.spaces.items():
+            yield from leaf_spaces(inner, f"{path}[{key!r}]")
+    elif isinstance(space, spaces.Tuple):
+        for place, inner in enumerate(space.spaces):
+            yield from leaf_spaces(inner, f"{path}[{place}]")
+    elif isinstance(space, HANDLED):
+        yield path, space
+    else:
+        raise SpaceMismatch(
+            f"{path} is {space}; there are encoders for Box, Discrete, MultiDiscrete, "
+            "MultiBinary, and Dict and Tuple of them. Wrap the env to give one of these"
+        )
+
+
+def split(space: spaces.Space[Any], obs: Any) -> list[NDArray[Any]]:
+    """The leaves of a batch, whatever axes come first."""
+    if isinstance(space, spaces.Dict):
+        parts = [split(inner, obs[key]) for key, inner in space.spaces.items()]
+        return [leaf for part in parts for leaf in part]
+    if isinstance(space, spaces.Tuple):
+        parts = [split(inner, obs[i]) for i, inner in enumerate(space.spaces)]
+        return [leaf for part in parts for leaf in part]
+    return [obs]
+
+
+class Flat(nn.Module):  # type: ignore[misc]
+    """Numbers as they are, in one row."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.width = int(np.prod(shape))
+
+    def forward(self, x: Any) -> Any:
+        """(rows, ...) -> (rows, width)."""
+        return x.reshape(len(x), self.width).float()
+
+
+class OneHot(nn.Module):  # type: ignore[misc]
+    """A one in the place of each number that was chosen."""
+
+    def __init__(self, counts: NDArray[Any], starts: NDArray[Any]) -> None:
+        super().__init__()
+        self._counts = [int(count) for count in counts.ravel()]
+        self.register_buffer("starts", torch.as_tensor(starts.ravel()).long())
+        self.width = sum(self._counts)
+
+    def forward(self, x: Any) -> Any:
+        """(rows, ...) of integers -> (rows, width)."""
+        chosen = x.reshape(len(x), len(self._counts)).long() - self.starts
+        if len(self._counts) == 1:
+            return functional.one_hot(chosen[:, 0], self.width).float()
+        parts = [
+            functional.one_hot(chosen[:, place], count)
+            for place, count in enumerate(self._counts)
+        ]
+        return torch.cat(parts, 1).float()
+
+
+class Encoder(nn.Module):  # type: ignore[misc]
+    """An observation's leaves -> features."""
+
+    def __init__(
+        self, space: spaces.Space[Any], scale_images: bool, generator: Any
+    ) -> None:
+        super().__init__()
+        leaves = list(leaf_spaces(space))
+        pixels = ALONE if len(leaves) == 1 else BESIDE
+        self.parts = nn.ModuleList(
+            _part(leaf, pixels, scale_images, generator) for _, leaf in leaves
+        )
+        self._forwards = [part.forward for part in self.parts]
+        self.width = sum(part.width for part in self.parts)
+
+    def forward(self, leaves: Sequence[Any]) -> Any:
+        """Tensors of (rows, ...) -> (rows, width)."""
+        if len(leaves) == 1:
+            return self._forwards[0](leaves[0])
+        pairs = zip(self._forwards, leaves, strict=True)
+        return torch.cat([forward(leaf) for forward, leaf in pairs], 1)
+
+
+def _part(
+    space: spaces.Space[Any], pixels: int, scale_images: bool, generator: Any
+) -> Any:
+    if isinstance(space, spaces.Discrete):
+        return OneHot(np.array([space.n]), np.array([space.start]))
+    if isinstance(space, spaces.MultiDiscrete):
+        return OneHot(space.nvec, _starts(space))
+    shape = space.shape
+    assert shape is not None, "boxes and bits have a shape"
+    if is_image(space):
+        return Cnn(shape, pixels, scale_images, generator)
+    return Flat(shape)
+
+
+def _starts(space: spaces.MultiDiscrete) -> NDArray[Any]:
+    starts: NDArray[Any] = np.asarray(
+        getattr(space, "start", np.zeros_like(space.nvec))
+    )
+    return starts

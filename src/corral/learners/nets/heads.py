@@ -1,0 +1,319 @@
+"""Heads: a net's last outputs as a choice of an action, one class per space.
+
+    outputs = head.forward(features)
+    chosen, log_prob = head.sample(outputs, rng)              arrays, to act
+    chosen, log_prob = head.mode(outputs)
+    action = head.to_action(chosen)                           as the env takes it
+    head.log_prob(outputs, chosen), head.entropy(outputs)     tensors, to learn
+
+Written out rather than taken from torch.distributions, whose checks and objects take
+longer than the arithmetic; and acting is done in numpy, which takes a third of torch's
+time for a few rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from corral.core import Generators
+from corral.errors import SpaceMismatch
+from corral.learners.framework import functional, nn, torch
+from corral.learners.nets.mlp import dense
+
+Array = NDArray[Any]
+Choice = tuple[Array, Array]
+"""What was chosen, and the logarithms of how likely that was; one row per row."""
+OUTPUT_GAIN = 0.01
+"""Small, so that a new policy prefers nothing."""
+HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
+
+
+class Head(nn.Module):  # type: ignore[misc]
+    """What all heads have: one dense layer, and where choices are kept."""
+
+    exact = True
+    """Whether the action says what was chosen; if not, the rollout keeps both."""
+
+    def __init__(self, inputs: int, outputs: int, generator: Any) -> None:
+        super().__init__()
+        self.layer = dense(inputs, outputs, OUTPUT_GAIN, generator)
+        self._weights = (self.layer.weight, self.layer.bias)
+
+    def forward(self, features: Any) -> Any:
+        """(rows, inputs) -> (rows, outputs)."""
+        return functional.linear(features, *self._weights)
+
+    def normalised(self, outputs: Array) -> Array:
+        """What `forward` does after the layer, to arrays."""
+        return outputs
+
+    def log_prob(self, outputs: Any, chosen: Any) -> Any:
+        """Of a choice."""
+        raise NotImplementedError
+
+    def cloning_loss(self, outputs: Any, chosen: Any) -> Any:
+        """How unlike a choice it is."""
+        return -self.log_prob(outputs, chosen).mean()
+
+
+class Categorical(Head):
+    """One of several: Discrete. Chosen: (rows,) of integers from 0.
+
+    Its outputs are logarithms of chances.
+    """
+
+    def __init__(self, space: spaces.Discrete, inputs: int, generator: Any) -> None:
+        self._start = int(space.start)
+        self._count = int(space.n)
+        super().__init__(inputs, self._count, generator)
+
+    def forward(self, features: Any) -> Any:
+        """(rows, inputs) -> (rows, options)."""
+        return torch.log_softmax(super().forward(features), -1)
+
+    def normalised(self, outputs: Array) -> Array:
+        """The same of arrays."""
+        return _log_softmax(outputs)
+
+    def sample(self, logs: Array, rng: Generators) -> Choice:
+        """Choose at random; one number is drawn per row."""
+        return _with_log(logs, _pick(logs, rng.random(1)))
+
+    def mode(self, logs: Array) -> Choice:
+        """The likeliest."""
+        return _with_log(logs, logs.argmax(-1))
+
+    def log_prob(self, logs: Any, chosen: Any) -> Any:
+        """Of a choice."""
+        return logs.gather(-1, chosen[:, None])[:, 0]
+
+    def entropy(self, logs: Any) -> Any:
+        """In nats."""
+        return -(logs * logs.exp()).sum(-1)
+
+    def to_action(self, chosen: Array) -> Array:
+        """As the env takes it."""
+        return chosen + self._start if self._start else chosen
+
+    def from_action(self, action: Array) -> Any:
+        """What had been chosen."""
+        return torch.as_tensor(np.asarray(action) - self._start).long()
+
+
+class MultiCategorical(Head):
+    """Several, each one of several: MultiDiscrete. Chosen: (rows, choices).
+
+    Its outputs are logarithms of chances, the options of all choices side by side.
+    """
+
+    def __init__(
+        self, space: spaces.MultiDiscrete, inputs: int, generator: Any
+    ) -> None:
+        self._shape = space.nvec.shape
+        self._counts = [int(count) for count in space.nvec.ravel()]
+        self._bounds = np.cumsum(self._counts)[:-1]
+        start = getattr(space, "start", np.zeros_like(space.nvec))
+        self._start = np.asarray(start).astype(space.dtype)
+        super().__init__(inputs, sum(self._counts), generator)
+
+    def forward(self, features: Any) -> Any:
+        """(rows, inputs) -> (rows, options of all choices)."""
+        parts = self._split(super().forward(features))
+        return torch.cat([torch.log_softmax(part, -1) for part in parts], -1)
+
+    def normalised(self, outputs: Array) -> Array:
+        """The same of arrays."""
+        parts = np.split(outputs, self._bounds, -1)
+        return np.concatenate([_log_softmax(part) for part in parts], -1)
+
+    def sample(self, logs: Array, rng: Generators) -> Choice:
+        """Choose at random; one number is drawn per choice."""
+        drawn = rng.random(len(self._counts))
+        parts = np.split(logs, self._bounds, -1)
+        picked = [
+            _pick(part, drawn[:, place, None]) for place, part in enumerate(parts)
+        ]
+        return self._chosen(parts, picked)
+
+    def mode(self, logs: Array) -> Choice:
+        """The likeliest of each."""
+        parts = np.split(logs, self._bounds, -1)
+        return self._chosen(parts, [part.argmax(-1) for part in parts])
+
+    def _chosen(self, parts: list[Array], picked: list[Array]) -> Choice:
+        pairs = zip(parts, picked, strict=True)
+        log_prob = sum(_with_log(part, one)[1] for part, one in pairs)
+        return np.stack(picked, 1), np.asarray(log_prob)
+
+    def log_prob(self, logs: Any, chosen: Any) -> Any:
+        """Of a choice."""
+        parts = [
+            part.gather(-1, chosen[:, place, None])
+            for place, part in enumerate(self._split(logs))
+        ]
+        return torch.cat(parts, 1).sum(1)
+
+    def entropy(self, logs: Any) -> Any:
+        """In nats."""
+        return -(logs * logs.exp()).sum(-1)
+
+    def to_action(self, chosen: Array) -> Array:
+        """As the env takes it."""
+        shaped = chosen.reshape(-1, *self._shape)
+        return np.asarray(shaped + self._start, self._start.dtype)
+
+    def from_action(self, action: Array) -> Any:
+        """What had been chosen."""
+        shifted = np.asarray(action) - self._start
+        return torch.as_tensor(shifted).long().reshape(-1, len(self._counts))
+
+    def _split(self, outputs: Any) -> Any:
+        return outputs.split(self._counts, -1)
+
+
+class Bernoulli(Head):
+    """Bits: MultiBinary. Chosen: (rows, bits) of 0.0 and 1.0."""
+
+    def __init__(self, space: spaces.MultiBinary, inputs: int, generator: Any) -> None:
+        self._shape = space.shape
+        self._dtype = space.dtype
+        self._bits = int(np.prod(space.shape))
+        super().__init__(inputs, self._bits, generator)
+
+    def sample(self, logits: Array, rng: Generators) -> Choice:
+        """Choose at random; one number is drawn per bit."""
+        chance = 1.0 / (1.0 + np.exp(-logits))
+        return self._chosen(logits, rng.random(self._bits) < chance)
+
+    def mode(self, logits: Array) -> Choice:
+        """The likelier of both."""
+        return self._chosen(logits, logits > 0)
+
+    def _chosen(self, logits: Array, bits: Array) -> Choice:
+        lost = np.logaddexp(0.0, np.where(bits, -logits, logits))
+        return bits.astype(np.float32), -lost.sum(-1)
+
+    def log_prob(self, logits: Any, chosen: Any) -> Any:
+        """Of a choice."""
+        signed = torch.where(chosen > 0, logits, -logits)
+        return functional.logsigmoid(signed).sum(-1)
+
+    def entropy(self, logits: Any) -> Any:
+        """In nats."""
+        chance = torch.sigmoid(logits)
+        lost = chance * functional.logsigmoid(logits)
+        return -(lost + (1 - chance) * functional.logsigmoid(-logits)).sum(-1)
+
+    def to_action(self, chosen: Array) -> Array:
+        """As the env takes it."""
+        return chosen.astype(self._dtype).reshape(-1, *self._shape)
+
+    def from_action(self, action: Array) -> Any:
+        """What had been chosen."""
+        return torch.as_tensor(np.asarray(action)).float().reshape(-1, self._bits)
+
+
+class Gaussian(Head):
+    """Numbers around a mean: Box. Chosen: (rows, numbers).
+
+    What was chosen may be out of bounds; the action is cut to them. The deviation is
+    the same for every observation.
+    """
+
+    exact = False
+
+    def __init__(
+        self, space: spaces.Box, inputs: int, generator: Any, log_std: float
+    ) -> None:
+        self._shape = space.shape
+        self._dtype = space.dtype
+        self._low, self._high = space.low, space.high
+        self._count = int(np.prod(space.shape))
+        super().__init__(inputs, self._count, generator)
+        self.log_std = nn.Parameter(torch.full((self._count,), float(log_std)))
+
+    def sample(self, mean: Array, rng: Generators) -> Choice:
+        """Choose at random; one number is drawn per number."""
+        log_std = self.log_std.detach().cpu().numpy()
+        drawn = rng.normal(self._count).astype(np.float32)
+        scale = log_std.sum() + self._count * HALF_LOG_TAU
+        log_prob = np.einsum("rn,rn->r", drawn, drawn) * np.float32(-0.5)
+        return mean + np.exp(log_std) * drawn, log_prob - np.float32(scale)
+
+    def mode(self, mean: Array) -> Choice:
+        """The mean."""
+        scale = float(self.log_std.detach().sum()) + self._count * HALF_LOG_TAU
+        return mean, np.full(len(mean), -scale, np.float32)
+
+    def log_prob(self, mean: Any, chosen: Any) -> Any:
+        """The logarithm of the density of a choice."""
+        apart = (chosen - mean) * (-self.log_std).exp()
+        scale = self.log_std.sum() + self._count * HALF_LOG_TAU
+        return -0.5 * (apart * apart).sum(-1) - scale
+
+    def entropy(self, mean: Any) -> Any:
+        """In nats; the same for every row."""
+        one = self.log_std.sum() + self._count * (0.5 + HALF_LOG_TAU)
+        return one.expand(len(mean))
+
+    def cloning_loss(self, mean: Any, chosen: Any) -> Any:
+        """How far the mean is from a choice; the deviation is left to exploration."""
+        return functional.mse_loss(mean, chosen)
+
+    def to_action(self, chosen: Array) -> Array:
+        """As the env takes it: within bounds, in the space's dtype."""
+        numbers = chosen.reshape(-1, *self._shape)
+        # clip() takes thrice as long for a few rows.
+        within: Array = np.minimum(np.maximum(numbers, self._low), self._high)
+        return within.astype(self._dtype, copy=False)
+
+    def from_action(self, action: Array) -> Any:
+        """What had been chosen, if it was within bounds."""
+        return torch.as_tensor(np.asarray(action)).float().reshape(-1, self._count)
+
+
+def head_for(
+    space: spaces.Space[Any], inputs: int, generator: Any, log_std: float
+) -> Any:
+    """The head that chooses actions of a space."""
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        return Gaussian(space, inputs, generator, log_std)
+    for kind, head in HEADS.items():
+        if isinstance(space, kind):
+            return head(space, inputs, generator)
+    raise SpaceMismatch(
+        f"the action space is {space}; there are heads for Discrete, MultiDiscrete, "
+        "MultiBinary and Box of floats. Wrap the env to take one of these"
+    )
+
+
+HEADS: dict[type[Any], Any] = {
+    spaces.Discrete: Categorical,
+    spaces.MultiDiscrete: MultiCategorical,
+    spaces.MultiBinary: Bernoulli,
+}
+
+
+def _log_softmax(outputs: Array) -> Array:
+    outputs = outputs - outputs.max(-1, keepdims=True)
+    outputs -= np.log(np.exp(outputs).sum(-1, keepdims=True))
+    return outputs
+
+
+def _pick(logs: Array, drawn: Array) -> Array:
+    """(rows, options), (rows, 1) -> the option in whose share of [0, 1) the number is.
+
+    By what is before an option, not by what is behind it: chances that add up to a
+    little less than 1 must not leave a number without an option.
+    """
+    before = np.exp(logs[:, :-1]).cumsum(-1)
+    return np.asarray((drawn >= before).sum(-1))
+
+
+def _with_log(logs: Array, chosen: Array) -> Choice:
+    return chosen, logs[np.arange(len(chosen)), chosen]

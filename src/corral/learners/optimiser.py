@@ -1,0 +1,62 @@
+"""Adam over all weights of a net as one vector.
+
+Small nets spend their time on the number of tensors, not on what is in them: as views
+of one vector, all weights are cleared, measured, clipped and moved in one call each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from corral.learners.framework import nn, torch
+
+EPSILON = 1e-5
+
+
+class Optimiser:
+    """Moves the weights of a net; from now on they are views of one vector."""
+
+    def __init__(self, net: Any) -> None:
+        weights = [weight for weight in net.parameters() if weight.requires_grad]
+        vector = torch.cat([weight.detach().reshape(-1) for weight in weights])
+        self._gradient = torch.zeros_like(vector)
+        begin = 0
+        for weight in weights:
+            end = begin + weight.numel()
+            weight.data = vector[begin:end].view_as(weight)
+            weight.grad = self._gradient[begin:end].view_as(weight)
+            begin = end
+        self._vector = nn.Parameter(vector)
+        self._vector.grad = self._gradient
+        self._adam = torch.optim.Adam([self._vector], eps=EPSILON, fused=True)
+
+    def backward(self, slopes: Sequence[tuple[Any, Any]]) -> float:
+        """Compute the gradient; returns its norm.
+
+        Args:
+            slopes: tensors, and how the loss changes with each.
+        """
+        self._gradient.zero_()
+        tensors, changes = zip(*slopes, strict=True)
+        torch.autograd.backward(tensors, changes)
+        return float(torch.linalg.vector_norm(self._gradient))
+
+    def step(self, lr: float, norm: float, max_norm: float | None) -> None:
+        """Move against the gradient, whose norm is cut to `max_norm`."""
+        if max_norm is not None and norm > max_norm:
+            self._gradient.mul_(max_norm / (norm + 1e-6))
+        self._adam.param_groups[0]["lr"] = lr
+        self._adam.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it remembers of gradients, in memory of its own."""
+        state = self._adam.state_dict()["state"].get(0, {})
+        return {name: value.clone() for name, value in state.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        whole = self._adam.state_dict()
+        copied = {name: value.clone() for name, value in state.items()}
+        whole["state"] = {0: copied} if copied else {}
+        self._adam.load_state_dict(whole)

@@ -1,0 +1,23 @@
+"""Arrays as tensors, without a copy where torch can do without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.learners.framework import torch
+
+Device = Any
+"""What torch takes as one."""
+
+
+def to_tensor(array: NDArray[Any], device: Device) -> Any:
+    """The array on a device; on the CPU it may share its memory."""
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int64)  # torch cannot compute with wide unsigned ones
+    if not array.flags.writeable or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="), copy=True)
+    tensor = torch.from_numpy(array)
+    return tensor if device.type == "cpu" else tensor.to(device)

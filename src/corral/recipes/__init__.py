@@ -1,0 +1,20 @@
+"""Recipes: an env, a learner and a config that work together, one file each.
+
+A recipe is a module of this room with
+
+    SUMMARY      its line in `corral list`
+    Config       its settings, as defaults of `config.Config`
+    build        config -> Parts: the pool, the learner, the collector
+
+Naming them imports nothing: `corral list` needs no torch.
+"""
+
+from __future__ import annotations
+
+RECIPES = {
+    "ant": "Ant-v5, a four-legged robot in MuJoCo: 300,000 steps",
+    "cartpole": "CartPole-v1, the first one to try: solved in 100,000 steps",
+    "memory": "CartPole-v1 without velocities: a recurrent policy has to remember",
+    "pendulum": "Pendulum-v1, continuous actions: 100,000 steps",
+}
+"""Name -> what it is."""

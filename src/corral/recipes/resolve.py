@@ -1,0 +1,189 @@
+"""A recipe's defaults, a file and single settings -> one checked config.
+
+Whatever is wrong is told with its key, its value and the key that was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from corral.errors import MissingExtra, OptionError
+from corral.recipes import RECIPES
+from corral.recipes.config import Config
+
+try:
+    import yaml
+    from pydantic import BaseModel, ValidationError
+except ImportError as error:
+    raise MissingExtra("configs need pyyaml: pip install 'corral[train]'") from error
+
+TENTHS = 10
+
+
+def resolve(source: str, settings: Mapping[str, Any]) -> Config:
+    """The config of a recipe or a YAML file, with these settings on top.
+
+    Args:
+        source: `cartpole`, or the path of a YAML file.
+        settings: dotted keys -> values: `{"num_envs": 4, "ppo.lr": 1e-4}`.
+    """
+    values: dict[str, Any] = {}
+    recipe, where = source, source
+    if _is_file(source):
+        values = load(Path(source))
+        recipe = values.get("recipe", "")
+    else:
+        values["recipe"] = recipe
+    for key, value in settings.items():
+        put(values, key, value, where)
+    return complete(checked(kind_of(recipe), values, where))
+
+
+def recipe_module(name: str) -> ModuleType:
+    """The recipe of that name."""
+    if name not in RECIPES:
+        near = difflib.get_close_matches(str(name), RECIPES, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise OptionError(
+            f"there is no recipe {name!r}; {meant}There are {', '.join(RECIPES)}; "
+            "anything else is the path of a YAML file"
+        )
+    return importlib.import_module(f"corral.recipes.{name}")
+
+
+def kind_of(recipe: str) -> type[Config]:
+    """The Config of a recipe; the plain one if none is named."""
+    if not recipe:
+        return Config
+    kind: type[Config] = recipe_module(recipe).Config
+    return kind
+
+
+def complete(config: Config) -> Config:
+    """Fill in what follows from the rest, so that it is written down as well."""
+    if not config.env:
+        raise OptionError(
+            "env is missing: name a Gymnasium id, module:id or module:function, as in "
+            "`env: CartPole-v1` or --set env=CartPole-v1"
+        )
+    tenth = -(-config.updates // TENTHS)
+    return config.model_copy(
+        update={
+            "name": config.name or config.recipe or _plain(config.env),
+            "evaluate_every": config.evaluate_every or tenth,
+            "checkpoint_every": config.checkpoint_every or tenth,
+        }
+    )
+
+
+# Files --------------------------------------------------------------------------------
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The keys and values of a YAML file."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OptionError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path} is no YAML: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise OptionError(f"{path} holds {values!r:.60}; it must be `key: value` lines")
+    return values
+
+
+def dump(config: Config) -> str:
+    """The config as YAML, every setting in it."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    return text
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """`ppo.lr=1e-4` as key and value."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise OptionError(f"--set {text}: write key=value, as in --set ppo.lr=1e-4")
+    try:
+        return key.strip(), yaml.safe_load(value)
+    except yaml.YAMLError:
+        return key.strip(), value
+
+
+def _is_file(source: str) -> bool:
+    path = Path(source)
+    looks_so = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
+    if looks_so and not path.is_file():
+        raise OptionError(f"there is no file {source}")
+    return looks_so
+
+
+def _plain(env: str) -> str:
+    """A folder's name for an env's."""
+    kept = [letter if letter.isalnum() or letter in "-_." else "-" for letter in env]
+    return "".join(kept).strip("-.") or "run"
+
+
+# Values -------------------------------------------------------------------------------
+
+
+def checked(kind: type[Config], values: Mapping[str, Any], where: str) -> Config:
+    """The config, or an OptionError that names every key that is wrong."""
+    try:
+        return kind.model_validate(_merged(kind().model_dump(), values))
+    except ValidationError as error:
+        wrong = [_explained(kind, one) for one in error.errors()]
+        raise OptionError(f"{where}: " + "; ".join(wrong)) from None
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Set what a dotted key names."""
+    *groups, last = key.split(".")
+    for group in groups:
+        values = values.setdefault(group, {})
+        if not isinstance(values, dict):
+            raise OptionError(f"{where}: {group} is {values!r}; it holds no {last!r}")
+    values[last] = value
+
+
+def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
+    parts: Sequence[Any] = error["loc"]
+    key = ".".join(str(part) for part in parts)
+    if error["type"] != "extra_forbidden":
+        return f"{key} is {error['input']!r}: {error['msg']}"
+    known = list(_keys(kind))
+    last = str(parts[-1])
+    # As it was written, or the same name in another group: lr -> ppo.lr.
+    near = difflib.get_close_matches(key, known, n=1) or [
+        name
+        for name in known
+        if difflib.get_close_matches(last, [name.rpartition(".")[2]])
+    ]
+    meant = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
+    return f"unknown key {key} (with value {error['input']!r}){meant}"
+
+
+def _keys(kind: type[BaseModel], group: str = "") -> Iterator[str]:
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _keys(inner, f"{group}{name}.")
+        else:
+            yield f"{group}{name}"

@@ -1,0 +1,297 @@
+"""A collector leads a pool by a policy, and keeps what came of it.
+
+    seen, decision = actor.act(step)       the policy is asked
+    pool.send(decision.action)             the workers step
+    tape.decided(...)                      meanwhile, what was decided is written down
+    step = pool.recv()
+    tape.concluded(...)                    and then what came of it
+
+The loops themselves are in `modes`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import Policy, Step
+from corral.errors import OptionError, OrderError
+from corral.layout.codec import Codecs
+from corral.pool import Pool
+from corral.rollouts import carry as carries
+from corral.rollouts.actor import Actor
+from corral.rollouts.modes import Lead
+from corral.rollouts.normalise import ObsNorm, RewardNorm
+from corral.rollouts.rollout import Rollout
+from corral.rollouts.settling import settle
+from corral.rollouts.steps import copied, owned
+from corral.rollouts.tape import Tape
+from corral.workers.seeds import episode_seed
+
+MODES = ("sync", "two_groups", "first_ready")
+_NUMBERED, _AGAIN = 4, 5
+"""Set the roots of episodes after `end_episodes` apart, and after something failed."""
+
+
+class Collector:
+    """Collects rollouts, one after the other: episodes go on from each to the next.
+
+        with corral.Pool("CartPole-v1", num_envs=8, seed=0) as pool:
+            collector = corral.Collector(pool, policy)
+            while learning:
+                rollout = collector.collect(128)
+                learn(rollout)
+
+    Args:
+        pool: whose slots; autoreset "same_step" or "next_step". Between two rollouts
+            nobody else may send to it, since episodes go on.
+        policy: see `corral.Policy`.
+        mode: "sync" asks the policy about all slots at once; "two_groups" about one
+            half while the other steps; "first_ready" about those that came back first.
+        min_slots: ("first_ready") how many to wait for; half of the slots if None.
+        obs_norm: scales what the policy sees, and learns to with every rollout.
+        reward_norm: the same for what is to be learned from.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        policy: Policy,
+        *,
+        mode: str = "sync",
+        min_slots: int | None = None,
+        obs_norm: ObsNorm | None = None,
+        reward_norm: RewardNorm | None = None,
+    ) -> None:
+        self.pool = pool
+        self.seed = pool.seed
+        """The root of everything random: the pool's, when the collector was made."""
+        self._root = pool.seed
+        self._codecs = Codecs.of(pool.spec)
+        self._slots = pool.num_envs
+        self.choose(mode, min_slots)
+        self.obs_norm = obs_norm
+        self.reward_norm = reward_norm
+        self._actor = Actor(policy, self._codecs, self._slots, obs_norm)
+        self._seeds = [-1] * self._slots
+        self._now: Step | None = None
+        """What the next row begins with; None where episodes have to be begun."""
+        self._sends = -1
+        """How often the pool had been sent to by then."""
+
+    def choose(self, mode: str, min_slots: int | None = None) -> None:
+        """Collect in another mode from now on; rollouts are the same in each."""
+        if mode not in MODES:
+            raise OptionError(f"mode is {mode!r}; choose one of {', '.join(MODES)}")
+        if min_slots is not None and mode != "first_ready":
+            raise OptionError(f'min_slots is for mode="first_ready"; mode is {mode!r}')
+        if min_slots is not None and not 1 <= min_slots <= self._slots:
+            raise OptionError(
+                f"min_slots is {min_slots!r}; it must be from 1 to {self._slots}"
+            )
+        self.mode = mode
+        self.min_slots = min_slots
+
+    @property
+    def policy(self) -> Policy:
+        """Who is asked; another one may be put here between rollouts."""
+        return self._actor.policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        if policy is not self._actor.policy:
+            self._actor.follow(policy)
+
+    # Collecting -----------------------------------------------------------------------
+
+    def collect(self, steps: int, *, end_episodes: int | None = None) -> Rollout:
+        """The next so many rows of every slot.
+
+        Args:
+            steps: how many.
+            end_episodes: end the running episodes with the last row, truncated, as
+                `end_episodes` does with this number.
+        """
+        if steps < 1:
+            raise OptionError(f"steps is {steps!r}; it must be an integer >= 1")
+        if self.pool.autoreset == "off":
+            raise OptionError(
+                'the pool has autoreset="off", so nobody would start the next episode; '
+                'make it with "same_step" or "next_step", or use run_episodes'
+            )
+        now = self._resumed()
+        self._actor.refresh(now.started)
+        first_carry = carries.copied(self._actor.carry)
+        tape = Tape(self._codecs, int(steps), now.started, self.obs_norm)
+        self._now = None  # until all has gone well
+        now = self._run(tape, now)
+        self._actor.own_last()  # the tape is about to be the caller's
+        if end_episodes is not None:
+            now = self._cut_off(tape, now, end_episodes)
+        rollout = self._finished(tape, now, first_carry)
+        self._now, self._sends = now, self.pool.sends
+        return rollout
+
+    def _run(self, tape: Tape, now: Step) -> Step:
+        lead = Lead(self.pool, self._actor, tape, self._codecs.obs, self._seeds)
+        if self.mode == "two_groups":
+            return lead.two_groups(now)
+        if self.mode == "first_ready":
+            count = self.min_slots or max(1, self._slots // 2)
+            return lead.first_ready(now, count)
+        return lead.sync(now)
+
+    def _resumed(self) -> Step:
+        """What the next row begins with."""
+        if self._now is None:
+            return self._begin(self._root)
+        if self._sends != self.pool.sends:
+            raise OrderError(
+                "somebody else has sent to this pool since the last rollout, so its "
+                "episodes are not where they were left; call end_episodes(number) to "
+                "begin new ones, or use a pool of its own for each"
+            )
+        return self._now
+
+    # Episodes -------------------------------------------------------------------------
+
+    def end_episodes(self, number: int) -> None:
+        """End all running episodes; the next ones have seeds from (seed, slot, number).
+
+        What is collected from here on depends on the policy, the pool's seed and
+        `number`, and on nothing that was collected before: a run that is resumed by
+        this call goes on as the one that made it and was not interrupted. The last row
+        of the rollout before is bootstrapped by its `next_value`, as it would be had it
+        been truncated.
+        """
+        self._begin(self._numbered(number))
+
+    def _numbered(self, number: int) -> int:
+        return episode_seed(self.seed, number, _NUMBERED)
+
+    def _begin(self, root: int) -> Step:
+        """Reset every slot; its episodes have seeds from (root, slot, 0, 1, ...)."""
+        self._now = None
+        settle(self.pool)
+        # If anything fails from here on, the next attempt is another one.
+        self._root = episode_seed(root, _AGAIN)
+        now = owned(self._codecs.obs, self.pool.reset(seed=root))
+        self._seeds[:] = now.seed.tolist()
+        self._actor.start(range(self._slots), self._seeds)
+        self._now, self._sends = now, self.pool.sends
+        return now
+
+    def _cut_off(self, tape: Tape, now: Step, number: int) -> Step:
+        """Truncate what is running after the last row, and begin anew."""
+        running = tape.valid[-1] & ~(tape.terminated[-1] | tape.truncated[-1])
+        for slot in np.flatnonzero(running).tolist():
+            tape.cut_off(now, slot, self._actor.carry_of([slot]))
+        return self._begin(self._numbered(number))
+
+    # What is handed out ---------------------------------------------------------------
+
+    def _finished(self, tape: Tape, now: Step, first_carry: Any) -> Rollout:
+        bootstrap, next_value = self._values(tape, now)
+        see = self.obs_norm or _as_it_is
+        final_obs, next_obs = (
+            see(tape.final_obs()),
+            see(copied(self._codecs.obs, now.obs)),
+        )
+        reward = tape.reward
+        if self.obs_norm is not None and tape.raw is not None:
+            self.obs_norm.update(tape.raw.whole(), tape.valid)
+        if self.reward_norm is not None:
+            reward = self.reward_norm(reward, tape.started, tape.valid)
+        return Rollout(
+            obs=tape.obs.whole(),
+            action=tape.action.whole(),
+            reward=reward,
+            terminated=tape.terminated,
+            truncated=tape.truncated,
+            started=tape.started,
+            valid=tape.valid,
+            extras=tape.extras or {},
+            final_obs=final_obs,
+            next_obs=next_obs,
+            next_started=now.started.copy(),
+            first_carry=first_carry,
+            next_carry=carries.copied(self._actor.carry),
+            bootstrap=bootstrap,
+            next_value=next_value,
+            episodes=tuple(tape.episodes[place] for place in sorted(tape.episodes)),
+            faults=tuple(tape.faults[place] for place in sorted(tape.faults)),
+        )
+
+    def _values(
+        self, tape: Tape, now: Step
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What the policy expects where episodes, and the rollout, break off."""
+        actor, see = self._actor, self.obs_norm or _as_it_is
+        bootstrap = np.zeros((tape.rows, tape.slots))
+        cut = tape.cut_short()
+        if cut is not None:
+            value = actor.value(see(cut.obs), cut.carry, len(cut.rows))
+            bootstrap[cut.rows, cut.slots] = value
+        return bootstrap, actor.value(see(now.obs), actor.carry, tape.slots)
+
+    # Checkpoints ----------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has to be saved besides the policy, once `end_episodes` was called."""
+        return {
+            "obs_norm": self.obs_norm and self.obs_norm.state_dict(),
+            "reward_norm": self.reward_norm and self.reward_norm.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was saved; call `end_episodes` with the same number next."""
+        for name in ("obs_norm", "reward_norm"):
+            norm, saved = getattr(self, name), state[name]
+            if (norm is None) != (saved is None):
+                was = "without" if saved is None else "with"
+                raise OptionError(
+                    f"what was saved was collected {was} {name}; make the collector "
+                    "the same way"
+                )
+            if norm is not None:
+                norm.load_state_dict(saved)
+
+
+def _as_it_is(obs: Any) -> Any:
+    return obs
+
+
+_COLLECTORS: weakref.WeakKeyDictionary[Pool, Collector] = weakref.WeakKeyDictionary()
+"""Of pools that `collect` was called with."""
+
+
+def collect(
+    pool: Pool,
+    policy: Policy,
+    steps: int = 128,
+    *,
+    mode: str = "sync",
+    min_slots: int | None = None,
+) -> Rollout:
+    """The next so many rows of every slot; episodes go on from call to call.
+
+        rollout = corral.collect(pool, policy, steps=128)
+
+    Args:
+        pool: as for `Collector`, which has more to offer: normalisation, checkpoints.
+        policy: as for `Collector`.
+        steps: how many rows.
+        mode: as for `Collector`.
+        min_slots: as for `Collector`.
+    """
+    collector = _COLLECTORS.get(pool)
+    if collector is None:
+        # By proxy: a pool that is dropped has to close, and this would hold on to it.
+        proxy = cast(Pool, weakref.proxy(pool))
+        collector = _COLLECTORS[pool] = Collector(proxy, policy)
+    collector.policy = policy
+    collector.choose(mode, min_slots)
+    return collector.collect(steps)

@@ -1,0 +1,235 @@
+"""Whole episodes, each handed to whichever slot is free.
+
+    items  0 1 2 3 4 5 6 ──►  slot 0   0 ────── 3 ── 4 ─────────
+                              slot 1   1 ── 2 ──────── 5 ── 6 ──  ──► results 0 1 2 ...
+
+What an item does depends on its seed and task alone. Resets are the caller's here: an
+episode that ends leaves its slot to the next item, and there are no rows between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from corral.core import NO_TASK, Policy, Step
+from corral.errors import Fault, OptionError
+from corral.layout.codec import Codecs
+from corral.pool import Pool
+from corral.rollouts.actor import Actor
+from corral.rollouts.episode import Episode
+from corral.rollouts.normalise import ObsNorm
+from corral.rollouts.settling import settle
+from corral.rollouts.space_rows import canonical
+from corral.rollouts.steps import some_of
+from corral.rollouts.trajectories import Trajectories
+from corral.rollouts.trajectory import Trajectory
+from corral.workers.seeds import episode_seed
+
+
+def run_episodes(
+    pool: Pool,
+    policy: Policy,
+    *,
+    episodes: int | None = None,
+    tasks: Sequence[Any] | None = None,
+    seeds: Sequence[int] | None = None,
+    seed: int | None = None,
+    rows: bool = True,
+    max_restarts: int = 3,
+    min_slots: int | None = None,
+    obs_norm: ObsNorm | None = None,
+) -> list[Episode]:
+    """Run whole episodes, as many as asked for; results in the order asked.
+
+        trials = corral.run_episodes(pool, policy, tasks=tasks)
+
+    Args:
+        pool: whose slots; its own autoreset does not matter. Episodes that are running
+            in it are dropped.
+        policy: see `corral.Policy`.
+        episodes: how many; known already where tasks or seeds are given.
+        tasks: what each is about; drawn by the pool's `sample_task`, if it has one.
+        seeds: of each; made from (seed, item) if None.
+        seed: the pool's if None.
+        rows: whether to keep observations, actions, rewards and extras.
+        max_restarts: how often an item is run again after faults of its own, where the
+            pool restarts what broke; then it is returned as failed.
+        min_slots: how many results to wait for; half of what is under way if None.
+        obs_norm: scales what the policy sees; it learns nothing here.
+
+    Raises:
+        FaultError: something broke in a pool with on_fault="raise".
+    """
+    items = _items(pool, episodes, tasks, seeds, pool.seed if seed is None else seed)
+    if max_restarts < 0:
+        raise OptionError(f"max_restarts is {max_restarts!r}; it must be >= 0")
+    if not items:
+        return []
+    settle(pool)
+    run = _Run(pool, policy, items, rows, max_restarts, obs_norm)
+    while pool.waiting:
+        run.go_on(min_slots)
+    return [run.done[item.number] for item in items]
+
+
+@dataclass(slots=True)
+class _Item:
+    """One episode asked for."""
+
+    number: int
+    seed: int
+    task: Any
+    faults: list[Fault] = field(default_factory=list)
+    strikes: int = 0
+    """How many of them were its own."""
+
+
+class _Run:
+    """Items on their way through the slots of a pool."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        policy: Policy,
+        items: Sequence[_Item],
+        rows: bool,
+        max_restarts: int,
+        norm: ObsNorm | None,
+    ) -> None:
+        self._codecs = codecs = Codecs.of(pool.spec)
+        self._pool = pool
+        self._actor = Actor(policy, codecs, pool.num_envs, norm)
+        self._trajectories = Trajectories(pool) if rows else None
+        self._max_restarts = max_restarts
+        self._queue = deque(items)
+        self._at: list[_Item | None] = [None] * pool.num_envs
+        self.done: dict[int, Episode] = {}
+        self._hand_out(range(pool.num_envs))
+
+    def go_on(self, min_slots: int | None) -> None:
+        """Take what has come back, and send on."""
+        pool = self._pool
+        count = min(min_slots or (pool.waiting + 1) // 2, pool.waiting)
+        step = pool.recv(min_slots=count)
+        rows = {} if self._trajectories is None else self._kept(step)
+        over = step.ended
+        for position in np.flatnonzero(over).tolist():
+            self._conclude(step, position, rows)
+        free = step.slots[over].tolist()
+        if over.any():
+            step = some_of(self._codecs.obs, step, ~over)
+        if len(step):
+            self._send(step)
+        self._hand_out(free)
+
+    def _kept(self, step: Step) -> dict[int, Trajectory]:
+        assert self._trajectories is not None
+        return {rows.slot: rows for rows in self._trajectories.received(step)}
+
+    def _send(self, step: Step) -> None:
+        _, decision = self._actor.act(step)
+        action, slots = decision.action, step.slots
+        self._pool.send(action, slots, autoreset="off")
+        self._actor.acted(slots, canonical(self._codecs.action, action, len(slots)))
+        if self._trajectories is not None:
+            self._trajectories.sent(action, slots, **decision.extras)
+
+    # Items ----------------------------------------------------------------------------
+
+    def _hand_out(self, slots: Sequence[int]) -> None:
+        """Give each of these slots an item, as long as there are any."""
+        pairs = [(slot, self._queue.popleft()) for slot in slots if self._queue]
+        if not pairs:
+            return
+        chosen = [slot for slot, _ in pairs]
+        items = [item for _, item in pairs]
+        for slot, item in pairs:
+            self._at[slot] = item
+        seeds = [item.seed for item in items]
+        self._actor.start(chosen, seeds)
+        self._pool.send_reset(chosen, seeds=seeds, tasks=[item.task for item in items])
+
+    def _conclude(self, step: Step, position: int, rows: dict[int, Trajectory]) -> None:
+        slot = int(step.slots[position])
+        item, self._at[slot] = self._at[slot], None
+        assert item is not None, "a slot without an item was under way"
+        info = step.infos.of(position) if step.infos else {}
+        if not step.valid[position]:
+            self._fail(item, info["fault"])
+            return
+        self.done[item.number] = Episode(
+            item=item.number,
+            seed=item.seed,
+            task=item.task,
+            return_=float(step.episode_return[position]),
+            length=int(step.episode_length[position]),
+            terminated=bool(step.terminated[position]),
+            truncated=bool(step.truncated[position]),
+            info=info,
+            faults=tuple(item.faults),
+            **_rows(rows.get(slot)),
+        )
+
+    def _fail(self, item: _Item, fault: Fault) -> None:
+        """Run the item again, or give it up."""
+        item.faults.append(fault)
+        item.strikes += fault.kind != "shardmate"
+        if item.strikes <= self._max_restarts:
+            self._queue.appendleft(item)
+            return
+        self.done[item.number] = Episode(
+            item=item.number,
+            seed=item.seed,
+            task=item.task,
+            faults=tuple(item.faults),
+            failed=True,
+        )
+
+
+def _rows(trajectory: Trajectory | None) -> dict[str, Any]:
+    names = ("obs", "action", "reward", "extras", "final_obs")
+    if trajectory is None:
+        return {}
+    return {name: getattr(trajectory, name) for name in names}
+
+
+def _items(
+    pool: Pool,
+    episodes: int | None,
+    tasks: Sequence[Any] | None,
+    seeds: Sequence[int] | None,
+    seed: int,
+) -> list[_Item]:
+    given = {"tasks": tasks, "seeds": seeds}
+    counts = {name: len(each) for name, each in given.items() if each is not None}
+    if episodes is not None:
+        counts["episodes"] = episodes
+    if not counts:
+        raise OptionError("how many? give episodes, tasks or seeds")
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise OptionError(f"these do not agree: {said}")
+    (count,) = set(counts.values())
+    if count < 0:
+        raise OptionError(f"episodes is {episodes!r}; it must be >= 0")
+    return [
+        _Item(
+            number,
+            episode_seed(seed, number) if seeds is None else int(seeds[number]),
+            _drawn(pool, seed, number) if tasks is None else tasks[number],
+        )
+        for number in range(count)
+    ]
+
+
+def _drawn(pool: Pool, seed: int, number: int) -> Any:
+    """The task of an item that was given none: by its number, not by its slot."""
+    if pool.sample_task is None:
+        return NO_TASK
+    rng = np.random.default_rng(episode_seed(seed, number, 1))
+    return pool.sample_task(number, 0, rng)

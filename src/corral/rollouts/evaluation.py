@@ -1,0 +1,122 @@
+"""How well a policy does: so many episodes, every one of which counts.
+
+Environments that run side by side finish short episodes first, so whoever takes the
+first hundred that end has too many short ones. Here it is decided beforehand which
+episodes are run, and all of them are run to their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import Factory, Policy
+from corral.errors import Fault, OptionError
+from corral.pool import Pool
+from corral.rollouts.episode import Episode
+from corral.rollouts.episodic import run_episodes
+from corral.rollouts.normalise import ObsNorm
+
+SLOTS = 8
+"""Environments side by side, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What came of a number of episodes, in the order of their seeds."""
+
+    returns: NDArray[np.float64]
+    """(episodes,); nan where one failed."""
+    lengths: NDArray[np.int64]
+    """(episodes,); 0 where one failed."""
+    seeds: tuple[int, ...]
+    infos: tuple[dict[str, Any], ...]
+    """Those that came with the last steps."""
+    failed: tuple[Fault, ...]
+    """Why episodes could not be run to their end."""
+
+    @property
+    def mean(self) -> float:
+        """The average return of those that did not fail."""
+        return float(np.nanmean(self.returns)) if self._any() else float("nan")
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the returns."""
+        return float(np.nanstd(self.returns)) if self._any() else float("nan")
+
+    def _any(self) -> bool:
+        return bool(np.isfinite(self.returns).any())
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    def __str__(self) -> str:
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"{self.mean:.1f} ± {self.std:.1f} over {len(self)} episodes{failed}"
+
+
+def evaluate(
+    policy: Policy,
+    env: Pool | str | Factory | Sequence[Factory],
+    episodes: int = 100,
+    seed: int = 0,
+    *,
+    num_envs: int | None = None,
+    tasks: Sequence[Any] | None = None,
+    obs_norm: ObsNorm | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Run exactly so many episodes; the result does not depend on how many at a time.
+
+        print(corral.evaluate(policy, "CartPole-v1", episodes=100))
+
+    Args:
+        policy: see `corral.Policy`.
+        env: a pool, or what a pool is made of, which is then closed again.
+        episodes: how many.
+        seed: every episode's is made from (seed, its number).
+        num_envs: how many at a time, where the pool is made here.
+        tasks: one per episode.
+        obs_norm: what the policy was trained with.
+        **options: for the pool, as `corral.Pool` takes them.
+    """
+    if isinstance(env, Pool):
+        if options or num_envs is not None:
+            names = [*options, *(["num_envs"] if num_envs is not None else [])]
+            raise OptionError(f"{', '.join(names)}: the pool given was made without")
+        return _evaluation(env, policy, episodes, seed, tasks, obs_norm)
+    if num_envs is None and (isinstance(env, str) or callable(env)):
+        num_envs = max(1, min(SLOTS, episodes))
+    with Pool(env, num_envs, seed=seed, **options) as pool:
+        return _evaluation(pool, policy, episodes, seed, tasks, obs_norm)
+
+
+def _evaluation(
+    pool: Pool,
+    policy: Policy,
+    episodes: int,
+    seed: int,
+    tasks: Sequence[Any] | None,
+    norm: ObsNorm | None,
+) -> Evaluation:
+    run: list[Episode] = run_episodes(
+        pool,
+        policy,
+        episodes=episodes,
+        tasks=tasks,
+        seed=seed,
+        rows=False,
+        obs_norm=norm,
+    )
+    return Evaluation(
+        returns=np.array([episode.return_ for episode in run], np.float64),
+        lengths=np.array([episode.length for episode in run], np.int64),
+        seeds=tuple(episode.seed for episode in run),
+        infos=tuple(episode.info for episode in run),
+        failed=tuple(one.fault for one in run if one.fault is not None),
+    )

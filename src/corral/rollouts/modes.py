@@ -1,0 +1,135 @@
+"""Three ways to fill a tape: who is asked about, and when.
+
+    sync          all slots, in step
+    two_groups    one half, while the other half steps
+    first_ready   those that came back first, as many as asked for
+
+Each slot is asked about as many times as the tape has rows. What a slot does depends on
+its own past alone, so all three write the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import Step
+from corral.layout.codec import Codec
+from corral.pool import Pool
+from corral.pool.groups import two_groups as in_two_groups
+from corral.rollouts.actor import Actor
+from corral.rollouts.space_rows import At
+from corral.rollouts.steps import joined, owned, some_of
+from corral.rollouts.tape import Tape
+
+
+class Lead:
+    """Leads a pool by an actor along a tape."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        actor: Actor,
+        tape: Tape,
+        codec: Codec,
+        seeds: list[int],
+    ) -> None:
+        self._pool = pool
+        self._actor = actor
+        self._tape = tape
+        self._codec = codec
+        self._seeds = seeds
+        """By slot: of the episode it is in."""
+        self._same_step = pool.autoreset == "same_step"
+
+    # Modes ----------------------------------------------------------------------------
+
+    def sync(self, step: Step) -> Step:
+        """All slots in step; returns what comes after the last row."""
+        decide, conclude = self._decide, self._conclude
+        recv = self._pool.recv
+        for row in range(self._tape.rows):
+            decide(row, step, None)
+            step = recv(copy=False)
+            conclude(row, step)
+        return owned(self._codec, step)
+
+    def two_groups(self, step: Step) -> Step:
+        """One half of the slots while the other half steps."""
+        groups = in_two_groups(self._pool)
+        turns = cycle(groups)
+        parts = [some_of(self._codec, step, group) for group in groups]
+        recv = self._pool.recv
+        return self._in_parts(parts, lambda: recv(slots=next(turns), copy=False))
+
+    def first_ready(self, step: Step, count: int) -> Step:
+        """Whoever comes back first, `count` slots or more."""
+        pool = self._pool
+        return self._in_parts(
+            [step], lambda: pool.recv(min_slots=min(count, pool.waiting), copy=False)
+        )
+
+    def _in_parts(self, parts: list[Step], receive: Callable[[], Step]) -> Step:
+        tape, pool = self._tape, self._pool
+        row = np.zeros(tape.slots, np.intp)
+        """By slot: the one that is open."""
+        for part in parts:
+            self._decide((0, part.slots), part, part.slots)
+        done = []
+        while pool.waiting:
+            step = receive()
+            rows = row[step.slots]
+            self._conclude((rows, step.slots), step)
+            rows = row[step.slots] = rows + 1
+            on = rows < tape.rows
+            if not on.all():
+                done.append(some_of(self._codec, step, ~on))
+                if not on.any():
+                    continue
+                step = some_of(self._codec, step, on)
+            self._decide((rows[on], step.slots), step, step.slots)
+        return joined(self._codec, done)
+
+    # A row ----------------------------------------------------------------------------
+
+    def _decide(self, at: At, step: Step, slots: NDArray[np.intp] | None) -> None:
+        tape = self._tape
+        seen, decision = self._actor.act(step)
+        whole = slots is None or len(slots) == tape.slots
+        self._pool.send(decision.action, None if whole else slots)
+        # Written down while the workers step.
+        tape.decided(at, step, seen, decision)
+        self._actor.acted(slots, tape.action.row(at))
+
+    def _conclude(self, at: At, step: Step) -> None:
+        self._tape.reward[at] = step.reward
+        count = np.count_nonzero
+        # With same_step whatever ends starts again, so that one look is enough.
+        if count(step.started) or (not self._same_step and count(step.ended)):
+            self._tape.flagged(at, step)
+            self._end(at, step)
+            self._start(at, step)
+
+    def _end(self, at: At, step: Step) -> None:
+        tape, actor = self._tape, self._actor
+        rows = None if isinstance(at, int) else at[0].tolist()
+        for position in step.ended.nonzero()[0].tolist():
+            slot = step.slots.item(position)
+            row = at if rows is None else rows[position]
+            if tape.ended(row, step, position, self._seeds[slot]):
+                tape.cut(row, slot, actor.carry_of([slot]))
+
+    def _start(self, at: At, step: Step) -> None:
+        where = step.started.nonzero()[0]
+        if not len(where):
+            return
+        slots, seeds = step.slots[where], step.seed[where].tolist()
+        rows = at if isinstance(at, int) else at[0][where]
+        self._tape.begun(rows + 1, slots)
+        chosen = slots.tolist()
+        for slot, seed in zip(chosen, seeds, strict=True):
+            self._seeds[slot] = seed
+        self._actor.start(chosen, seeds)

@@ -1,0 +1,201 @@
+"""Running means and variances, by which observations and rewards are scaled.
+
+They change between two rollouts and never within one: every row of a rollout is scaled
+alike, and what is collected does not depend on the order in which slots came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from numpy.typing import NDArray
+
+from corral.errors import OptionError
+from corral.layout.codec import codec_for
+from corral.rollouts.structure import Part, assembled, parts_of
+
+Floats = NDArray[np.float64]
+CLIP = 10.0
+EPSILON = 1e-8
+
+
+class RunningNorm:
+    """Mean and variance of everything it was shown, in float64.
+
+    >>> norm = RunningNorm((2,))
+    >>> norm.update(np.array([[1.0, 0.0], [3.0, 0.0]]))
+    >>> norm.mean.tolist(), norm.variance.tolist(), norm.count
+    ([2.0, 0.0], [1.0, 0.0], 2)
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.shape = shape
+        self.count = 0
+        self.mean: Floats = np.zeros(shape)
+        self.variance: Floats = np.ones(shape)
+        """1 until something was shown."""
+
+    def update(self, values: NDArray[Any]) -> None:
+        """Show it a batch, `(count, *shape)`: merged as if all had come at once."""
+        count = len(values)
+        if not count:
+            return
+        batch = np.asarray(values, np.float64)
+        mean, variance = batch.mean(axis=0), batch.var(axis=0)
+        total = self.count + count
+        share = count / total
+        away = mean - self.mean
+        between = away * away * share * (1.0 - share)
+        self.variance = self.variance * (1.0 - share) + variance * share + between
+        self.mean = self.mean + away * share
+        self.count = total
+
+    @property
+    def scale(self) -> Floats:
+        """One over the standard deviation."""
+        scale: Floats = 1.0 / np.sqrt(self.variance + EPSILON)
+        return scale
+
+    def state_dict(self) -> dict[str, Any]:
+        """All it knows, to be saved with a checkpoint."""
+        return {
+            "count": self.count,
+            "mean": self.mean.copy(),
+            "variance": self.variance.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        mean = np.array(state["mean"], np.float64)
+        if mean.shape != self.shape:
+            raise OptionError(
+                f"the saved mean has shape {mean.shape}; expected {self.shape}: it was "
+                "saved for another space"
+            )
+        self.count = int(state["count"])
+        self.mean, self.variance = mean, np.array(state["variance"], np.float64)
+
+
+class ObsNorm:
+    """Scales observations to mean 0 and variance 1; float32, clipped.
+
+    Floating-point leaves are scaled, whatever else there is stays as it is.
+
+    Args:
+        space: of one observation.
+        clip: the largest value that comes out.
+    """
+
+    def __init__(self, space: Space[Any], *, clip: float = CLIP) -> None:
+        if not clip > 0:
+            raise OptionError(f"clip is {clip!r}; it must be > 0")
+        self._codec = codec_for(space)
+        self.clip = float(clip)
+        self._parts = parts_of(self._codec)
+        self.norms = {
+            part.name: RunningNorm(part.shape)
+            for part in self._parts
+            if part.dtype.kind == "f"
+        }
+        """By the leaf's path in the space."""
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._scaling = [self._scaler(part) for part in self._parts]
+
+    def _scaler(self, part: Part) -> Callable[[Any], Any]:
+        norm = self.norms.get(part.name)
+        if norm is None:
+            return lambda batch: batch
+        mean, scale, clip = norm.mean, norm.scale, self.clip
+
+        def scaled(batch: NDArray[Any]) -> NDArray[np.float32]:
+            out = batch - mean
+            out *= scale
+            np.maximum(out, -clip, out=out)
+            np.minimum(out, clip, out=out)
+            return out.astype(np.float32)
+
+        return scaled
+
+    def __call__(self, obs: Any) -> Any:
+        """A batch of observations, scaled; any number of leading axes."""
+        pairs = zip(self._parts, self._scaling, strict=True)
+        return assembled(self._codec, [scale(part.of(obs)) for part, scale in pairs])
+
+    def dtype_of(self, part: Part) -> np.dtype[Any]:
+        """What a leaf is once it was scaled."""
+        return np.dtype(np.float32) if part.name in self.norms else part.dtype
+
+    def update(self, obs: Any, valid: NDArray[np.bool_]) -> None:
+        """Show it `[rows, slots]` of observations, of which some count."""
+        for part in self._parts:
+            if part.name in self.norms:
+                self.norms[part.name].update(part.of(obs)[valid])
+        self._refresh()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All it knows, to be saved with a checkpoint."""
+        return {name: norm.state_dict() for name, norm in self.norms.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        if state.keys() != self.norms.keys():
+            raise OptionError(
+                f"saved were the leaves {sorted(state)}; this space has "
+                f"{sorted(self.norms)}"
+            )
+        for name, norm in self.norms.items():
+            norm.load_state_dict(state[name])
+        self._refresh()
+
+
+class RewardNorm:
+    """Scales rewards by the deviation of discounted returns; no mean is taken away.
+
+    Args:
+        gamma: the learner's discount.
+        clip: the largest reward that comes out.
+    """
+
+    def __init__(self, gamma: float = 0.99, *, clip: float = CLIP) -> None:
+        if not 0 <= gamma <= 1:
+            raise OptionError(f"gamma is {gamma!r}; it must be from 0 to 1")
+        if not clip > 0:
+            raise OptionError(f"clip is {clip!r}; it must be > 0")
+        self.gamma = gamma
+        self.clip = clip
+        self.norm = RunningNorm()
+        self._returns: Floats | None = None
+        """By slot: the discounted sum of its episode so far."""
+
+    def __call__(
+        self,
+        reward: Floats,
+        started: NDArray[np.bool_],
+        valid: NDArray[np.bool_],
+    ) -> Floats:
+        """The rewards of a rollout, scaled by all that was seen up to its end."""
+        running = self._returns
+        if running is None or len(running) != reward.shape[1]:
+            running = np.zeros(reward.shape[1])
+        returns = np.empty_like(reward)
+        for row in range(len(reward)):
+            running = np.where(started[row], 0.0, running) * self.gamma + reward[row]
+            returns[row] = running
+        self._returns = running
+        self.norm.update(returns[valid])
+        scaled: Floats = np.clip(reward * self.norm.scale, -self.clip, self.clip)
+        return scaled
+
+    def state_dict(self) -> dict[str, Any]:
+        """All it knows but the running episodes, which a checkpoint ends."""
+        return self.norm.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        self.norm.load_state_dict(state)
+        self._returns = None

@@ -1,0 +1,92 @@
+"""The parts of a space's values, and how values are put together from them.
+
+    {"camera": [n, 84, 84], "arm": ([n, 7], ("go", ...))}      a batch
+        │                      │          │
+     ('camera',)          ('arm', 0)  ('arm', 1)               its parts
+
+Parts of fixed size are arrays. What has no fixed size, and values of spaces that only
+the user knows, are kept as they are, in arrays of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.layout.codec import Codec
+from corral.layout.joined import JoinedCodec
+from corral.layout.leaves import ArrayCodec
+
+Array = NDArray[Any]
+OBJECTS = np.dtype(object)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One array of a batch."""
+
+    path: tuple[Any, ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    """Of one value."""
+
+    @property
+    def name(self) -> str:
+        """The path as text; "" where the value is the array."""
+        return ".".join(map(str, self.path))
+
+    def of(self, batch: Any) -> Any:
+        """This part of a batch."""
+        for key in self.path:
+            batch = batch[key]
+        return batch
+
+    def value_at(self, batch: Any, position: int) -> Any:
+        """This part of one value of a batch; a copy, if it is an array."""
+        value = self.of(batch)[position]
+        return value.copy() if self.shape and self.dtype is not OBJECTS else value
+
+    def array_of(self, batch: Any) -> Array:
+        """The same as an array, also where the batch has a tuple of values."""
+        values = self.of(batch)
+        return objects(values) if self.dtype is OBJECTS else values
+
+
+def parts_of(codec: Codec, path: tuple[Any, ...] = ()) -> tuple[Part, ...]:
+    """The parts of the codec's values, depth first."""
+    return tuple(_walk(codec, path))
+
+
+def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[Part]:
+    if isinstance(codec, JoinedCodec):
+        for part in codec.parts:
+            yield from _walk(part.codec, (*path, part.key))
+    elif isinstance(codec, ArrayCodec):
+        yield Part(path, codec.dtype, codec.shape)
+    else:
+        yield Part(path, OBJECTS, ())
+
+
+def assembled(codec: Codec, arrays: Sequence[Any]) -> Any:
+    """One value of arrays, with whatever leading axes they have."""
+    return _assembled(codec, iter(arrays))
+
+
+def _assembled(codec: Codec, arrays: Iterator[Any]) -> Any:
+    if isinstance(codec, JoinedCodec):
+        return codec.join([_assembled(part.codec, arrays) for part in codec.parts])
+    return next(arrays)
+
+
+def objects(values: Any) -> Array:
+    """An array whose items are these values, whatever they are."""
+    if isinstance(values, np.ndarray) and values.dtype == OBJECTS:
+        return values
+    array = np.empty(len(values), object)
+    for position, value in enumerate(values):
+        array[position] = value
+    return array

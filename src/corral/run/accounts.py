@@ -1,0 +1,127 @@
+"""Where a run's time goes, and how busy the machine is.
+
+    env         the envs' own steps and resets, shared out over the workers
+    policy      choosing actions and keeping rows, while no env runs
+    learning    the learner's updates
+    waiting     for the slowest worker, and to be woken
+    copying     everything else between the caller and the workers
+    evaluating  validation episodes
+    saving      checkpoints, metrics, videos
+
+A sample is taken at most once a second, since asking a pool who was busy costs some
+milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from corral.bench.usage import cpu_seconds
+from corral.executors import usable_cores
+from corral.pool import Pool, Stats
+
+PARTS = (
+    "env",
+    "policy",
+    "learning",
+    "waiting",
+    "copying",
+    "evaluating",
+    "saving",
+)
+PERIOD = 1.0
+
+
+class Accounts:
+    """Counts seconds from its making on."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._cores = usable_cores()
+        self._workers = len(pool.shards)
+        self._began = perf_counter()
+        self._stats = self._first = pool.stats()
+        self._own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
+        self._own_then = dict(self._own)
+        self._cpu = cpu_seconds()
+        self._steps = 0
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return perf_counter() - self._began
+
+    @contextmanager
+    def spent_on(self, part: str) -> Iterator[None]:
+        """Count the time of the block: learning, evaluating or saving."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self._own[part] += perf_counter() - began
+
+    def sample(self, steps: int, always: bool = False) -> dict[str, float]:
+        """Metrics since the last sample; none if that was a moment ago."""
+        now = perf_counter()
+        seconds = now - self._began - (self._stats.seconds - self._first.seconds)
+        if seconds < PERIOD and not always:
+            return {}
+        stats, cpu = self._pool.stats(), cpu_seconds()
+        own = {part: self._own[part] - self._own_then[part] for part in self._own}
+        split = split_of(stats.since(self._stats), own, self._workers)
+        training = max(seconds - own["evaluating"] - own["saving"], 1e-9)
+        metrics = {
+            "speed/steps_per_second": (steps - self._steps) / training,
+            "use/cpu": (cpu - self._cpu) / max(seconds, 1e-9) / self._cores,
+            **{f"time/{part}": split[part] for part in PARTS},
+            **_gpu(),
+        }
+        self._stats, self._cpu, self._steps = stats, cpu, steps
+        self._own_then = dict(self._own)
+        return metrics
+
+    def split(self) -> dict[str, float]:
+        """Where all of the time went; fractions that add up to 1."""
+        total = self._pool.stats().since(self._first)
+        return split_of(total, self._own, self._workers)
+
+
+def split_of(stats: Stats, own: dict[str, float], workers: int) -> dict[str, float]:
+    """Fractions of the time by part.
+
+    What the caller did while nothing was under way is the policy's, but for what it
+    counted itself. Of its waiting, what the workers were busy with is the envs', or
+    copying; the rest is waiting.
+    """
+    seconds = max(stats.seconds, 1e-9)
+    policy = max(0.0, stats.policy - sum(own.values()))
+    stepping = float(stats.step.seconds.sum() + stats.reset.seconds.sum()) / workers
+    busy = sum(worker.busy_seconds for worker in stats.workers) / workers
+    left = max(0.0, seconds - policy - sum(own.values()))
+    env = min(stepping, left)
+    waiting = min(max(0.0, stats.waiting - busy), left - env)
+    parts = {
+        **own,
+        "policy": policy,
+        "env": env,
+        "waiting": waiting,
+        "copying": left - env - waiting,
+    }
+    return {part: parts[part] / seconds for part in PARTS}
+
+
+def _gpu() -> dict[str, float]:
+    """How busy the GPU is, where one is used and tells."""
+    import torch
+
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return {}
+    used, total = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
+    metrics = {"use/gpu_memory": used / total}
+    try:
+        metrics["use/gpu"] = torch.cuda.utilization() / 100
+    except (ImportError, RuntimeError):
+        pass  # without NVIDIA's own library only the memory is known
+    return metrics

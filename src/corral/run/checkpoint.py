@@ -1,0 +1,156 @@
+"""Everything a run needs to go on as if nothing had happened, in one file.
+
+    checkpoint = Checkpoint.load(directory.last)
+    checkpoint.check(config, spec, directory.last)
+
+Guarantees: a file is replaced only by one that is complete and on the disk; loading
+runs no code from it.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import corral
+from corral.core import EnvSpec
+from corral.errors import CheckpointError
+from corral.run.drafts import replacing
+
+FORMAT = 1
+"""Goes up when a key changes its meaning or goes away."""
+ARRAY = "__ndarray__"
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """A moment of a run, between two updates, with no episode under way."""
+
+    env: str
+    observation_space: str
+    action_space: str
+    update: int
+    """Updates done."""
+    steps: int
+    """Env steps done."""
+    seconds: float
+    """Training took so long until here."""
+    learner: dict[str, Any]
+    """Weights, optimiser, schedules, generators."""
+    normalisers: dict[str, Any]
+    best: float | None
+    """Of the config's best_metric."""
+    results: dict[str, float]
+    """The latest evaluation."""
+
+    def save(self, path: Path) -> None:
+        """Write the file; the one that was there stays until this one is whole."""
+        import torch
+
+        content = {"format": FORMAT, "corral": corral.__version__, **asdict(self)}
+        # In memory first: torch says less about a full disk than the system does.
+        buffer = io.BytesIO()
+        torch.save(_packed(content), buffer)
+        with replacing(path) as file:
+            file.write(buffer.getbuffer())
+
+    @classmethod
+    def load(cls, path: Path) -> Checkpoint:
+        """Read the file, if it is one of ours."""
+        content = _read(path)
+        if "format" not in content:
+            raise CheckpointError(f"{path} is no checkpoint of a run")
+        if content["format"] != FORMAT:
+            raise CheckpointError(
+                f"{path} is of format {content['format']}, written by Corral "
+                f"{content.get('corral', '?')}; this is Corral {corral.__version__}, "
+                f"which reads format {FORMAT}. Install that version to go on with it, "
+                "or train anew"
+            )
+        names = [field.name for field in fields(cls)]
+        missing = [name for name in names if name not in content]
+        if missing:
+            raise CheckpointError(
+                f"{path} is damaged: it has no {', '.join(missing)}. Take another "
+                f"checkpoint of {path.parent}, or train anew"
+            )
+        return cls(**{name: content[name] for name in names})
+
+    def check(self, env: str, spec: EnvSpec, path: Path) -> None:
+        """Refuse it for an env that it was not made with."""
+        now = {
+            "env": env,
+            "observation_space": str(spec.observation_space),
+            "action_space": str(spec.action_space),
+        }
+        for name, value in now.items():
+            then = getattr(self, name)
+            if then != value:
+                raise CheckpointError(
+                    f"{path} was made with another {name.replace('_', ' ')}: {then} "
+                    f"then, {value} now. Use the one it was made with, or train anew"
+                )
+
+
+def load_learner(path: Path) -> tuple[dict[str, Any], Checkpoint | None]:
+    """A learner's state: a checkpoint's, or one saved by itself.
+
+    The latter is what `torch.save(learner.state_dict(), path)` writes, as after
+    behaviour cloning.
+    """
+    content = _read(path)
+    if "net" in content and "format" not in content:
+        return content, None
+    moment = Checkpoint.load(path)
+    return moment.learner, moment
+
+
+def _read(path: Path) -> dict[str, Any]:
+    import torch
+
+    try:
+        data = io.BytesIO(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        content = torch.load(data, map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, ValueError) as e:
+        reason = str(e).partition("\n")[0]
+        raise CheckpointError(
+            f"{path} is no checkpoint, or is damaged ({reason}). Take another "
+            f"checkpoint of {path.parent}, or train anew"
+        ) from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} is no checkpoint: it holds {content!r:.60}")
+    unpacked: dict[str, Any] = _unpacked(content)
+    return unpacked
+
+
+def _packed(value: Any) -> Any:
+    """Arrays as tensors, which can be loaded without running code."""
+    import torch
+
+    if isinstance(value, np.ndarray):
+        return {ARRAY: torch.from_numpy(np.array(value))}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {key: _packed(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_packed(one) for one in value)
+    return value
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {ARRAY}:
+            return value[ARRAY].numpy()
+        return {key: _unpacked(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_unpacked(one) for one in value)
+    return value

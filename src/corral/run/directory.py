@@ -1,0 +1,151 @@
+"""Where a run's files are.
+
+runs/cartpole/2026-01-31_12-00-00/
+  config.yaml        what it was asked to do, every setting
+  about.json         versions, machine, command, how it ended
+  metrics.jsonl      everything that was measured, a line per update
+  episodes.jsonl     every episode that ended
+  checkpoints/       last.pt, best.pt; interrupted.pt after Ctrl-C
+  tensorboard/       the same metrics for TensorBoard
+  videos/            slot 0, if the env renders
+  report.html        the page about it
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corral.errors import OptionError, WriteFailed
+from corral.run.drafts import write_text
+
+ROOT = Path("runs")
+CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """The paths of one run."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Every setting."""
+        return self.path / CONFIG
+
+    @property
+    def about(self) -> Path:
+        """Versions, machine, command, result."""
+        return self.path / "about.json"
+
+    @property
+    def metrics(self) -> Path:
+        """A line per update."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def episodes(self) -> Path:
+        """A line per episode."""
+        return self.path / "episodes.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of them."""
+        return self.path / "checkpoints"
+
+    @property
+    def last(self) -> Path:
+        """Where the run goes on, equal to one that was never interrupted."""
+        return self.checkpoints / "last.pt"
+
+    @property
+    def best(self) -> Path:
+        """The best policy so far."""
+        return self.checkpoints / "best.pt"
+
+    @property
+    def interrupted(self) -> Path:
+        """Where Ctrl-C stopped it."""
+        return self.checkpoints / "interrupted.pt"
+
+    @property
+    def tensorboard(self) -> Path:
+        """A folder of event files."""
+        return self.path / "tensorboard"
+
+    @property
+    def videos(self) -> Path:
+        """A folder of moving pictures."""
+        return self.path / "videos"
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    def tell(self, **facts: Any) -> None:
+        """Add to about.json."""
+        known = self.told()
+        write_text(self.about, json.dumps({**known, **facts}, indent=2) + "\n")
+
+    def told(self) -> dict[str, Any]:
+        """What about.json says."""
+        if not self.about.exists():
+            return {}
+        facts: dict[str, Any] = json.loads(self.about.read_text(encoding="utf-8"))
+        return facts
+
+
+def create(name: str, chosen: Path | None = None) -> RunDirectory:
+    """A folder for a new run; one that exists is never written into."""
+    if chosen is None:
+        path = _unused(ROOT / name / time.strftime("%Y-%m-%d_%H-%M-%S"))
+    else:
+        path = chosen
+        if path.exists():
+            raise OptionError(
+                f"the run directory {path} exists already; choose another with --out, "
+                f"or go on with what is in it: corral train --resume {path}"
+            )
+    directory = RunDirectory(path)
+    try:
+        for folder in (path, directory.checkpoints):
+            folder.mkdir(parents=True)
+    except OSError as error:
+        raise WriteFailed(
+            f"the run directory {path} cannot be made: {error.strerror}; choose "
+            "another with --out"
+        ) from error
+    return directory
+
+
+def find(path: Path) -> RunDirectory:
+    """The directory of a run that there is; a file in it stands for it."""
+    for candidate in (path, path.parent, path.parent.parent):
+        if (candidate / CONFIG).is_file():
+            return RunDirectory(candidate)
+    known = [str(one.path) for one in every_run()]
+    near = difflib.get_close_matches(str(path), known, n=1) or known[-1:]
+    meant = f"; the latest is {near[0]}" if near else ""
+    raise OptionError(f"{path} is no run: it has no {CONFIG}{meant}. See: corral list")
+
+
+def every_run(root: Path = ROOT) -> Iterator[RunDirectory]:
+    """Those under a folder, oldest first within a name."""
+    for config in sorted(root.glob(f"*/*/{CONFIG}")):
+        yield RunDirectory(config.parent)
+
+
+def _unused(path: Path) -> Path:
+    """The same, or with a number if two runs began within a second."""
+    number, candidate = 2, path
+    while candidate.exists():
+        candidate = path.with_name(f"{path.name}-{number}")
+        number += 1
+    return candidate

@@ -1,0 +1,94 @@
+"""Where a run's metrics go: its files, the terminal, and wherever else was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from corral.recipes.config import Config
+from corral.rollouts.rollout import EpisodeSummary
+from corral.run.directory import RunDirectory
+from corral.run.drafts import write_text
+from corral.sinks import Sink, jsonl
+from corral.sinks.console import ConsoleSink
+from corral.sinks.fanout import Fanout
+from corral.sinks.jsonl import JsonlSink
+from corral.sinks.tensorboard import TensorboardSink
+
+
+class Outputs:
+    """Every sink of one run."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        config: Config,
+        console: ConsoleSink,
+        wandb: bool = False,
+    ) -> None:
+        self.console = console
+        self._episodes = JsonlSink(directory.episodes)
+        sinks: list[Sink] = [
+            JsonlSink(directory.metrics),
+            TensorboardSink(directory.tensorboard),
+        ]
+        if wandb:
+            sinks.append(_wandb(directory, config))
+        self._metrics = Fanout([*sinks, console])
+
+    def write(self, metrics: Mapping[str, float], step: int) -> None:
+        """What was measured at one moment."""
+        self._metrics.write(metrics, step)
+
+    def write_episodes(self, episodes: Iterable[EpisodeSummary], step: int) -> None:
+        """Every episode that ended, with the numbers of its last info."""
+        rows = [_row(episode) for episode in episodes]
+        if rows:
+            self._episodes.write_all(rows, step)
+
+    def close(self) -> None:
+        """Close every sink."""
+        try:
+            self._episodes.close()
+        finally:
+            self._metrics.close()
+
+
+def _row(episode: EpisodeSummary) -> dict[str, float]:
+    row: dict[str, float] = {
+        "return": episode.return_,
+        "length": episode.length,
+        "slot": episode.slot,
+        "seed": episode.seed,
+        "terminated": episode.terminated,
+    }
+    for key, value in episode.info.items():
+        if isinstance(value, (int, float)):
+            row[f"info/{key}"] = value
+    return row
+
+
+def _wandb(directory: RunDirectory, config: Config) -> Sink:
+    from corral.sinks.wandb import WandbSink
+
+    name = f"{directory.path.parent.name}-{directory.path.name}"
+    return WandbSink(
+        project="corral",
+        name=name,
+        config=config.model_dump(mode="json"),
+        folder=directory.path,
+        run_id="".join(letter if letter.isalnum() else "-" for letter in name),
+    )
+
+
+def cut(directory: RunDirectory, step: int) -> None:
+    """Forget what was written after a step: the run goes on from there."""
+    for path in (directory.metrics, directory.episodes):
+        if path.exists():
+            _cut(path, [line for line in jsonl.read(path) if line["step"] <= step])
+
+
+def _cut(path: Path, lines: list[dict[str, Any]]) -> None:
+    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,86 @@
+"""A run that is over, looked at again: its policy on fresh episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from corral.recipes.config import Config
+from corral.recipes.parts import Parts
+from corral.rollouts.evaluation import Evaluation
+from corral.run.checkpoint import Checkpoint
+from corral.run.directory import RunDirectory, find
+from corral.run.evaluation import Evaluator, film
+from corral.run.start import build, config_of, load_moment
+
+
+class Revisit:
+    """The policy of a checkpoint, and envs to see it in.
+
+    Args:
+        path: a run's directory, or a checkpoint in it.
+        which: best or last, where a directory is named.
+        num_envs: how many envs; as many as the run had if None.
+        workers: as the run's if None.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        which: str = "best",
+        num_envs: int | None = None,
+        workers: int | None = None,
+    ) -> None:
+        directory = find(path)
+        self.path = path if path.suffix == ".pt" else _checkpoint(directory, which)
+        self.config = _smaller(config_of(directory), num_envs, workers)
+        moment = Checkpoint.load(self.path)
+        self.update = moment.update
+        self._parts: Parts = build(self.config)
+        try:
+            moment.check(self.config.env, self._parts.pool.spec, self.path)
+            load_moment(self._parts, moment, self.path)
+        except BaseException:
+            self._parts.pool.close()
+            raise
+        self._evaluator = Evaluator(self._parts)
+
+    def evaluate(
+        self, episodes: int, seed: int, stochastic: bool = False
+    ) -> Evaluation:
+        """Exactly so many episodes."""
+        return self._evaluator.episodes(episodes, seed, stochastic)
+
+    def video(self, seed: int) -> bytes:
+        """One episode as a GIF."""
+        return film(self._parts, seed)
+
+    def __enter__(self) -> Revisit:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._evaluator.close()
+        self._parts.pool.close()
+
+
+def _checkpoint(directory: RunDirectory, which: str) -> Path:
+    chosen = {"best": directory.best, "last": directory.last}[which]
+    others = (directory.best, directory.last, directory.interrupted)
+    if not chosen.exists():
+        chosen = next((path for path in others if path.exists()), chosen)
+    return chosen
+
+
+def _smaller(config: Config, num_envs: int | None, workers: int | None) -> Config:
+    changes: dict[str, Any] = {}
+    if num_envs is not None:
+        changes["num_envs"] = num_envs
+    if workers is not None:
+        changes["workers"] = workers
+    return config.model_copy(update=changes)

@@ -1,0 +1,261 @@
+"""How a run begins: anew, with the weights of another, or where it was left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from corral.bench import machine
+from corral.errors import CheckpointError, OptionError
+from corral.recipes import parts as plain
+from corral.recipes.config import Config
+from corral.recipes.parts import Parts
+from corral.recipes.resolve import (
+    checked,
+    complete,
+    dump,
+    kind_of,
+    load,
+    put,
+    recipe_module,
+    resolve,
+)
+from corral.run import outputs
+from corral.run.checkpoint import Checkpoint, load_learner
+from corral.run.directory import RunDirectory, create, find
+from corral.run.drafts import write_text
+from corral.run.evaluation import Best
+from corral.run.outputs import Outputs
+from corral.run.training import RECENT, Progress, Training
+from corral.sinks import jsonl
+from corral.sinks.console import ConsoleSink
+
+CHANGEABLE = (
+    "backend",
+    "device",
+    "evaluate_episodes",
+    "final_episodes",
+    "stop_at",
+    "threads",
+    "total_steps",
+    "video",
+    "workers",
+)
+"""What a resumed run may do otherwise than it began."""
+
+
+def begin(
+    source: str,
+    settings: Mapping[str, Any],
+    *,
+    out: Path | None = None,
+    init_from: Path | None = None,
+    wandb: bool = False,
+    command: Sequence[str] = (),
+) -> Training:
+    """A new run of a recipe or a YAML file."""
+    config = resolve(source, settings)
+    if wandb:
+        # For its MissingExtra, before anything is begun.
+        from corral.sinks import wandb as _  # noqa: F401
+    weights = None if init_from is None else _weights_path(init_from)
+    parts = build(config)
+    try:
+        if weights is not None:
+            exploring = "ppo.log_std_init" in settings
+            log_std = config.ppo.log_std_init if exploring else None
+            _start_with(parts, weights, log_std)
+        directory = create(config.name, out)
+        write_text(directory.config, dump(config))
+        directory.tell(**_about(parts, command))
+        training = _training(parts, directory, Progress(), Best(config), wandb)
+    except BaseException:
+        parts.pool.close()
+        raise
+    console = training.outputs.console
+    console.say(f"{_title(config)}; {_where(parts)}", "bold")
+    console.say(f"Writing to {directory.path}")
+    return training
+
+
+def resume(path: Path, settings: Mapping[str, Any], *, wandb: bool = False) -> Training:
+    """The run in a directory, where its checkpoint left it."""
+    directory = find(path)
+    config = _same_but(directory, settings)
+    source = path if path.suffix == ".pt" else _newest(directory)
+    moment = Checkpoint.load(source)
+    if moment.steps >= config.total_steps:
+        raise OptionError(
+            f"{directory.path} is done: {moment.steps:,} of {config.total_steps:,} "
+            f"steps. To train it longer: corral train --resume {directory.path} "
+            f"--total-steps {2 * config.total_steps}"
+        )
+    parts = build(config)
+    try:
+        moment.check(config.env, parts.pool.spec, source)
+        load_moment(parts, moment, source)
+        parts.collector.end_episodes(moment.update)
+        outputs.cut(directory, moment.steps)
+        write_text(directory.config, dump(config))
+        directory.tell(state="began")
+        progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
+        training = _training(
+            parts, directory, progress, Best(config, moment.best), wandb
+        )
+    except BaseException:
+        parts.pool.close()
+        raise
+    console = training.outputs.console
+    console.say(f"{_title(config)}; {_where(parts)}", "bold")
+    console.say(f"Going on from {source}: update {moment.update} of {config.updates}")
+    return training
+
+
+def build(config: Config) -> Parts:
+    """What the run is made of, as its recipe builds it."""
+    if not config.recipe:
+        return plain.build(config)
+    parts: Parts = recipe_module(config.recipe).build(config)
+    return parts
+
+
+def config_of(directory: RunDirectory) -> Config:
+    """What a run was asked to do."""
+    values = load(directory.config)
+    kind = kind_of(str(values.get("recipe", "")))
+    return complete(checked(kind, values, str(directory.config)))
+
+
+def _training(
+    parts: Parts,
+    directory: RunDirectory,
+    progress: Progress,
+    best: Best,
+    wandb: bool,
+) -> Training:
+    config = parts.config
+    console = ConsoleSink(config.updates * config.steps_per_update)
+    sinks = Outputs(directory, config, console, wandb)
+    training = Training(parts, directory, sinks, progress, best)
+    for line in jsonl.read(directory.episodes)[-RECENT:]:
+        training.recent.append((line["return"], line["length"]))
+    return training
+
+
+# Where it was left --------------------------------------------------------------------
+
+
+def _same_but(directory: RunDirectory, settings: Mapping[str, Any]) -> Config:
+    config = config_of(directory)
+    for key in settings:
+        if key not in CHANGEABLE:
+            raise OptionError(
+                f"a resumed run cannot change {key}: it would be another run. It can "
+                f"change {', '.join(CHANGEABLE)}; for anything else begin anew with "
+                f"--init-from {directory.path}"
+            )
+    values = config.model_dump()
+    for key, value in settings.items():
+        put(values, key, value, str(directory.config))
+    return complete(checked(type(config), values, str(directory.config)))
+
+
+def _newest(directory: RunDirectory) -> Path:
+    """Where Ctrl-C stopped it, else the last checkpoint."""
+    for path in (directory.interrupted, directory.last):
+        if path.exists():
+            return path
+    raise CheckpointError(
+        f"{directory.checkpoints} holds no checkpoint to go on from: the run ended "
+        "before its first one. Begin it anew"
+    )
+
+
+def load_moment(parts: Parts, moment: Checkpoint, path: Path) -> None:
+    """Bring learner and scales to where a checkpoint left them."""
+    with _fitting(path):
+        parts.learner.load_state_dict(moment.learner)
+        parts.load_normalisers(moment.normalisers)
+
+
+@contextmanager
+def _fitting(path: Path) -> Iterator[None]:
+    """Whatever does not fit is told with the path it came from."""
+    try:
+        yield
+    except (CheckpointError, OptionError) as error:
+        raise CheckpointError(f"{path} does not fit: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path} is damaged: {type(error).__name__} {error}. Take another "
+            f"checkpoint of {path.parent}, or train anew"
+        ) from error
+
+
+def _weights_path(path: Path) -> Path:
+    """The best checkpoint of a run, or the file that was named."""
+    if path.suffix == ".pt":
+        return path
+    directory = find(path)
+    return directory.best if directory.best.exists() else _newest(directory)
+
+
+def _start_with(parts: Parts, path: Path, log_std: float | None) -> None:
+    """Weights and scales of another run; optimiser and schedules begin anew."""
+    learner, moment = load_learner(path)
+    if moment is not None:
+        moment.check(moment.env, parts.pool.spec, path)
+    with _fitting(path):
+        parts.learner.load_policy(learner, log_std)
+        if moment is not None:
+            parts.load_normalisers(moment.normalisers)
+
+
+# Words --------------------------------------------------------------------------------
+
+
+def _title(config: Config) -> str:
+    return (
+        f"{config.name}: PPO on {config.env}, {config.total_steps:,} steps, "
+        f"seed {config.seed}"
+    )
+
+
+def _where(parts: Parts) -> str:
+    layout, envs = parts.pool.layout, parts.pool.num_envs
+    kinds = {"process": ("process", "processes"), "thread": ("thread", "threads")}
+    if layout.backend == "serial":
+        return f"{envs} envs in this process"
+    kind = kinds[layout.backend][layout.workers > 1]
+    return f"{envs} envs in {layout.workers} {kind}"
+
+
+def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
+    facts, spec = machine.facts(), parts.pool.spec
+    versions = machine.versions(("torch",))
+    return {
+        "state": "began",
+        "title": _title(parts.config),
+        "subtitle": f"{_where(parts)}; {time.strftime('%Y-%m-%d %H:%M')}",
+        "command": list(command),
+        "threshold": threshold_of(parts.config.env),
+        "facts": {
+            "observations": str(spec.observation_space),
+            "actions": str(spec.action_space),
+            "layout": str(parts.pool.layout),
+            "machine": f"{facts['processor']}, {facts['cores']} usable cores",
+            "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
+            "python": facts["python"],
+        },
+    }
+
+
+def threshold_of(env: str) -> float | None:
+    """What its authors call solved, where they say so."""
+    import gymnasium
+
+    spec = gymnasium.registry.get(env)
+    return None if spec is None else spec.reward_threshold

@@ -1,0 +1,74 @@
+"""Metrics as lines of JSON: one line per moment, whole or not there.
+
+    {"step": 2048, "episode/return": 87.5, "learn/entropy": 0.61}
+
+Guarantees: a line is on its way to the disk when `write` returns, so a killed run loses
+nothing that it wrote; a number that is not finite is written as null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from corral.errors import WriteFailed
+
+
+class JsonlSink:
+    """Appends to a file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._file = _open(self.path)
+
+    def write(self, metrics: Mapping[str, float], step: int) -> None:
+        """Append one line."""
+        self.write_all([metrics], step)
+
+    def write_all(self, rows: Iterable[Mapping[str, float]], step: int) -> None:
+        """Append several lines of the same moment."""
+        text = "".join(_line(row, step) for row in rows)
+        try:
+            self._file.write(text.encode())
+        except OSError as error:
+            raise _failed(self.path, error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The lines of such a file; one cut short by the end of its writer is left out."""
+    lines: list[dict[str, Any]] = []
+    for text in Path(path).read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            continue
+    return lines
+
+
+def _line(metrics: Mapping[str, float], step: int) -> str:
+    values = {name: _finite(value) for name, value in metrics.items()}
+    return json.dumps({"step": step, **values}, allow_nan=False) + "\n"
+
+
+def _open(path: Path) -> Any:
+    try:
+        # Unbuffered: each line is one write of its own.
+        return open(path, "ab", buffering=0)
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def _failed(path: Path, error: OSError) -> WriteFailed:
+    return WriteFailed(f"{path} cannot be written: {error.strerror}")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

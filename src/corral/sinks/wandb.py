@@ -1,0 +1,51 @@
+"""Metrics for Weights & Biases: the one place of the package that imports wandb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from corral.errors import MissingExtra
+
+try:
+    import wandb
+except ImportError as error:
+    raise MissingExtra("--wandb needs wandb: pip install 'corral[wandb]'") from error
+
+
+class WandbSink:
+    """One run of W&B, opened by the process that trains; workers know nothing of it.
+
+    Args:
+        project: where the run is filed.
+        name: of the run.
+        config: what the run was asked to do.
+        folder: where wandb keeps its own files.
+        run_id: the same one again continues a run that was interrupted.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        name: str,
+        config: dict[str, Any],
+        folder: str | os.PathLike[str],
+        run_id: str,
+    ) -> None:
+        self._run = wandb.init(
+            project=project,
+            name=name,
+            config=config,
+            dir=os.fspath(folder),
+            id=run_id,
+            resume="allow",
+        )
+
+    def write(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log the metrics."""
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        """Send what is left, and finish the run."""
+        self._run.finish()

@@ -1,0 +1,1 @@
+"""Example environments; they import nothing of the rest of the package."""

@@ -1,0 +1,36 @@
+"""CartPole that shows positions and hides velocities.
+
+One observation does not tell where the pole is going; two do. A policy without memory
+keeps it up for some fifty steps, one that remembers for as long as it likes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+SHOWN = [0, 2]
+"""Where the cart is, and the pole's angle."""
+
+
+class PositionsOnly(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Of CartPole's four numbers, the two that are positions."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        whole = env.observation_space
+        assert isinstance(whole, gymnasium.spaces.Box)
+        low, high = whole.low[SHOWN], whole.high[SHOWN]
+        self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
+
+    def observation(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Hide the velocities."""
+        return observation[SHOWN]
+
+
+def make(render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """CartPole-v1 without velocities."""
+    return PositionsOnly(gymnasium.make("CartPole-v1", render_mode=render_mode))

@@ -1,0 +1,184 @@
+"""`corral train`, `corral eval` and `corral list`, as they are typed."""
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+import torch
+from running import Script, wait_until
+
+from corral.cli.main import main
+
+SMALL = [
+    *("--num-envs", "2", "--total-steps", "64", "--set", "backend=serial"),
+    *("--set", "ppo.n_steps=16", "--set", "ppo.hidden=[8]", "--set", "video=never"),
+    *("--set", "evaluate_episodes=1", "--set", "final_episodes=2"),
+    *("--set", "checkpoint_every=1"),
+]
+
+
+@pytest.fixture
+def corral(here, capsys):
+    """Type a command; returns status, stdout and stderr."""
+    threads = torch.get_num_threads()
+
+    def run(*arguments):
+        try:
+            status = main(list(arguments))
+        except SystemExit as end:  # how argparse refuses
+            status = end.code
+        return status, *capsys.readouterr()
+
+    yield run
+    torch.set_num_threads(threads)
+
+
+def test_train_then_list_then_eval(corral, here):
+    status, out, err = corral("train", "cartpole", "--seed", "3", *SMALL)
+    assert status == 0, err
+    (run,) = here.glob("runs/cartpole/*")
+    shown = str(run.relative_to(here))
+    assert f"Report      {shown}/report.html" in out
+    assert "one env at a time" in out
+
+    status, out, _ = corral("list")
+    assert status == 0
+    assert "cartpole" in out and "pendulum" in out and "ant" in out
+    assert f"{shown}  done" in out
+
+    status, out, _ = corral("eval", shown, "--episodes", "7", "--json", "scores.json")
+    assert status == 0
+    assert "over 7 episodes" in out
+    scores = json.loads((here / "scores.json").read_text())
+    assert len(scores["returns"]) == len(scores["lengths"]) == 7
+
+    status, _, err = corral("train", "--resume", shown)
+    assert status == 2
+    assert "is done: 64 of 64 steps" in err
+
+
+def test_a_name_and_a_place_can_be_chosen(corral, here):
+    assert (
+        corral("train", "cartpole", "--out", "mine", "--name", "first", *SMALL)[0] == 0
+    )
+    assert "name: first" in (here / "mine" / "config.yaml").read_text()
+    status, _, err = corral("train", "cartpole", "--out", "mine", *SMALL)
+    assert status == 2
+    assert "the run directory mine exists already" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["train"], "name a recipe or a config: corral train cartpole"),
+        (["train", "cartpol"], "did you mean cartpole?"),
+        (["train", "none.yaml"], "there is no file none.yaml"),
+        (["train", "cartpole", "--set", "ppo.lrr=1"], "did you mean ppo.lr?"),
+        (["train", "cartpole", "--set", "ppo.lr=fast"], "ppo.lr is 'fast'"),
+        (["train", "cartpole", "--set", "ppo.lr"], "write key=value"),
+        (["train", "cartpole", "--num-envs", "0"], "'0' is no whole number >= 1"),
+        (["train", "cartpole", "--total-steps", "many"], "'many' is no whole number"),
+        (["train", "cartpole", "--seed", "-1"], "'-1' is no whole number >= 0"),
+        (["train", "cartpole", "--set", "env=CartPol-v1"], "CartPole-v1"),
+        (["train", "cartpole", "--set", "device=tpu"], "device is 'tpu'"),
+        (["train", "cartpole", "--set", "device=cuda:99"], "torch sees"),
+        (["train", "cartpole", "--resume", "x"], "leave out a recipe"),
+        (["train", "--resume", "nothing"], "nothing is no run"),
+        (["train", "cartpole", "--init-from", "nothing"], "nothing is no run"),
+        (["eval", "nothing"], "nothing is no run"),
+        (["eval"], "required: RUN"),
+    ],
+)
+def test_bad_input_gets_one_message_and_leaves_nothing(corral, here, arguments, told):
+    status, out, err = corral(*arguments)
+    assert status == 2
+    assert told in err
+    assert "Traceback" not in out + err
+    assert not (here / "runs").exists()
+
+
+def test_numbers_may_be_written_as_people_do(corral):
+    import argparse
+
+    from corral.cli.train import add_arguments
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for text in ("100000", "100_000", "1e5"):
+        assert parser.parse_args(["x", "--total-steps", text]).total_steps == 100_000
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(here):
+    command = [sys.executable, "-m", "corral", "train", "cartpole", "--out", "run"]
+    endless = ["--total-steps", "1_000_000_000", "--set", "evaluate_every=1000000"]
+    script = Script([*command, *SMALL, *endless], None, cwd=here)
+    try:
+        wait_until(lambda: (here / "run" / "checkpoints" / "last.pt").exists(), 40)
+        os.kill(script.process.pid, signal.SIGINT)
+        out = script.finish(130)
+    finally:
+        script.process.kill()
+    assert "everything is saved" in out
+    assert "corral train --resume run" in out
+    assert "Traceback" not in out + script.stderr
+    assert (here / "run" / "checkpoints" / "interrupted.pt").exists()
+    assert (here / "run" / "report.html").exists()
+    assert not script.family()
+
+
+def test_what_ctrl_c_saved_goes_on(corral, here, monkeypatch):
+    from corral.run.training import Training
+
+    learn = Training.learn
+
+    def learn_and_be_interrupted(self, rollout):
+        if self.progress.update == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return learn(self, rollout)
+
+    monkeypatch.setattr(Training, "learn", learn_and_be_interrupted)
+    arguments = ["--out", "run", *SMALL, "--set", "checkpoint_every=2"]
+    status, out, _ = corral("train", "cartpole", *arguments, "--total-steps", "128")
+    assert status == 130
+    assert "Stopped after update 3 of 4 (96 steps)" in out
+    assert "--resume run/checkpoints/last.pt" in out
+    monkeypatch.undo()
+    os.chdir(here)
+    status, out, _ = corral("train", "--resume", "run")
+    assert status == 0
+    assert "Going on from run/checkpoints/interrupted.pt: update 3 of 4" in out
+    assert not (here / "run" / "checkpoints" / "interrupted.pt").exists()
+
+
+def test_a_full_disk_is_one_message_and_keeps_the_checkpoint(here):
+    arguments = ["train", "cartpole", "--out", "run", *SMALL]
+    arguments += ["--total-steps", "1_000_000", "--set", "evaluate_every=100000"]
+    arguments += ["--set", "checkpoint_every=5"]
+    limit = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (16_000,) * 2)"
+    )
+    code = f"{limit}\nfrom corral.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    script = Script([sys.executable, "-c", code, *arguments], None, cwd=here)
+    script.finish(1)
+    assert "metrics.jsonl cannot be written: File too large" in script.stderr
+    assert "Kept: run/checkpoints/last.pt" in script.stderr
+    assert "corral train --resume run" in script.stderr
+    assert "Traceback" not in script.stderr
+    from corral.run.checkpoint import Checkpoint
+
+    assert Checkpoint.load(here / "run" / "checkpoints" / "last.pt").update > 0
+
+
+@pytest.mark.parametrize("package", ["torch", "pydantic", "tensorboard"])
+def test_a_missing_package_is_named_before_anything_is_written(here, package):
+    code = f"import sys; sys.modules[{package!r}] = None; "
+    code += "from corral.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "train", "cartpole", *SMALL]
+    script = Script(command, None, cwd=here)
+    script.finish(2)
+    assert package in script.stderr
+    assert "pip install 'corral[" in script.stderr
+    assert "Traceback" not in script.stderr
+    assert not (here / "runs").exists()

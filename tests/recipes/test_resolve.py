@@ -1,0 +1,126 @@
+"""Configs are checked, and what is wrong is told with its key, value and near name."""
+
+from pathlib import Path
+
+import pytest
+
+from corral.errors import OptionError
+from corral.recipes import RECIPES
+from corral.recipes.resolve import dump, recipe_module, resolve, setting
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_resolves_and_says_what_it_is(name):
+    config = resolve(name, {})
+    assert (config.recipe, config.name) == (name, name)
+    assert config.env
+    assert callable(recipe_module(name).build)
+    assert 1 <= config.checkpoint_every <= config.updates
+
+
+def test_settings_change_one_thing_and_leave_the_recipes_rest():
+    plain, changed = resolve("cartpole", {}), resolve("cartpole", {"ppo.lr": "1e-4"})
+    assert changed.ppo.lr == 1e-4
+    assert changed.ppo.gamma == plain.ppo.gamma != type(plain.ppo)().gamma
+    assert changed.model_copy(update={"ppo": plain.ppo}) == plain
+
+
+def test_a_file_names_a_recipe_and_changes_it(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("recipe: cartpole\nnum_envs: 3\nppo:\n  lr: 1e-4\n  hidden: [8]\n")
+    config = resolve(str(path), {"num_envs": 5})
+    assert (config.num_envs, config.ppo.lr, config.ppo.hidden) == (5, 1e-4, (8,))
+    assert config.ppo.n_steps == resolve("cartpole", {}).ppo.n_steps
+
+
+def test_a_file_stands_on_its_own(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("env: my_package.envs:make_arm\ntotal_steps: 5000\n")
+    config = resolve(str(path), {})
+    assert config.name == "my_package.envs-make_arm"
+    assert config.total_steps == 5000
+
+
+def test_what_is_written_down_resolves_to_the_same(tmp_path: Path):
+    config = resolve("pendulum", {"seed": 7, "ppo.clip_range_vf": 0.3})
+    path = tmp_path / "config.yaml"
+    path.write_text(dump(config))
+    assert resolve(str(path), {}) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ppo.lr=1e-4", ("ppo.lr", "1e-4")),
+        ("num_envs = 4", ("num_envs", 4)),
+        ("workers=null", ("workers", None)),
+        ("env_kwargs={a: 1}", ("env_kwargs", {"a": 1})),
+        ("env=module:make", ("env", "module:make")),
+        ("name=[unclosed", ("name", "[unclosed")),
+    ],
+)
+def test_settings_are_read_as_yaml(text, expected):
+    assert setting(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "told"),
+    [
+        ("cartpol", {}, "no recipe 'cartpol'; did you mean cartpole?"),
+        ("nothing-like-it", {}, "There are ant, cartpole, memory, pendulum"),
+        ("no/such.yaml", {}, "there is no file no/such.yaml"),
+        (
+            "cartpole",
+            {"num_env": 4},
+            "unknown key num_env (with value 4); did you mean ",
+        ),
+        (
+            "cartpole",
+            {"ppo.lrr": 1},
+            "unknown key ppo.lrr (with value 1); did you mean ppo.lr?",
+        ),
+        ("cartpole", {"lr": 1}, "did you mean ppo.lr?"),
+        (
+            "cartpole",
+            {"num_envs": "many"},
+            "num_envs is 'many': Input should be a valid",
+        ),
+        ("cartpole", {"num_envs": 0}, "num_envs is 0: Input should be greater"),
+        ("cartpole", {"ppo.gamma": 1.5}, "ppo.gamma is 1.5: Input should be less"),
+        ("cartpole", {"video": "always"}, "video is 'always': Input should be 'end'"),
+        ("cartpole", {"ppo": 3}, "ppo is 3: Input should be"),
+        ("cartpole", {"seed.x": 3}, "seed is {'x': 3}"),
+        ("cartpole", {"env": ""}, "env is missing"),
+        ("cartpole", {"total_steps": 1.5}, "total_steps is 1.5"),
+    ],
+)
+def test_mistakes_are_told(source, settings, told):
+    with pytest.raises(OptionError) as caught:
+        resolve(source, settings)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"a: [", "is no YAML"),
+        (b"\xff\xfe\xff", "is no YAML"),
+        (b"- 1\n- 2\n", "must be `key: value` lines"),
+        (b"recipe: cartpol\n", "did you mean cartpole?"),
+        (b"recipe: 3\n", "no recipe 3"),
+        (b"", "env is missing"),
+        (b"num_envs: 4\nnum_env: 4\nenv: CartPole-v1\n", "unknown key num_env"),
+    ],
+)
+def test_files_with_mistakes_are_told(tmp_path: Path, content, told):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(content)
+    with pytest.raises(OptionError) as caught:
+        resolve(str(path), {})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["ppo.lr", "=3", ""])
+def test_a_setting_without_key_or_value_is_told(text):
+    with pytest.raises(OptionError, match="write key=value"):
+        setting(text)

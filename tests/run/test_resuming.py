@@ -1,0 +1,198 @@
+"""A run that goes on from a checkpoint is the run that was never interrupted."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from small import SMALL
+
+from corral.errors import CheckpointError, OptionError
+from corral.run.checkpoint import Checkpoint
+from corral.run.start import begin, resume
+from corral.sinks import jsonl
+
+KINDS = {
+    "plain": {},
+    "scaled": {"normalise_obs": True, "normalise_reward": True},
+    "remembering": {"ppo.memory": "gru", "ppo.memory_size": 4},
+    "in processes": {"backend": "process", "workers": 2},
+    "two groups": {"mode": "two_groups"},
+}
+
+
+def same(ours, theirs):
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(
+            same(ours[key], theirs[key]) for key in ours
+        )
+    if isinstance(ours, torch.Tensor):
+        return torch.equal(ours, theirs)
+    if hasattr(ours, "shape"):
+        return bool((ours == theirs).all())
+    return ours == theirs
+
+
+def lead(training, updates):
+    """Train so far, and leave it there, as a killed program would."""
+    config = training.config
+    with training:
+        while training.progress.update < updates:
+            rollout = training.collect()
+            training.log(rollout, training.learn(rollout))
+            if training.progress.update % config.evaluate_every == 0:
+                training.evaluate()
+            if training.progress.update % config.checkpoint_every == 0:
+                training.checkpoint()
+    return training.directory
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_updates_and_three_more_are_six(kind):
+    settings = {**SMALL, **KINDS[kind]}
+    whole = lead(begin("cartpole", settings, out=Path("whole")), 6)
+    # Two more updates than were saved are lost with the program that made them.
+    parts = lead(begin("cartpole", settings, out=Path("parts")), 5)
+    assert Checkpoint.load(parts.last).update == 3
+    lead(resume(parts.path, {}), 6)
+    ours, theirs = Checkpoint.load(parts.last), Checkpoint.load(whole.last)
+    assert ours.update == theirs.update == 6
+    assert same(ours.learner, theirs.learner)
+    assert same(ours.normalisers, theirs.normalisers)
+    assert ours.results == theirs.results
+    assert jsonl.read(parts.episodes) == jsonl.read(whole.episodes)
+    assert learnt(parts) == learnt(whole)
+
+
+def learnt(run):
+    """All that was measured, but for what the clock says."""
+    kept = [
+        {
+            name: value
+            for name, value in line.items()
+            if not name.startswith(("time/", "use/", "speed/"))
+        }
+        for line in jsonl.read(run.metrics)
+    ]
+    return [line for line in kept if line.keys() != {"step"}]
+
+
+def test_another_seed_is_another_run(trained):
+    ours = Checkpoint.load(trained.best)
+    other = lead(begin("cartpole", {**SMALL, "seed": 1}, out=Path("other")), 3)
+    assert not same(ours.learner["net"], Checkpoint.load(other.last).learner["net"])
+
+
+def test_a_run_can_be_made_longer(trained, go_on):
+    go_on(trained.path, total_steps=256)
+    assert Checkpoint.load(trained.last).update == 8
+    assert "total_steps: 256" in trained.config.read_text()
+
+
+def test_a_run_that_is_done_says_so(trained):
+    with pytest.raises(OptionError, match=r"is done: 192 of 192 steps.*--total-steps"):
+        resume(trained.path, {})
+
+
+def test_what_would_make_it_another_run_cannot_change(trained):
+    with pytest.raises(OptionError, match=r"cannot change num_envs.*--init-from"):
+        resume(trained.path, {"num_envs": 3})
+
+
+def test_weights_of_another_run_begin_a_new_one(trained):
+    settings = {**SMALL, "seed": 5, "ppo.lr": 1e-9}
+    with begin("cartpole", settings, out=Path("second"), init_from=trained.path) as new:
+        ours = new.parts.learner.net.state_dict()
+        theirs = Checkpoint.load(trained.best).learner["net"]
+        assert same(dict(ours), theirs)
+        assert new.parts.learner.steps == 0
+
+
+def test_weights_saved_by_themselves_begin_a_run(trained):
+    learner = Checkpoint.load(trained.best).learner
+    torch.save(learner, "cloned.pt")
+    with begin("cartpole", SMALL, out=Path("new"), init_from=Path("cloned.pt")) as new:
+        assert same(dict(new.parts.learner.net.state_dict()), learner["net"])
+
+
+def test_exploration_can_be_set_anew_with_given_weights():
+    settings = {**SMALL, "env": "Pendulum-v1"}
+    first = begin("cartpole", settings, out=Path("first"))
+    with first:
+        torch.save(first.parts.learner.state_dict(), "cloned.pt")
+    settings["ppo.log_std_init"] = -1.5
+    with begin(
+        "cartpole", settings, out=Path("new"), init_from=Path("cloned.pt")
+    ) as new:
+        assert new.parts.learner.net.head.log_std.tolist() == [-1.5]
+
+
+# Bad input ----------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_another_env_is_refused(trained):
+    trained.config.write_text(
+        trained.config.read_text().replace("CartPole-v1", "run_envs:Counting")
+    )
+    with pytest.raises(
+        CheckpointError, match="made with another env: CartPole-v1 then"
+    ):
+        resume(trained.last, {"total_steps": 999})
+
+
+def test_weights_of_another_env_are_refused(trained):
+    settings = {**SMALL, "env": "run_envs:Wider"}
+    with pytest.raises(CheckpointError, match="another observation space: Box"):
+        begin("cartpole", settings, out=Path("second"), init_from=trained.path)
+    assert not Path("second").exists()
+
+
+def test_weights_of_other_nets_are_refused(trained):
+    settings = {**SMALL, "ppo.hidden": [16]}
+    with pytest.raises(CheckpointError, match=r"best\.pt does not fit.*size mismatch"):
+        begin("cartpole", settings, out=Path("second"), init_from=trained.path)
+
+
+def test_a_checkpoint_of_another_version_is_refused(trained):
+    content = torch.load(trained.last, weights_only=True)
+    torch.save({**content, "format": 99, "corral": "7.0"}, trained.last)
+    with pytest.raises(CheckpointError, match=r"format 99, written by Corral 7\.0"):
+        resume(trained.last, {"total_steps": 999})
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 cut"])
+def test_a_file_that_is_no_checkpoint_is_refused(trained, content):
+    trained.last.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"last\.pt is no checkpoint"):
+        resume(trained.last, {"total_steps": 999})
+
+
+def test_a_checkpoint_runs_no_code(trained, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "touched",))
+
+    torch.save({"format": 1, "evil": Evil()}, trained.last)
+    with pytest.raises(CheckpointError, match="is no checkpoint"):
+        Checkpoint.load(trained.last)
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_checkpoint_that_lacks_something_is_refused(trained):
+    content = torch.load(trained.last, weights_only=True)
+    del content["learner"]
+    torch.save(content, trained.last)
+    with pytest.raises(CheckpointError, match="is damaged: it has no learner"):
+        Checkpoint.load(trained.last)
+
+
+def test_a_run_that_is_none_is_told_with_the_latest(trained):
+    Path("runs/cartpole/first").mkdir(parents=True)
+    Path("runs/cartpole/first/config.yaml").touch()
+    with pytest.raises(OptionError, match=r"nothing is no run.*runs/cartpole/first"):
+        resume(Path("nothing"), {})
+
+
+def test_a_run_without_checkpoints_is_told(trained):
+    trained.last.unlink()
+    with pytest.raises(CheckpointError, match="no checkpoint to go on from"):
+        resume(trained.path, {"total_steps": 999})

@@ -1,0 +1,118 @@
+"""Metrics arrive where they were sent, in order, whole, and with nothing made up."""
+
+import json
+import os
+
+import pytest
+
+from corral.errors import WriteFailed
+from corral.sinks.fanout import Fanout
+from corral.sinks.jsonl import JsonlSink, read
+
+
+def test_each_write_is_a_line_that_is_there_at_once(tmp_path):
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    sink.write({"episode/return": 1.5}, 100)
+    assert read(sink.path) == [{"step": 100, "episode/return": 1.5}]
+    sink.write({"learn/kl": 0.25}, 200)
+    assert [line["step"] for line in read(sink.path)] == [100, 200]
+    sink.close()
+
+
+def test_a_number_that_is_not_finite_is_null_and_the_file_stays_json(tmp_path):
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    sink.write({"loss": float("nan"), "other": float("inf")}, 1)
+    sink.close()
+    line = json.loads(sink.path.read_text(), parse_constant=pytest.fail)
+    assert line == {"step": 1, "loss": None, "other": None}
+
+
+def test_a_line_cut_short_is_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    assert read(path) == [{"step": 1}, {"step": 2}]
+
+
+def test_going_on_appends(tmp_path):
+    for step in (1, 2):
+        sink = JsonlSink(tmp_path / "metrics.jsonl")
+        sink.write({"x": 0.0}, step)
+        sink.close()
+    assert [line["step"] for line in read(sink.path)] == [1, 2]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_told_with_the_path():
+    sink = JsonlSink("/dev/full")
+    with pytest.raises(WriteFailed, match="/dev/full cannot be written: No space left"):
+        sink.write({"x": 1.0}, 1)
+    sink.close()
+
+
+class Kept:
+    def __init__(self, error=None):
+        self.rows, self.closed, self.error = [], 0, error
+
+    def write(self, metrics, step):
+        self.rows.append((dict(metrics), step))
+
+    def close(self):
+        self.closed += 1
+        if self.error:
+            raise self.error
+
+
+def test_a_fanout_hands_everything_to_each():
+    first, second = Kept(), Kept()
+    fanout = Fanout([first, second])
+    fanout.write({"x": 1.0}, 5)
+    assert first.rows == second.rows == [({"x": 1.0}, 5)]
+
+
+def test_a_fanout_closes_all_of_them_and_then_tells():
+    first, second = Kept(OSError("first")), Kept(OSError("second"))
+    with pytest.raises(OSError, match="first"):
+        Fanout([first, second]).close()
+    assert first.closed == second.closed == 1
+
+
+def test_tensorboard_reads_what_was_written(tmp_path):
+    from corral.sinks.tensorboard import TensorboardSink
+
+    sink = TensorboardSink(tmp_path)
+    sink.write({"episode/return": 1.5, "lost": float("nan")}, 100)
+    sink.write({"episode/return": 2.5}, 200)
+    sink.close()
+    assert scalars(tmp_path) == [
+        ("episode/return", 100, 1.5),
+        ("episode/return", 200, 2.5),
+    ]
+
+
+def scalars(folder):
+    from tensorboard.backend.event_processing.event_file_loader import (
+        LegacyEventFileLoader,
+    )
+
+    (path,) = folder.iterdir()
+    return [
+        (value.tag, event.step, value.simple_value)
+        for event in LegacyEventFileLoader(str(path)).Load()
+        for value in event.summary.value
+    ]
+
+
+def test_wandb_is_opened_once_and_gets_everything(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    from corral.sinks.wandb import WandbSink
+
+    sink = WandbSink("corral", "first", {"seed": 3}, tmp_path, "first")
+    assert wandb.run is not None and wandb.run.config["seed"] == 3
+    sink.write({"episode/return": 1.5}, 100)
+    sink.write({"learn/kl": 0.1}, 200)  # a step is complete when the next one begins
+    assert wandb.run.summary["episode/return"] == 1.5
+    sink.close()
+    assert wandb.run is None
+    assert list(tmp_path.rglob("run-first.wandb"))
