@@ -11,6 +11,7 @@ collector keeps it, follows episodes and asks for values where they break off.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import time
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class NumpyNet:
         sizes = [inputs, 64, 64]
         self._layers = [
             (draw.normal(size=shape) / np.sqrt(shape[0])).astype(np.float32)
-            for shape in zip(sizes, sizes[1:], strict=False)
+            for shape in itertools.pairwise(sizes)
         ]
         space = pool.spec.action_space
         self._discrete = not space.shape
@@ -116,7 +117,6 @@ class Collecting:
 class Work:
     env: str
     slots: int
-    backend: str
 
     @property
     def key(self) -> str:
@@ -127,14 +127,18 @@ class Work:
     def title(self) -> str:
         return f"{self.env} ×{self.slots}"
 
-    def pool(self) -> Pool:
-        return corral.Pool(self.env, self.slots, backend=self.backend, seed=0)
+    def pools(self, count: int) -> list[Pool]:
+        """All alike: where the first was put by measurement, the others are put too."""
+        first = corral.Pool(self.env, self.slots, seed=0)
+        place = {"backend": first.layout.backend, "workers": first.layout.workers}
+        others = range(count - 1)
+        return [first, *(corral.Pool(self.env, self.slots, **place) for _ in others)]
 
 
 WORK = (
-    Work("CartPole-v1", 8, "auto"),
-    Work("CartPole-v1", 64, "auto"),
-    Work("Ant-v5", 8, "auto"),
+    Work("CartPole-v1", 8),
+    Work("CartPole-v1", 64),
+    Work("Ant-v5", 8),
 )
 MODES = ("sync", "two_groups", "first_ready")
 
@@ -155,10 +159,11 @@ def main() -> None:
 
 
 def measured(work: Work, rounds: int, seconds: float) -> dict[str, Rates]:
-    runners: dict[str, Any] = {"plain": Plain(work.pool())}
+    plain, *others = work.pools(1 + len(MODES))
+    runners: dict[str, Any] = {"plain": Plain(plain)}
+    for mode, pool in zip(MODES, others, strict=True):
+        runners[mode] = Collecting(pool, mode)
     try:
-        for mode in MODES:
-            runners[mode] = Collecting(work.pool(), mode)
         return race(
             runners,
             rounds=rounds,

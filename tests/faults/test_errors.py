@@ -391,6 +391,7 @@ def test_a_shardmate_says_who_took_its_worker_down() -> None:
         (FileNotFoundError(2, "No such file"), "set_executable"),
         (OSError(24, "Too many open files"), "ulimit -n"),
         (OSError(28, "No space left on device"), "--shm-size"),
+        (OSError(27, "File too large"), "ulimit -f"),
         (OSError(12, "Cannot allocate memory"), "fewer"),
         (BlockingIOError(11, "Resource temporarily unavailable"), "ulimit -u"),
     ],

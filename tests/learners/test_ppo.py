@@ -374,22 +374,23 @@ def test_nets_of_another_shape_are_refused():
 @pytest.mark.parametrize("kind", ACTIONS)
 @pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
 def test_a_gpu_learns_what_a_cpu_learns(kind, memory):
-    config = PPOConfig(**SHORT, memory=memory, ent_coef=0.01)
+    config = PPOConfig(**{**SHORT, "lr": 1e-3}, memory=memory, ent_coef=0.01)
     ours, theirs = (
         PPO(BOX, ACTIONS[kind], config, seed=0, device=device)
         for device in ("cpu", "cuda")
     )
-    for seed in range(2):
-        rollout = made_rollout(ours, BOX, seed=seed)
+    rollout = made_rollout(ours, BOX)
+    # As exact as the CPU: by default, cuDNN's memories have 10 bits of mantissa.
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         metrics = [one.update(rollout) for one in (ours, theirs)]
-        assert metrics[0] == pytest.approx(metrics[1], rel=1e-3, abs=1e-4)
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-3, abs=1e-5)
     on_cpu = {name: value.cpu() for name, value in weights_of(theirs).items()}
     for name, value in weights_of(ours).items():
-        torch.testing.assert_close(value, on_cpu[name], rtol=1e-2, atol=1e-4)
+        torch.testing.assert_close(value, on_cpu[name], rtol=1e-3, atol=2e-5)
     again = PPO(BOX, ACTIONS[kind], config, device="cuda")
     again.load_state_dict(theirs.state_dict())
     assert_same(weights_of(again), weights_of(theirs))
-    made_rollout(theirs, BOX)
+    again.update(made_rollout(again, BOX))
 
 
 # What it refuses ----------------------------------------------------------------------
@@ -516,6 +517,24 @@ def trained(factory, updates: int, **options) -> float:
             rollout = collector.collect(config.n_steps)
             ppo.update(rollout)
     return float(np.mean([one.return_ for one in rollout.episodes]))
+
+
+@pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+def test_a_policy_is_judged_as_it_was_when_it_was_collected(memory, autoreset):
+    with Pool(Recall, 3, backend="serial", seed=0, autoreset=autoreset) as pool:
+        ppo = learner(pool.spec.action_space, Recall.observation_space, memory=memory)
+        collector = Collector(pool, ppo.policy)
+        for _ in range(3):
+            rollout = collector.collect(10)
+            rows = ppo._rows(rollout)
+            for batch in ppo._minibatches(rows, rollout):
+                features = ppo.net.unroll(
+                    batch.rows.leaves, batch.batch_sizes, batch.carry
+                )
+                value = ppo.net.values(features).detach()
+                torch.testing.assert_close(value, batch.rows.value)
+            ppo.update(rollout)
 
 
 @pytest.mark.parametrize("answered", ACTIONS)

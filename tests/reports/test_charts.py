@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from corral.reports.charts import INK, Bar, Curve, bars, curves
+from corral.reports.charts import INK, Bar, Curve, bars, curves, histogram, lines
 
 NAMESPACES = 'xmlns="http://www.w3.org/2000/svg"'
 
@@ -29,7 +29,21 @@ def draw_bars():
     return bars(panels, {"a": "#4a9ede", "b": "#e06a1b"}, "length", 5.0)
 
 
-@pytest.mark.parametrize("draw", [draw_curves, draw_bars])
+def draw_lines():
+    shown = [
+        Curve("returns", [(0, 1.0), (1000, 475.0)], "#4a9ede", "-", ""),
+        Curve("one point", [(500, 2.0)], INK),
+    ]
+    spread = [(0, 0.5, 1.5), (1000, 400.0, 500.0)]
+    return lines(shown, "steps", "return", spread=spread, level=475.0, floor=0.0)
+
+
+def draw_histogram():
+    groups = {"first": [1.0, 1.0, 2.0], "second": [500.0]}
+    return histogram(groups, {"first": INK, "second": "#4a9ede"}, "length", "%")
+
+
+@pytest.mark.parametrize("draw", [draw_curves, draw_bars, draw_lines, draw_histogram])
 def test_a_picture_is_well_formed_and_loads_nothing(draw):
     text = draw()
     root = ElementTree.fromstring(text)
@@ -65,3 +79,7 @@ def test_bars_carry_their_text_and_empty_panels_are_left_out():
     text = draw_bars()
     assert ">three<" in text
     assert ">none<" not in text
+
+
+def test_lengths_that_are_all_alike_can_be_drawn():
+    assert "<svg" in histogram({"all": [10.0, 10.0]}, {"all": INK}, "length", "%")

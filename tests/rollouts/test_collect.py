@@ -246,6 +246,15 @@ def test_wide_actions_are_kept_as_they_were_sent() -> None:
     assert rollout.action[:, 0, 0].tolist() == [narrow, narrow, 0.1, 0.1]
 
 
+def test_extras_lose_nothing_to_the_first_of_their_kind() -> None:
+    tenth = np.full(2, 0.1)
+    says = (tenth.astype(np.float32), tenth, np.ones(2, int), [0.5, 0.5])
+    policy = Says(*(Decision(ACTION, extras={"value": value}) for value in says))
+    with Pool(Countdown, 2, backend="serial", seed=0) as pool:
+        value = Collector(pool, policy).collect(4).extras["value"]
+    assert value[:, 0].tolist() == [float(np.float32(0.1)), 0.1, 1.0, 0.5]
+
+
 # Carries ------------------------------------------------------------------------------
 
 
@@ -485,14 +494,21 @@ BAD: dict[str, tuple[Any, str]] = {
             Decision(ACTION, extras={"value": TWO}),
             Decision(ACTION, extras={"value": np.zeros((2, 3))}),
         ),
-        r"extras\['value'\] has shape \(2, 3\); expected \(2,\)",
+        r"extras\['value'\] has shape \(2, 3\); expected \(2\)",
+    ),
+    "an extra of one row": (
+        Says(
+            Decision(ACTION, extras={"value": TWO}),
+            Decision(ACTION, extras={"value": TWO[:1]}),
+        ),
+        r"extras\['value'\] has shape \(1,\); expected \(2\)",
     ),
     "an extra that is new": (
         Says(
             Decision(ACTION, extras={"value": TWO}),
             Decision(ACTION, extras={"log_prob": TWO}),
         ),
-        r"extras\['log_prob'\].*before there were only \['value'\]",
+        r"extras are \['log_prob'\]; before they were \['value'\]",
     ),
     "an extra that is missing": (
         Says(Decision(ACTION, extras={"value": TWO}), Decision(ACTION)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small import ENVS, SMALL
+from small_runs import ENVS, SMALL
 
 from corral.run.directory import RunDirectory
 from corral.run.start import begin, resume

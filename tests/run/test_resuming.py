@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small import SMALL
+from small_runs import SMALL
 
 from corral.errors import CheckpointError, OptionError
 from corral.run.checkpoint import Checkpoint

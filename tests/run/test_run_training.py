@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from small import SMALL
+from small_runs import SMALL
 
 from corral.errors import OptionError, TrainingDiverged, WriteFailed
 from corral.run.checkpoint import Checkpoint

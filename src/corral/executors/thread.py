@@ -136,7 +136,7 @@ class ThreadExecutor(BelledExecutor):
         return views
 
     def _dead(self, worker: int) -> Fault | None:
-        """Threads do not die, unless an env raises KeyboardInterrupt in one."""
+        """Threads do not die, whatever an env raises; one that did must not hang us."""
         if self._threads[worker].is_alive():
             return None
         command, slot = self._doing(worker)

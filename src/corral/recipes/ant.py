@@ -18,6 +18,8 @@ class Config(base.Config):
     env: str = "Ant-v5"
     num_envs: int = Field(default=8, ge=1)
     total_steps: int = Field(default=300_000, ge=1)
+    evaluate_episodes: int = Field(default=8, ge=1)
+    final_episodes: int = Field(default=24, ge=0)
     normalise_obs: bool = True
     normalise_reward: bool = True
     ppo: PPOConfig = PPOConfig(

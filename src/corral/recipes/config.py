@@ -46,6 +46,18 @@ class Config(BaseModel):
         ge=1,
         description="threads or processes; as many as usable cores if null",
     )
+    isolate_rng: bool = Field(
+        default=False, description="global random generators of its own for each slot"
+    )
+    on_fault: Literal["raise", "restart"] = Field(
+        default="raise", description="what to do when an env raises or its worker dies"
+    )
+    step_timeout: float | None = Field(
+        default=None, gt=0, description="seconds for one step; null: any"
+    )
+    reset_timeout: float | None = Field(
+        default=None, gt=0, description="seconds for one reset; null: any"
+    )
     total_steps: int = Field(
         default=100_000, ge=1, description="env steps of the whole run"
     )

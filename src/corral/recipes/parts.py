@@ -53,19 +53,28 @@ def build(config: Config) -> Parts:
     """Open the pool and make a learner for its spaces."""
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
-    pool = Pool(
-        env_factory(config),
-        config.num_envs,
-        backend=config.backend,
-        workers=config.workers,
-        seed=config.seed,
-        infos="final",
-    )
+    pool = open_pool(config, config.backend, config.workers)
     try:
         return _around(pool, config, device)
     except BaseException:
         pool.close()
         raise
+
+
+def open_pool(config: Config, backend: str, workers: int | None) -> Pool:
+    """As many envs as the config has slots, and its ways with what goes wrong."""
+    return Pool(
+        env_factory(config),
+        config.num_envs,
+        backend=backend,
+        workers=workers,
+        seed=config.seed,
+        infos="final",
+        isolate_rng=config.isolate_rng,
+        on_fault=config.on_fault,
+        step_timeout=config.step_timeout,
+        reset_timeout=config.reset_timeout,
+    )
 
 
 def _around(pool: Pool, config: Config, device: str) -> Parts:

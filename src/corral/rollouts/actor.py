@@ -26,9 +26,11 @@ from corral.rollouts.space_rows import SpaceRows, as_batch
 class Actor:
     """A policy and its memory of `slots` slots.
 
-    actor.start(slots, seeds)               where episodes start
-    seen, decision = actor.act(step)        for the slots of the step
-    actor.acted(slots, arrays)              what was sent to them
+        actor.start(slots, seeds)               where episodes start
+        seen, decision = actor.act(step)        for the slots of the step
+        actor.acted(slots, arrays)              what was sent to them
+
+    Memory that others gave is not written to.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class Actor:
         self._generators.start(slots, seeds)
         self.own_last()
         for array in self._last:
-            array[slots] = None if array.dtype == object else 0
+            nothing = None if array.dtype == object else 0
+            for slot in slots:  # quicker than a list of them, as a rule of one
+                array[slot] = nothing
         if self.carry is not None:
             self._remember_nothing(slots)
 

@@ -213,7 +213,7 @@ class Collector:
             truncated=tape.truncated,
             started=tape.started,
             valid=tape.valid,
-            extras=tape.extras or {},
+            extras=tape.extras,
             final_obs=final_obs,
             next_obs=next_obs,
             next_started=now.started.copy(),

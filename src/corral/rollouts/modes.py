@@ -110,26 +110,25 @@ class Lead:
         # With same_step whatever ends starts again, so that one look is enough.
         if count(step.started) or (not self._same_step and count(step.ended)):
             self._tape.flagged(at, step)
-            self._end(at, step)
-            self._start(at, step)
+            self._follow_episodes(at, step)
 
-    def _end(self, at: At, step: Step) -> None:
-        tape, actor = self._tape, self._actor
+    def _follow_episodes(self, at: At, step: Step) -> None:
+        """Episodes have ended, or started, or one after the other.
+
+        Slot by slot: as a rule they are few, and then numbers are quicker than arrays.
+        """
+        tape, seeds = self._tape, self._seeds
+        ended, started = step.ended, step.started
         rows = None if isinstance(at, int) else at[0].tolist()
-        for position in step.ended.nonzero()[0].tolist():
+        begun: list[int] = []
+        for position in (ended | started).nonzero()[0].tolist():
             slot = step.slots.item(position)
-            row = at if rows is None else rows[position]
-            if tape.ended(row, step, position, self._seeds[slot]):
-                tape.cut(row, slot, actor.carry_of([slot]))
-
-    def _start(self, at: At, step: Step) -> None:
-        where = step.started.nonzero()[0]
-        if not len(where):
-            return
-        slots, seeds = step.slots[where], step.seed[where].tolist()
-        rows = at if isinstance(at, int) else at[0][where]
-        self._tape.begun(rows + 1, slots)
-        chosen = slots.tolist()
-        for slot, seed in zip(chosen, seeds, strict=True):
-            self._seeds[slot] = seed
-        self._actor.start(chosen, seeds)
+            if ended.item(position):
+                row = at if rows is None else rows[position]
+                if tape.ended(row, step, position, seeds[slot]):
+                    tape.cut(row, slot, self._actor.carry_of([slot]))
+            if started.item(position):
+                seeds[slot] = step.seed.item(position)
+                begun.append(slot)
+        if begun:
+            self._actor.start(begun, [seeds[slot] for slot in begun])

@@ -47,8 +47,8 @@ class Part:
 
     def value_at(self, batch: Any, position: int) -> Any:
         """This part of one value of a batch; a copy, if it is an array."""
-        value = self.of(batch)[position]
-        return value.copy() if self.shape and self.dtype is not OBJECTS else value
+        value = (self.of(batch) if self.path else batch)[position]
+        return value.copy() if self.shape else value
 
     def array_of(self, batch: Any) -> Array:
         """The same as an array, also where the batch has a tuple of values."""

@@ -66,7 +66,8 @@ class Tape:
         self._started[0] = started
         self.started = self._started[:-1]
         self.valid = np.ones((rows, slots), np.bool_)
-        self.extras: dict[str, Array] | None = None
+        self.extras: dict[str, Array] = {}
+        self._named = False
         # By row and slot, in whatever order they ended:
         self.episodes: dict[tuple[int, int], EpisodeSummary] = {}
         self.faults: dict[tuple[int, int], Fault] = {}
@@ -83,54 +84,59 @@ class Tape:
             self.obs.write(at, seen.obs)
         if self.raw is not None:
             self.raw.write(at, step.obs)
-        self.action.take(at, decision.action, len(step.slots))
-        extras = self.extras
-        if extras is None:
-            extras = self._begin_extras(decision.extras, len(step.slots))
-        if len(decision.extras) != len(extras):
-            raise OptionError(
-                f"the policy's extras are {sorted(decision.extras)}; before they were "
-                f"{sorted(extras)}"
-            )
-        name = ""
-        try:
-            for name, values in decision.extras.items():
-                extras[name][at] = values
-        except (KeyError, ValueError):
-            raise self._misfit(decision, name, len(step.slots)) from None
+        count = len(step.slots)
+        self.action.take(at, decision.action, count)
+        extras = decision.extras
+        if len(extras) != len(self.extras):
+            self._check_names(extras, count)
+        for name, values in extras.items():
+            array = self.extras.get(name)
+            # The shape is looked at closely if it is not that of a whole row.
+            if (
+                array is None
+                or getattr(values, "dtype", None) is not array.dtype
+                or values.shape != array.shape[1:]
+            ):
+                self._check_names(extras, count)
+                values, array = self._fitted(name, values, count)
+            array[at] = values
 
     def flagged(self, at: At, step: Step) -> None:
         """Some of the rows are not in the middle of an episode."""
+        following = at + 1 if isinstance(at, int) else (at[0] + 1, at[1])
+        self._started[following] = step.started
         self.terminated[at] = step.terminated
         self.truncated[at] = step.truncated
         self.valid[at] = step.valid
 
-    def begun(self, rows: At, slots: NDArray[np.intp]) -> None:
-        """These rows, if there are any such, are the first of an episode."""
-        self._started[rows, slots] = True
-
     # Extras ---------------------------------------------------------------------------
 
-    def _begin_extras(self, given: dict[str, Any], count: int) -> dict[str, Array]:
-        self.extras = {}
+    def _check_names(self, given: dict[str, Any], count: int) -> None:
+        """The names of a rollout's extras are those of its first decision."""
+        if given.keys() == self.extras.keys():
+            return
+        if self._named:
+            raise OptionError(
+                f"the policy's extras are {sorted(given)}; before they were "
+                f"{sorted(self.extras)}"
+            )
+        self._named = True
         for name, values in given.items():
             array = np.asarray(values)
             if array.shape[:1] != (count,):
-                raise self._misfit(Decision(None, None, given), name, count)
+                raise _misfit(name, array, count, ("...",))
             shape = (self.rows, self.slots, *array.shape[1:])
-            self.extras[name] = np.empty(shape, array.dtype)
-        return self.extras
+            self.extras[name] = np.zeros(shape, array.dtype)
 
-    def _misfit(self, decision: Decision, name: str, count: int) -> OptionError:
-        known, shape = self.extras or {}, np.shape(decision.extras[name])
-        if name in known:
-            expected = (count, *known[name].shape[2:])
-            wants = f"expected {expected}: one row for each row of the step"
-        elif known:
-            wants = f"before there were only {sorted(known)}"
-        else:
-            wants = f"expected ({count}, ...): one row for each row of the step"
-        return OptionError(f"the policy's extras[{name!r}] has shape {shape}; {wants}")
+    def _fitted(self, name: str, values: Any, count: int) -> tuple[Array, Array]:
+        """Values and where they go, in a dtype that loses nothing."""
+        given, array = np.asarray(values), self.extras[name]
+        if given.shape != (count, *array.shape[2:]):
+            raise _misfit(name, given, count, array.shape[2:])
+        if not np.can_cast(given.dtype, array.dtype, "safe"):
+            array = array.astype(np.promote_types(given.dtype, array.dtype))
+            self.extras[name] = array
+        return given, array
 
     # Ends -----------------------------------------------------------------------------
 
@@ -197,3 +203,13 @@ class Tape:
                 array[position] = self._finals[place][number]
             arrays.append(array)
         return as_batch(self._codec, arrays)
+
+
+def _misfit(
+    name: str, values: Array, count: int, shape: tuple[Any, ...]
+) -> OptionError:
+    expected = ", ".join(map(str, (count, *shape)))
+    return OptionError(
+        f"the policy's extras[{name!r}] has shape {values.shape}; expected "
+        f"({expected}): one row for each row of the step"
+    )

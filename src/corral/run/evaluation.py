@@ -18,7 +18,7 @@ from corral.core import Decision, Generators, Step
 from corral.errors import CorralError, OptionError
 from corral.pool import Pool
 from corral.recipes.config import Config
-from corral.recipes.parts import Parts, env_factory
+from corral.recipes.parts import Parts, env_factory, open_pool
 from corral.rollouts.evaluation import Evaluation, evaluate
 from corral.workers.seeds import episode_seed
 
@@ -60,13 +60,8 @@ class Evaluator:
         if self._pool is None:
             # As the envs that collect were placed: measuring again would say the same.
             layout = self._parts.pool.layout
-            self._pool = Pool(
-                env_factory(self._config),
-                self._config.num_envs,
-                backend=layout.backend,
-                workers=None if layout.backend == "serial" else layout.workers,
-                infos="final",
-            )
+            workers = None if layout.backend == "serial" else layout.workers
+            self._pool = open_pool(self._config, layout.backend, workers)
         return self._pool
 
     def close(self) -> None:

@@ -137,7 +137,7 @@ def _died(fault: Fault) -> str:
         return "Python itself ended, for the reason above."
     if fault.exit_code is not None:
         return "Look for os._exit, or for a library that calls C's exit()."
-    return "An env must not raise KeyboardInterrupt."
+    return "That is a defect of Corral's: its traceback is on stderr."
 
 
 def _hung(fault: Fault) -> str:

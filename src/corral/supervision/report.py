@@ -178,7 +178,7 @@ def _died(fault: Fault) -> str:
     elif fault.exit_code is not None:
         how = f"the process ended with exit code {fault.exit_code} (os._exit in it?)"
     else:
-        how = "the thread ended (KeyboardInterrupt raised in it?)"
+        how = "the thread ended, which no env can bring about"
     died = f"{where(fault)}: {how} during {fault.command}."
     if fault.item is not None or fault.command == "start":
         return died  # nothing else is lost with it

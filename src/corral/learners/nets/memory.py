@@ -53,7 +53,7 @@ class Gru(Memory):
     def unroll(self, x: Any, batch_sizes: Any, carry: Any) -> Any:
         """Whole sequences, packed."""
         return torch.gru(
-            x, batch_sizes, carry[None], self._weights, True, 1, 0.0, False, False
+            x, batch_sizes, carry[None], self._weights, True, 1, 0.0, True, False
         )[0]
 
 
@@ -75,7 +75,7 @@ class Lstm(Memory):
         """Whole sequences, packed."""
         state = [part[None] for part in carry]
         return torch.lstm(
-            x, batch_sizes, state, self._weights, True, 1, 0.0, False, False
+            x, batch_sizes, state, self._weights, True, 1, 0.0, True, False
         )[0]
 
 

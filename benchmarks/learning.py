@@ -1,0 +1,240 @@
+"""Does it learn? Every recipe with several seeds, and Ant beside Stable-Baselines3.
+
+    python benchmarks/learning.py                   all claims, an hour or so
+    python benchmarks/learning.py --only cartpole   those whose name has the word
+    python benchmarks/learning.py --seeds 1         with fewer seeds
+    python benchmarks/learning.py --steps 5000      much too short: does it run at all?
+
+A score is the mean return of 100 episodes with the policy's likeliest actions.
+CartPole, Pendulum and the memory task are scored by their best checkpoint, as `corral
+train` does at its end, on episodes that had no part in choosing it; Ant, like its peer,
+by the policy that training ended with. The status is 0 if every claim is met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from contests import note
+from stable_baselines3 import PPO as PeerPPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import VecNormalize
+
+from corral.bench.measure import machine
+from corral.recipes.config import Config
+from corral.recipes.resolve import resolve
+from corral.run.revisit import Revisit
+from corral.run.start import begin
+
+EPISODES = 100
+SCORING = 1_000_000
+"""The seed of the episodes that Ant is scored by."""
+ALONE = {"final_episodes": 0, "video": "never"}
+SOLVED = 475.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one candidate came to, seed by seed."""
+
+    name: str
+    scores: tuple[float, ...]
+    seconds: float
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.scores)
+
+    @property
+    def spread(self) -> float:
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A claim, and whether it holds."""
+
+    claim: str
+    found: str
+    is_met: bool
+
+
+# Candidates ---------------------------------------------------------------------------
+
+
+def score_of_recipe(recipe: str, seed: int, settings: dict[str, object]) -> float:
+    """Train it as `corral train` does, and take the score that it ends with."""
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = {**settings, "seed": seed, "video": "never"}
+        with begin(recipe, chosen, out=Path(folder) / "run") as training:
+            training.run()
+        return float(training.directory.told()["final"])
+
+
+def score_of_last(recipe: str, seed: int, settings: dict[str, object]) -> float:
+    """Train it, and score the policy that training ended with."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        chosen = {**settings, **ALONE, "seed": seed, "evaluate_episodes": 1}
+        with begin(recipe, chosen, out=path) as training:
+            training.run()
+        with Revisit(path, which="last") as revisit:
+            return revisit.evaluate(EPISODES, SCORING).mean
+
+
+def score_of_peer(recipe: str, seed: int, settings: dict[str, object]) -> float:
+    """Stable-Baselines3 with the recipe's own settings."""
+    config = resolve(recipe, settings)
+    envs = VecNormalize(
+        make_vec_env(config.env, config.num_envs, seed=seed),
+        norm_obs=config.normalise_obs,
+        norm_reward=config.normalise_reward,
+        gamma=config.ppo.gamma,
+    )
+    model = peer_of(config, envs, seed)
+    model.learn(config.total_steps)
+    envs.training, envs.norm_reward = False, False
+    envs.seed(SCORING)
+    mean, _ = evaluate_policy(model, envs, EPISODES, deterministic=True)
+    envs.close()
+    return float(mean)
+
+
+def peer_of(config: Config, envs: VecNormalize, seed: int) -> PeerPPO:
+    """The same settings under SB3's names."""
+    ppo = config.ppo
+    same = {
+        name: getattr(ppo, name)
+        for name in (
+            "n_steps",
+            "batch_size",
+            "n_epochs",
+            "gamma",
+            "gae_lambda",
+            "clip_range",
+            "ent_coef",
+            "vf_coef",
+            "max_grad_norm",
+            "target_kl",
+        )
+    }
+    return PeerPPO(
+        "MlpPolicy",
+        envs,
+        learning_rate=ppo.lr,
+        policy_kwargs={"log_std_init": ppo.log_std_init},
+        seed=seed,
+        device="cpu",
+        **same,
+    )
+
+
+# Claims -------------------------------------------------------------------------------
+
+
+class Bench:
+    """Runs candidates, and remembers what they came to."""
+
+    def __init__(self, seeds: int, steps: int | None) -> None:
+        self._seeds = range(seeds)
+        self._settings: dict[str, object] = (
+            {} if steps is None else {"total_steps": steps}
+        )
+        self.results: list[Result] = []
+
+    def run(
+        self,
+        name: str,
+        score: Callable[[str, int, dict[str, object]], float],
+        recipe: str,
+        **settings: object,
+    ) -> Result:
+        began = time.perf_counter()
+        scores = []
+        for seed in self._seeds:
+            scores.append(score(recipe, seed, {**self._settings, **settings}))
+            note(f"{name}, seed {seed}: {scores[-1]:,.1f}\n")
+        result = Result(name, tuple(scores), time.perf_counter() - began)
+        self.results.append(result)
+        return result
+
+
+def reaches(bench: Bench, recipe: str, title: str, target: float) -> list[Verdict]:
+    """Every seed of a recipe gets there."""
+    worst = min(bench.run(title, score_of_recipe, recipe).scores)
+    claim = f"{title}: every seed at least {target:g}"
+    return [Verdict(claim, f"the worst {worst:,.1f}", worst >= target)]
+
+
+def needs_memory(bench: Bench) -> list[Verdict]:
+    """Who remembers solves it, who does not cannot."""
+    title = "CartPole-v1 without velocities"
+    verdicts = reaches(bench, "memory", f"{title}, GRU", SOLVED)
+    without = {"ppo.memory": "none"}
+    other = bench.run(f"{title}, MLP", score_of_recipe, "memory", **without)
+    best = max(other.scores)
+    claim = f"{title}: no seed of an MLP reaches half of {SOLVED:g}"
+    return [*verdicts, Verdict(claim, f"the best {best:,.1f}", best < SOLVED / 2)]
+
+
+def walks_like_its_peer(bench: Bench) -> list[Verdict]:
+    """Within one standard deviation of SB3's PPO, or better."""
+    ours = bench.run("Ant-v5, Corral", score_of_last, "ant")
+    theirs = bench.run("Ant-v5, SB3", score_of_peer, "ant")
+    claim = "Ant-v5: the mean within one deviation of SB3's, or above"
+    found = f"{ours.mean:,.0f} and {theirs.mean:,.0f} ± {theirs.spread:,.0f}"
+    return [Verdict(claim, found, ours.mean >= theirs.mean - theirs.spread)]
+
+
+CLAIMS: dict[str, Callable[[Bench], list[Verdict]]] = {
+    "cartpole": lambda bench: reaches(bench, "cartpole", "CartPole-v1", SOLVED),
+    "pendulum": lambda bench: reaches(bench, "pendulum", "Pendulum-v1", -200.0),
+    "memory": needs_memory,
+    "ant": walks_like_its_peer,
+}
+
+
+def report(results: Sequence[Result], verdicts: Sequence[Verdict]) -> None:
+    """Tables, as benchmarks/README.md has them."""
+    print("| claim | measured | met |\n|---|---|---|")
+    for verdict in verdicts:
+        met = "yes" if verdict.is_met else "no"
+        print(f"| {verdict.claim} | {verdict.found} | {met} |")
+    print("\n| candidate | mean | deviation | each seed | minutes |")
+    print("|---|---|---|---|---|")
+    for result in results:
+        each = ", ".join(f"{score:,.1f}" for score in result.scores)
+        print(
+            f"| {result.name} | {result.mean:,.1f} | {result.spread:,.1f} | {each} | "
+            f"{result.seconds / 60:.1f} |"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="claims whose name has this word")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, help="of every run, instead of its own")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    print(machine(), "\n")
+    bench = Bench(arguments.seeds, arguments.steps)
+    verdicts: list[Verdict] = []
+    for name, judge in CLAIMS.items():
+        if arguments.only in name:
+            verdicts += judge(bench)
+    report(bench.results, verdicts)
+    return 0 if verdicts and all(verdict.is_met for verdict in verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
