@@ -554,8 +554,9 @@ def test_options_without_a_meaning_are_refused() -> None:
             Collector(pool, Copycat(), mode="first_ready", min_slots=3)
         with pytest.raises(OptionError, match="min_slots is for"):
             Collector(pool, Copycat(), min_slots=1)
-        with pytest.raises(OptionError, match="steps is 0"):
-            corral.collect(pool, Copycat(), 0)
+        for steps in (0, 1.5):
+            with pytest.raises(OptionError, match=f"steps is {steps}; it must be"):
+                corral.collect(pool, Copycat(), steps)  # type: ignore[arg-type]
     with (
         Pool(Countdown, 2, backend="serial", autoreset="off") as pool,
         pytest.raises(OptionError, match="nobody would start the next episode"),

@@ -276,6 +276,18 @@ def test_an_item_that_keeps_failing_is_given_up_and_the_others_are_not(
     assert np.isnan(lost.return_) and lost.length == 0 and lost.obs is None
 
 
+def test_faults_of_others_in_the_same_worker_are_not_held_against_an_item(
+    tmp_path: Path,
+) -> None:
+    tasks = unlucky_tasks(tmp_path, "kill", {0: 1, 1: 1}, 3)
+    with Pool(
+        Unlucky, 3, backend="process", workers=1, seed=1, on_fault="restart"
+    ) as pool:
+        got = run_episodes(pool, Ones(), tasks=tasks, max_restarts=1)
+    assert not any(episode.failed for episode in got)
+    assert [fault.kind for fault in got[2].faults] == ["shardmate"] * 2
+
+
 def test_a_pool_that_raises_raises_and_can_be_used_again(tmp_path: Path) -> None:
     tasks = unlucky_tasks(tmp_path, "raise", {1: 1}, 4)
     with Pool(Unlucky, 3, backend="thread", workers=3, seed=1) as pool:

@@ -8,22 +8,26 @@ from corral.errors import WriteFailed
 from corral.run.drafts import replacing, write_text
 
 
-def test_the_new_file_takes_the_place_of_the_old(tmp_path):
-    path = tmp_path / "file"
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "folder").mkdir()
+    return tmp_path / "folder" / "file"
+
+
+def test_the_new_file_takes_the_place_of_the_old(path):
     write_text(path, "old")
     write_text(path, "new")
     assert path.read_text() == "new"
-    assert os.listdir(tmp_path) == ["file"]
+    assert os.listdir(path.parent) == ["file"]
 
 
-def test_whoever_fails_while_writing_leaves_the_old_one(tmp_path):
-    path = tmp_path / "file"
+def test_whoever_fails_while_writing_leaves_the_old_one(path):
     write_text(path, "old")
     with pytest.raises(ZeroDivisionError), replacing(path) as file:
         file.write(b"half of the n")
         raise ZeroDivisionError
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file"]
+    assert os.listdir(path.parent) == ["file"]
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):

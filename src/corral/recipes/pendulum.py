@@ -1,6 +1,8 @@
 """Pendulum-v1: swing a pendulum up and hold it there, with a continuous torque.
 
-Rewards are costs that come at every step, so a discount of 0.9 sees far enough.
+A discount of 0.95 sees far enough; with 0.9 it swings once more than it has to.
+Rewards are scaled, since costs of up to 16 a step make a value loss whose gradient
+would leave nothing of the policy's when both are cut to one length.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ class Config(base.Config):
 
     recipe: str = "pendulum"
     env: str = "Pendulum-v1"
-    num_envs: int = Field(default=4, ge=1)
+    num_envs: int = Field(default=8, ge=1)
     total_steps: int = Field(default=100_000, ge=1)
+    normalise_reward: bool = True
     ppo: PPOConfig = PPOConfig(
         lr=1e-3,
-        n_steps=1024,
+        lr_schedule="linear",
+        n_steps=256,
         batch_size=64,
         n_epochs=10,
-        gamma=0.9,
+        gamma=0.95,
         gae_lambda=0.95,
+        activation="relu",
     )

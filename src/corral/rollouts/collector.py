@@ -115,7 +115,7 @@ class Collector:
             end_episodes: end the running episodes with the last row, truncated, as
                 `end_episodes` does with this number.
         """
-        if steps < 1:
+        if steps < 1 or steps != int(steps):
             raise OptionError(f"steps is {steps!r}; it must be an integer >= 1")
         if self.pool.autoreset == "off":
             raise OptionError(

@@ -62,11 +62,14 @@ class Accounts:
         finally:
             self._own[part] += perf_counter() - began
 
-    def sample(self, steps: int, always: bool = False) -> dict[str, float]:
-        """Metrics since the last sample; none if that was a moment ago."""
+    def sample(self, steps: int, ending: bool = False) -> dict[str, float]:
+        """Metrics since the last sample; none if that was a moment ago.
+
+        The `ending` of a run that was too short for any gets one all the same.
+        """
         now = perf_counter()
         seconds = now - self._began - (self._stats.seconds - self._first.seconds)
-        if seconds < PERIOD and not always:
+        if seconds < PERIOD and not (ending and self._stats is self._first):
             return {}
         stats, cpu = self._pool.stats(), cpu_seconds()
         own = {part: self._own[part] - self._own_then[part] for part in self._own}

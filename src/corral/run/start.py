@@ -241,7 +241,7 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
         "title": _title(parts.config),
         "subtitle": f"{_where(parts)}; {time.strftime('%Y-%m-%d %H:%M')}",
         "command": list(command),
-        "threshold": threshold_of(parts.config.env),
+        "threshold": threshold_of(spec.id),
         "facts": {
             "observations": str(spec.observation_space),
             "actions": str(spec.action_space),
@@ -253,9 +253,9 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def threshold_of(env: str) -> float | None:
+def threshold_of(env: str | None) -> float | None:
     """What its authors call solved, where they say so."""
     import gymnasium
 
-    spec = gymnasium.registry.get(env)
+    spec = None if env is None else gymnasium.registry.get(env)
     return None if spec is None else spec.reward_threshold

@@ -172,8 +172,9 @@ class Training:
         say = self.outputs.console.say
         seconds, split = self.seconds, self._accounts.split()
         steps = self.progress.steps
-        measured = self._accounts.sample(steps - self._began_at, always=True)
-        self.outputs.write(measured, steps)
+        measured = self._accounts.sample(steps - self._began_at, ending=True)
+        if measured:
+            self.outputs.write(measured, steps)
         if not self._is_due(self.config.evaluate_every):
             self.evaluate()
         if not self._is_due(self.config.checkpoint_every):
