@@ -20,7 +20,7 @@ run: $(VENV)/.train  ## Set up, then `corral train cartpole`: to 475 in about a 
 	$(BIN)/corral train cartpole
 
 test: $(VENV)/.test  ## Set up, then run all tests.
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 MINUTES ?= 5
 soak: $(VENV)/.test  ## Slow tests, then MINUTES=5 of random faults; nothing may be wrong or left.

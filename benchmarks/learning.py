@@ -38,6 +38,8 @@ from corral.run.start import begin
 EPISODES = 100
 SCORING = 1_000_000
 """The seed of the episodes that Ant is scored by."""
+FIRST_SEED = 10
+"""Of the runs: none that the recipes' settings were chosen with."""
 ALONE = {"final_episodes": 0, "video": "never"}
 SOLVED = 475.0
 
@@ -145,7 +147,7 @@ class Bench:
     """Runs candidates, and remembers what they came to."""
 
     def __init__(self, seeds: int, steps: int | None) -> None:
-        self._seeds = range(seeds)
+        self._seeds = range(FIRST_SEED, FIRST_SEED + seeds)
         self._settings: dict[str, object] = (
             {} if steps is None else {"total_steps": steps}
         )

@@ -32,7 +32,6 @@ from corral.testing import (
     known_answers,
 )
 
-pytestmark = pytest.mark.usefixtures("soaking")  # meanwhile
 RAISED = {"raise": "OnPurpose", "exit": "SystemExit"}
 DEAD = {
     "os_exit": (3, None),

@@ -21,10 +21,10 @@ class Config(base.Config):
     ppo: PPOConfig = PPOConfig(
         lr=1e-3,
         lr_schedule="linear",
-        n_steps=128,
-        batch_size=512,
+        n_steps=32,
+        batch_size=128,
         n_epochs=10,
-        gamma=0.99,
+        gamma=0.98,
         gae_lambda=0.9,
         memory="gru",
         memory_size=64,
