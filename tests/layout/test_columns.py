@@ -202,6 +202,11 @@ def test_tame_infos_equal_gymnasium(sequence: list[list[Info]]) -> None:
     check(sequence)
 
 
+def test_an_entry_in_the_place_of_a_mask_can_hold_an_array() -> None:
+    vector = np.arange(3.0)
+    check([[{"a": 0.0}, {"_a": vector, "a": vector}]])
+
+
 def test_numeric_entries_leave_the_remainder_after_one_step() -> None:
     pair = Pair(2)
     info = {"speed": 1.0, "episode": {"r": 2.0, "l": 3}, "x": np.zeros(3), "s": "text"}

@@ -242,8 +242,10 @@ def _assign(held: Any, mask: Any, position: int, value: Any) -> Any:
             pass
     objects = _objects(len(held))
     if isinstance(mask, np.ndarray) and mask.shape == objects.shape:
-        for earlier in np.flatnonzero(mask == 1):
-            objects[earlier] = held[earlier]
+        for earlier, there in enumerate(mask.tolist()):
+            # An entry of that name can hold anything, arrays too.
+            if isinstance(there, (bool, int, float)) and there == 1:
+                objects[earlier] = held[earlier]
     objects[position] = value
     return objects
 
