@@ -2,7 +2,7 @@
 
     send ─┤ copying ├─ overlapped ─┤ waiting ├ copying ├─ recv returns ── policy ── send
 
-Five looks at the clock a step, about 0.3 µs in all; `benchmarks/stats_cost.py`
+Five looks at the clock a step, about 0.5 µs in all; `benchmarks/stats_cost.py`
 measures it.
 """
 

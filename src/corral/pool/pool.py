@@ -396,7 +396,8 @@ class Pool:
         """`send` to all and `recv` views of all, where the caller runs the envs.
 
         What eight CartPoles cost beyond their own steps is mostly the calls on the way:
-        8.5 µs a batch with send and recv, 6.5 µs so.
+        of an env that does nothing, a batch of 8 takes 7.7 µs with send and recv and
+        6.6 µs so.
 
         Returns:
             None, with nothing done, wherever send and recv have more to look at.
