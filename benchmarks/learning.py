@@ -3,6 +3,7 @@
     python benchmarks/learning.py                   all claims, an hour or so
     python benchmarks/learning.py --only cartpole   those whose name has the word
     python benchmarks/learning.py --seeds 1         with fewer seeds
+    python benchmarks/learning.py --first-seed 20   with others
     python benchmarks/learning.py --steps 5000      much too short: does it run at all?
 
 A score is the mean return of 100 episodes with the policy's likeliest actions.
@@ -146,8 +147,8 @@ def peer_of(config: Config, envs: VecNormalize, seed: int) -> PeerPPO:
 class Bench:
     """Runs candidates, and remembers what they came to."""
 
-    def __init__(self, seeds: int, steps: int | None) -> None:
-        self._seeds = range(FIRST_SEED, FIRST_SEED + seeds)
+    def __init__(self, seeds: range, steps: int | None) -> None:
+        self._seeds = seeds
         self._settings: dict[str, object] = (
             {} if steps is None else {"total_steps": steps}
         )
@@ -225,11 +226,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="claims whose name has this word")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--steps", type=int, help="of every run, instead of its own")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(machine(), "\n")
-    bench = Bench(arguments.seeds, arguments.steps)
+    first = arguments.first_seed
+    bench = Bench(range(first, first + arguments.seeds), arguments.steps)
     verdicts: list[Verdict] = []
     for name, judge in CLAIMS.items():
         if arguments.only in name:
