@@ -101,3 +101,61 @@ def make_frames(iterations: int) -> gymnasium.Env:
 
 def make_waiting(seconds: float) -> gymnasium.Env:
     return Waiting(seconds)
+
+
+def make_spread():
+    """MPE's simple_spread: three agents, a quarter of a millisecond per step."""
+    from mpe2 import simple_spread_v3
+
+    return simple_spread_v3.parallel_env()
+
+
+def make_rps():
+    """Rock, paper, scissors: two agents, and two conversions around little work."""
+    from pettingzoo.classic.rps.rps import parallel_env
+
+    return parallel_env()
+
+
+class Signs:
+    """Rock, paper, scissors once more, written for agents that act at once."""
+
+    metadata = {"name": "signs"}  # noqa: RUF012
+    possible_agents = ["player_0", "player_1"]  # noqa: RUF012
+    render_mode = None
+
+    def __init__(self) -> None:
+        self._seen = spaces.Box(0, 3, (2,), np.int8)
+        self._signs = spaces.Discrete(3)
+
+    @property
+    def unwrapped(self):
+        return self
+
+    def observation_space(self, agent):
+        return self._seen
+
+    def action_space(self, agent):
+        return self._signs
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        self._round = 0
+        nothing = np.full(2, 3, np.int8)
+        return dict.fromkeys(self.agents, nothing), {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        first, second = (int(actions[agent]) for agent in self.possible_agents)
+        won = (0.0, 1.0, -1.0)[(first - second) % 3]
+        self._round += 1
+        seen = dict.fromkeys(self.agents, np.array([first, second], np.int8))
+        rewards = {"player_0": won, "player_1": -won}
+        over = dict.fromkeys(self.agents, self._round == 100)
+        going_on = dict.fromkeys(self.agents, False)
+        infos = {agent: {} for agent in self.agents}
+        if self._round == 100:
+            self.agents = []
+        return seen, rewards, going_on, over, infos
+
+    def close(self) -> None:
+        pass

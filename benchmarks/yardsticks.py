@@ -10,6 +10,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 from itertools import cycle, islice
+from typing import Any
 
 import gymnasium
 from gymnasium.vector.utils import batch_space, iterate
@@ -53,7 +54,12 @@ class Limit:
     fit the sum of their rates: what the cores do when nobody waits for anybody.
     """
 
-    def __init__(self, factory: Callable[[], gymnasium.Env], cores: int) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        cores: int,
+        loop: Callable[[Any, int], Any] = BareLoop,
+    ) -> None:
         self.slots = cores
         context = multiprocessing.get_context("spawn")
         barrier = context.Barrier(cores)
@@ -62,7 +68,7 @@ class Limit:
         for _ in range(cores):
             ours, theirs = context.Pipe()
             process = context.Process(
-                target=loop_alone, args=(factory, barrier, theirs), daemon=True
+                target=loop_alone, args=(factory, loop, barrier, theirs), daemon=True
             )
             process.start()
             theirs.close()
@@ -84,9 +90,9 @@ class Limit:
             process.join()
 
 
-def loop_alone(factory, barrier, pipe) -> None:
+def loop_alone(factory, kind, barrier, pipe) -> None:
     """The body of one of the limit's processes."""
-    loop = BareLoop(factory, slots=1)
+    loop = kind(factory, 1)
     pipe.send("ready")
     while (batches := pipe.recv()) is not None:
         barrier.wait()

@@ -166,11 +166,17 @@ def run(checkout: Path, paths: list[str], swap: str | None) -> dict[str, str]:
 def read_report(report: Path) -> dict[str, str]:
     outcomes: dict[str, str] = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        file = case.get("classname", "").replace(".", "/")
-        test = f"{file}.py::{case.get('name')}"
+        test = "::".join([*_home(case.get("classname", "")), case.get("name", "")])
         kinds = {child.tag for child in case}
         if kinds & {"failure", "error"}:
             outcomes[test] = "failed"
         elif outcomes.get(test) != "failed":
             outcomes[test] = "skipped" if "skipped" in kinds else "passed"
     return outcomes
+
+
+def _home(name: str) -> list[str]:
+    """`tests.test_a.TestB` as the file and the class that a test is in."""
+    parts = name.split(".")
+    classes = [part for part in parts if part.startswith("Test")]
+    return ["/".join(parts[: len(parts) - len(classes)]) + ".py", *classes]

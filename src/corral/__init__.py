@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corral import errors
+    from corral.adapters.flattened import FlattenedAgents
     from corral.core import Decision, EnvSpec, Policy, Step
     from corral.doctor.replay import replay
     from corral.faces.async_env import make_async
     from corral.faces.gymnasium_make import make
+    from corral.faces.multi_make import make_multi
     from corral.faces.sb3_make import make_sb3
+    from corral.faces.shared_make import make_shared_policy
     from corral.layout.codec import StandIn, register_codec
     from corral.mapping import map
     from corral.pool import Pool
@@ -31,6 +34,7 @@ _HOMES = {
     "EnvSpec": "corral.core",
     "Episode": "corral.rollouts.episode",
     "Evaluation": "corral.rollouts.evaluation",
+    "FlattenedAgents": "corral.adapters.flattened",
     "ObsNorm": "corral.rollouts.normalise",
     "Policy": "corral.core",
     "Pool": "corral.pool",
@@ -43,7 +47,9 @@ _HOMES = {
     "evaluate": "corral.rollouts.evaluation",
     "make": "corral.faces.gymnasium_make",
     "make_async": "corral.faces.async_env",
+    "make_multi": "corral.faces.multi_make",
     "make_sb3": "corral.faces.sb3_make",
+    "make_shared_policy": "corral.faces.shared_make",
     "map": "corral.mapping",
     "register_codec": "corral.layout.codec",
     "replay": "corral.doctor.replay",
@@ -59,6 +65,7 @@ __all__ = [
     "EnvSpec",
     "Episode",
     "Evaluation",
+    "FlattenedAgents",
     "ObsNorm",
     "Policy",
     "Pool",
@@ -72,7 +79,9 @@ __all__ = [
     "evaluate",
     "make",
     "make_async",
+    "make_multi",
     "make_sb3",
+    "make_shared_policy",
     "map",
     "register_codec",
     "replay",
@@ -88,6 +97,6 @@ def __getattr__(name: str) -> Any:
     # Lazy, so that a worker process imports what it runs and nothing else.
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in ("dropin", "errors", "testing"):
+    if name in ("doctor", "dropin", "errors", "testing"):
         return importlib.import_module(f"corral.{name}")
     raise AttributeError(f"module 'corral' has no attribute {name!r}")

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 Autoreset = Literal["next_step", "same_step", "off"]
-Factory = Callable[[], Any]
+Factory = Callable[..., Any]
+"""What makes an env: called with nothing; of a batched one, with `num_envs`."""
 
 
 class InfoBatch(Protocol):

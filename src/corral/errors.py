@@ -10,6 +10,8 @@ CorralError
 │   ├── SpaceMismatch    a value does not fit its space        (also ValueError)
 │   ├── SpacesDiffer     the envs of one pool do not agree     (also RuntimeError)
 │   ├── OptionError      an argument has no meaning here       (also ValueError)
+│   ├── IsolationError   envs that need a process each would share one
+│   │                                                          (also RuntimeError)
 │   ├── FactoryError     a factory cannot be sent to a worker  (also TypeError)
 │   ├── UnsafeFile       a file that others can write to is not unpickled
 │   │                                                          (also PermissionError)
@@ -44,6 +46,8 @@ class CorralError(Exception):
     """All of them, where several slots of one batch failed; `fault` is the first."""
     step: Any = None
     """The Step of those slots of the batch that were fine; None if there are none."""
+    episodes: tuple[Any, ...] = ()
+    """(run_episodes, evaluate) Those that had been finished by then."""
 
 
 class UsageError(CorralError):
@@ -80,6 +84,10 @@ class SpacesDiffer(UsageError, RuntimeError):
 
 class OptionError(UsageError, ValueError):
     """An argument has no meaning here."""
+
+
+class IsolationError(UsageError, RuntimeError):
+    """Envs that need a process each would share one."""
 
 
 class FactoryError(UsageError, TypeError):
@@ -171,6 +179,10 @@ class Fault:
     """(shardmate) The slot that took the worker down, where that is known."""
     item: int | None = None
     """The item's place among those given to `corral.map`."""
+    company: int = 0
+    """How many other envs were in its process, where that may be why."""
+    alone: bool | None = None
+    """Whether it fails alone in a process as well, where that was tried."""
     exception: BaseException | None = field(default=None, compare=False)
     """The env's own exception, where it survived the journey."""
     episode: EpisodeRecord | None = field(default=None, compare=False, repr=False)

@@ -53,6 +53,9 @@ def test_train_then_list_then_eval(corral, here):
     assert "over 7 episodes" in out
     scores = json.loads((here / "scores.json").read_text())
     assert len(scores["returns"]) == len(scores["lengths"]) == 7
+    status, _, err = corral("eval", shown, "--episodes", "1", "--json", "no/such.json")
+    assert status == 1
+    assert "no/such.json cannot be written: No such file or directory" in err
 
     status, _, err = corral("train", "--resume", shown)
     assert status == 2

@@ -6,6 +6,7 @@ import pytest
 
 from corral.errors import OptionError
 from corral.recipes import RECIPES
+from corral.recipes.parts import device_for
 from corral.recipes.resolve import dump, recipe_module, resolve, setting
 
 
@@ -67,7 +68,7 @@ def test_settings_are_read_as_yaml(text, expected):
     ("source", "settings", "told"),
     [
         ("cartpol", {}, "no recipe 'cartpol'; did you mean cartpole?"),
-        ("nothing-like-it", {}, "There are ant, cartpole, memory, pendulum"),
+        ("nothing-like-it", {}, f"There are {', '.join(RECIPES)};"),
         ("no/such.yaml", {}, "there is no file no/such.yaml"),
         (
             "cartpole",
@@ -92,6 +93,11 @@ def test_settings_are_read_as_yaml(text, expected):
         ("cartpole", {"seed.x": 3}, "seed is {'x': 3}"),
         ("cartpole", {"env": ""}, "env is missing"),
         ("cartpole", {"total_steps": 1.5}, "total_steps is 1.5"),
+        ("cartpole", {"ppo.learning_rate": 1}, "did you mean ppo.lr?"),
+        ("cartpole", {"n_envs": 1}, "did you mean num_envs?"),
+        ("cartpole", {"ppo.lr": float("inf")}, "ppo.lr is inf: Input should be a fin"),
+        ("cartpole", {"stop_at": float("nan")}, "stop_at is nan: Input should be a f"),
+        ("cartpole", {"ppo.hidden": [8, 0]}, "ppo.hidden.1 is 0: Input should be gre"),
     ],
 )
 def test_mistakes_are_told(source, settings, told):
@@ -108,6 +114,7 @@ def test_mistakes_are_told(source, settings, told):
         (b"- 1\n- 2\n", "must be `key: value` lines"),
         (b"recipe: cartpol\n", "did you mean cartpole?"),
         (b"recipe: 3\n", "no recipe 3"),
+        (b"recipe: [ant]\n", "no recipe ['ant']"),
         (b"", "env is missing"),
         (b"num_envs: 4\nnum_env: 4\nenv: CartPole-v1\n", "unknown key num_env"),
     ],
@@ -118,6 +125,16 @@ def test_files_with_mistakes_are_told(tmp_path: Path, content, told):
     with pytest.raises(OptionError) as caught:
         resolve(str(path), {})
     assert told in str(caught.value)
+
+
+def test_a_recipe_that_is_set_is_the_one_that_is_taken():
+    assert resolve("cartpole", {"recipe": "ant"}) == resolve("ant", {})
+
+
+@pytest.mark.parametrize("name", ["tpu", "cuda:x", "cpu:1", "cuda:-1"])
+def test_a_device_that_is_none_is_told(name):
+    with pytest.raises(OptionError, match="choose cpu, cuda, or cuda:1"):
+        device_for(name)
 
 
 @pytest.mark.parametrize("text", ["ppo.lr", "=3", ""])

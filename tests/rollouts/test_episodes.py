@@ -115,6 +115,45 @@ def test_the_pools_own_autoreset_does_not_matter() -> None:
     assert len(set(got)) == 1
 
 
+class Endless(Countdown):
+    """Counts up, as long as anybody steps it."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._at = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self._at += 1
+        return np.full(3, self._at, np.float32), 1.0, False, False, {"at": self._at}
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_an_episode_without_an_end_is_truncated_where_asked(backend: str) -> None:
+    with Pool(Endless, 2, backend=backend, seed=1) as pool:
+        got = run_episodes(pool, Ones(), episodes=5, max_length=3)
+        scores = evaluate(Ones(), pool, episodes=3, max_length=7)
+    for episode in got:
+        assert (episode.length, episode.return_, episode.info) == (3, 3.0, {"at": 3})
+        assert (episode.terminated, episode.truncated) == (False, True)
+        assert episode.obs[:, 0].tolist() == [0, 1, 2]
+        assert episode.final_obs.tolist() == [[3, 3, 3]]
+    assert scores.lengths.tolist() == scores.returns.tolist() == [7, 7, 7]
+
+
+@pytest.mark.parametrize("most", [2, 4])
+def test_shorter_episodes_are_as_they_were(most: int) -> None:
+    with Pool(Countdown, 2, backend="serial", seed=ROOT) as pool:
+        whole = run_episodes(pool, Thinker(pool), episodes=8)
+        cut = run_episodes(pool, Thinker(pool), episodes=8, max_length=most)
+    for one, other in zip(whole, cut, strict=True):
+        if len(one) <= most:
+            assert repr(one) == repr(other)
+        else:
+            assert len(other) == most and other.truncated and not other.terminated
+            assert same(other.final_obs[0], one.obs[most])
+    assert max(map(len, cut)) == most
+
+
 # Tasks and seeds ----------------------------------------------------------------------
 
 
@@ -295,6 +334,17 @@ def test_a_pool_that_raises_raises_and_can_be_used_again(tmp_path: Path) -> None
             run_episodes(pool, Ones(), tasks=tasks)
         got = run_episodes(pool, Ones(), tasks=tasks)
     assert [episode.length for episode in got] == [4] * 4
+
+
+def test_what_was_finished_before_something_broke_is_kept(tmp_path: Path) -> None:
+    tasks = unlucky_tasks(tmp_path, "raise", {3: 1}, 5)
+    with (
+        Pool(Unlucky, 1, backend="serial", seed=1) as pool,
+        pytest.raises(EnvError, match="unlucky") as caught,
+    ):
+        run_episodes(pool, Ones(), tasks=tasks)
+    assert [episode.item for episode in caught.value.episodes] == [0, 1, 2]
+    assert [episode.length for episode in caught.value.episodes] == [4] * 3
 
 
 # Evaluation ---------------------------------------------------------------------------

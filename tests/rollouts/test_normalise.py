@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from corral import Collector, Decision, ObsNorm, Pool, RewardNorm, Step, run_episodes
-from corral.errors import OptionError
+from corral.errors import OptionError, TrainingDiverged
 from corral.rollouts.normalise import RunningNorm
 
 FLOATS = st.floats(-1e3, 1e3, allow_nan=False, width=32)
@@ -163,6 +163,46 @@ def test_a_collector_goes_on_from_what_it_saved() -> None:
         other = ObsNorm(spaces.Dict({"a": spaces.Box(0, 1, (2,))}))
         with pytest.raises(OptionError, match=r"saved were the leaves \[''\]"):
             other.load_state_dict(saved["obs_norm"])
+
+
+class Breaking(Countdown):
+    """Three steps on its numbers break down, and a step later its rewards."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        seen = super().reset(seed=seed)
+        self._left = 5
+        return seen
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        if self._left == 2:
+            obs = np.full_like(obs, np.inf)
+        return (obs, np.nan if self._left == 1 else reward, *rest)
+
+
+@pytest.mark.parametrize(
+    ("scaled", "told"),
+    [
+        ("obs", "slot 0 gave the observation inf in row 3 of the rollout"),
+        ("reward", "slot 0 gave the reward nan in row 3 of the rollout"),
+        ("both", "slot 0 gave the observation inf in row 3 of the rollout"),
+    ],
+)
+def test_what_is_not_finite_is_told_and_not_learnt(scaled: str, told: str) -> None:
+    with Pool(Breaking, 2, backend="serial", seed=2) as pool:
+        obs, reward = ObsNorm(pool.spec.observation_space), RewardNorm()
+        collector = Collector(
+            pool,
+            Ones(),
+            obs_norm=None if scaled == "reward" else obs,
+            reward_norm=None if scaled == "obs" else reward,
+        )
+        collector.collect(2)
+        before = obs.state_dict(), reward.state_dict()
+        collector.end_episodes(1)
+        with pytest.raises(TrainingDiverged, match=told):
+            collector.collect(8)
+        assert same((obs.state_dict(), reward.state_dict()), before)
 
 
 def test_episodes_are_seen_scaled_and_teach_nothing() -> None:

@@ -1,7 +1,7 @@
 """A run that takes no time, and envs for it."""
 
 ENVS = '''
-import gymnasium, numpy as np
+import signal, gymnasium, numpy as np
 
 class Counting(gymnasium.Env):
     """Ends after ten steps; rewards are as told."""
@@ -23,10 +23,61 @@ class Counting(gymnasium.Env):
         self.steps += 1
         self.total += 1
         reward = self.reward if self.total > self.after else 1.0
-        return self.seen(), reward, self.steps == 10, False, {"cost": 2.5}
+        info = {"cost": 2.5, "energy": np.float32(0.5), "laps": np.array([3])}
+        return self.seen(), reward, self.steps == 10, False, info
 
 class TurnsNan(Counting):
     after, reward = 64, float("nan")
+
+class TurnsInfinite(Counting):
+    """What it sees, once it was stepped so often."""
+    after, odd = 40, np.inf
+
+    def seen(self):
+        return super().seen() + np.float32(self.odd if self.total > self.after else 0)
+
+class TurnsUnseen(TurnsInfinite):
+    odd = np.nan
+
+class Impatient(Counting):
+    """Ctrl-C, twice, from whoever sits before it."""
+    after = 60
+
+    def step(self, action):
+        if self.total > self.after:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return super().step(action)
+
+class Endless(Counting):
+    """Nobody ends it; it can be seen."""
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def step(self, action):
+        self.steps += 1
+        return self.seen(), 1.0, False, False, {}
+
+    def render(self):
+        return np.full((8, 8, 3), self.steps % 3 * 90, np.uint8)
+
+class SometimesBreaks(Counting):
+    """Some episodes, by their seeds."""
+    def reset(self, *, seed=None, options=None):
+        seen = super().reset(seed=seed)
+        self.bad = seed is not None and seed % 7 == 0
+        return seen
+
+    def step(self, action):
+        if self.bad and self.steps == 4:
+            raise RuntimeError("broken")
+        return super().step(action)
+
+class Breaks(Counting):
+    def step(self, action):
+        raise RuntimeError("broken")
 
 class Wider(Counting):
     observation_space = gymnasium.spaces.Box(-1, 1, (3,))

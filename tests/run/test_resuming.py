@@ -88,9 +88,21 @@ def test_a_run_can_be_made_longer(trained, go_on):
     assert "total_steps: 256" in trained.config.read_text()
 
 
+def test_what_ctrl_c_saved_is_gone_once_the_run_is_done(go_on):
+    with begin("cartpole", {**SMALL, "checkpoint_every": 4}, out=Path("run")) as one:
+        lead(one, 5)
+        one.interrupt()
+    assert one.directory.interrupted.exists()
+    go_on(one.directory.path)
+    with pytest.raises(OptionError, match="is done: 192 of 192 steps"):
+        resume(one.directory.path, {})
+
+
 def test_a_run_that_is_done_says_so(trained):
-    with pytest.raises(OptionError, match=r"is done: 192 of 192 steps.*--total-steps"):
-        resume(trained.path, {})
+    said = r"is done: 192 of \d+ steps.*--total-steps 384"
+    for settings in ({}, {"total_steps": 10}):
+        with pytest.raises(OptionError, match=said):
+            resume(trained.path, settings)
 
 
 def test_what_would_make_it_another_run_cannot_change(trained):
@@ -146,6 +158,12 @@ def test_weights_of_another_env_are_refused(trained):
     assert not Path("second").exists()
 
 
+def test_weights_that_saw_another_scale_are_refused(trained):
+    settings = {**SMALL, "normalise_obs": True}
+    with pytest.raises(CheckpointError, match="--set normalise_obs=false"):
+        begin("cartpole", settings, out=Path("second"), init_from=trained.path)
+
+
 def test_weights_of_other_nets_are_refused(trained):
     settings = {**SMALL, "ppo.hidden": [16]}
     with pytest.raises(CheckpointError, match=r"best\.pt does not fit.*size mismatch"):
@@ -192,7 +210,49 @@ def test_a_run_that_is_none_is_told_with_the_latest(trained):
         resume(Path("nothing"), {})
 
 
+@pytest.mark.parametrize("content", [b"{", b"\xff", b'{"a": 1}\n5\n'])
+def test_notes_that_are_damaged_cost_nothing_else(trained, go_on, content):
+    trained.about.write_bytes(content)
+    for path in (trained.metrics, trained.episodes):
+        path.write_bytes(path.read_bytes() + content)
+    go_on(trained.path, total_steps=224)
+    assert trained.told()["state"] == "done"
+    steps = [line["step"] for line in jsonl.read(trained.metrics)]
+    assert sorted(set(steps)) == [32 * update for update in range(1, 8)]
+
+
+def test_a_run_that_is_under_way_is_left_alone():
+    with begin("cartpole", SMALL, out=Path("run")) as running:
+        running.checkpoint()
+        with pytest.raises(OptionError, match="is being trained by another program"):
+            resume(Path("run"), {})
+    with resume(Path("run"), {}) as going_on:
+        assert going_on.progress.update == 0
+
+
+def test_what_a_killed_program_was_writing_is_swept_away(trained):
+    draft = trained.checkpoints / ".last.pt.4711"
+    draft.write_bytes(b"half of it")
+    with resume(trained.path, {"total_steps": 999}):
+        assert not trained.told()["result"]  # nor what was said of its end
+        assert sorted(path.name for path in trained.checkpoints.iterdir()) == [
+            "best.pt",
+            "last.pt",
+        ]
+
+
+def test_where_there_is_nothing_else_a_run_goes_on_from_its_best(trained, go_on):
+    trained.last.unlink()
+    best = Checkpoint.load(trained.best).update
+    if best == 6:
+        go_on(trained.path, total_steps=224)
+    else:
+        go_on(trained.path)
+    assert Checkpoint.load(trained.last).update > best
+
+
 def test_a_run_without_checkpoints_is_told(trained):
     trained.last.unlink()
+    trained.best.unlink()
     with pytest.raises(CheckpointError, match="no checkpoint to go on from"):
         resume(trained.path, {"total_steps": 999})

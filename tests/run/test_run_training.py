@@ -5,12 +5,17 @@ import resource
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from PIL import Image
 from small_runs import SMALL
 
-from corral.errors import OptionError, TrainingDiverged, WriteFailed
+from corral import replay
+from corral.errors import EnvError, OptionError, TrainingDiverged, WriteFailed
+from corral.recipes.resolve import resolve
 from corral.run.checkpoint import Checkpoint
+from corral.run.evaluation import Best
 from corral.run.start import begin
 from corral.sinks import jsonl
 
@@ -54,6 +59,8 @@ def test_every_episode_is_written_with_the_numbers_of_its_last_info(train):
     rows = jsonl.read(directory.episodes)
     assert {row["length"] for row in rows} == {10}
     assert {row["info/cost"] for row in rows} == {2.5}
+    assert {row["info/energy"] for row in rows} == {0.5}
+    assert {row["info/laps"] for row in rows} == {3}
     assert len({row["seed"] for row in rows}) == len(rows)
 
 
@@ -61,6 +68,18 @@ def test_a_video_is_taken_where_the_env_renders(train):
     directory = train(settings={"video": "end"})
     assert (directory.videos / "best.gif").read_bytes()[:4] == b"GIF8"
     assert "data:image/gif;base64," in directory.report.read_text()
+
+
+def test_an_env_that_never_ends_holds_nothing_up(train, capsys):
+    settings = {"env": "run_envs:Endless", "evaluate_length": 320, "video": "end"}
+    directory = train(settings=settings)
+    out = capsys.readouterr().out
+    assert "2 of the 2 episodes were cut after 320 steps (evaluate_length)" in out
+    lines = jsonl.read(directory.metrics)
+    assert {line["eval/length"] for line in lines if "eval/length" in line} == {320.0}
+    with Image.open(directory.videos / "best.gif") as film:
+        assert 150 <= film.n_frames < 300  # no more of them were ever kept
+        assert film.info["duration"] * film.n_frames == pytest.approx(16_000, rel=0.1)
 
 
 def test_without_pictures_the_run_goes_on(train, capsys):
@@ -95,6 +114,31 @@ def test_a_metric_that_is_not_measured_is_told(train):
         OptionError, match=r"'eval/retrun', which is not measured; did "
     ):
         train(settings={"best_metric": "eval/retrun"})
+
+
+def test_a_metric_of_episodes_may_come_later(train):
+    settings = {"env": "run_envs:Counting", "best_metric": "episode/return"}
+    # Four steps of each env until the first evaluation: no episode has ended by then.
+    settings |= {"ppo.n_steps": 4, "evaluate_every": 1, "total_steps": 48}
+    assert Checkpoint.load(train(settings=settings).best).best == 10.0
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("max", 1), ("min", -1)])
+def test_what_is_not_known_is_not_the_best(metric, sign):
+    best = Best(resolve("cartpole", {**SMALL, "best_is": metric}))
+    assert not best.improved({"eval/return": float("nan")})
+    assert best.improved({"eval/return": 0.0})
+    assert not best.improved({"eval/return": float("nan")})
+    assert best.improved({"eval/return": sign * 1.0})
+
+
+def test_episodes_that_checkpoints_cut_short_are_told_once(train, capsys):
+    settings = {"env": "run_envs:Counting", "ppo.n_steps": 8, "checkpoint_every": 1}
+    train(settings=settings)
+    out = capsys.readouterr().out
+    assert out.count("Episodes are cut short: in slot 0 none has ended in 8 steps") == 1
+    train(settings={**settings, "checkpoint_every": 2}, out="other")
+    assert "cut short" not in capsys.readouterr().out
 
 
 def test_configs_of_ones_own_need_no_recipe(train, here):
@@ -152,6 +196,71 @@ def file_size_limit(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.parametrize(
+    ("env", "scaled"), [("TurnsInfinite", True), ("TurnsUnseen", False)]
+)
+def test_an_observation_that_is_not_finite_costs_no_checkpoint(here, env, scaled):
+    settings = {**SMALL, "env": f"run_envs:{env}", "normalise_obs": scaled}
+    settings |= {"checkpoint_every": 1, "evaluate_every": 99}
+    told = "he env of slot 0 gave the observation (inf|nan) in row 9 of the rollout"
+    with (
+        begin("cartpole", settings, out=Path("run")) as training,
+        pytest.raises(TrainingDiverged, match=told),
+    ):
+        training.run()
+    kept = Checkpoint.load(training.directory.last)
+    assert kept.update == 2
+    for scale in kept.normalisers.values():
+        assert np.isfinite(scale[""]["variance"]).all()
+
+
+def test_an_env_that_breaks_is_told_in_whole_sentences(here):
+    settings = {**SMALL, "env": "run_envs:Breaks"}
+    with (
+        begin("cartpole", settings, out=Path("run")) as training,
+        pytest.raises(
+            EnvError, match=r"[^.]\. No checkpoint had been saved yet$"
+        ) as caught,
+    ):
+        training.run()
+    assert "That episode by itself: corral doctor --replay run/fault.zip." in str(
+        caught.value
+    )
+    with replay("run/fault.zip") as again:
+        assert again.reproduced
+
+
+def test_what_is_restarted_is_told_and_counted(train, capsys):
+    settings = {"env": "run_envs:SometimesBreaks", "on_fault": "restart"}
+    # Whoever broke a moment ago waits: a slot for each is quicker.
+    settings |= {"backend": "process", "num_envs": 8, "ppo.n_steps": 6}
+    settings |= {"evaluate_every": 99, "evaluate_episodes": 9, "final_episodes": 0}
+    settings |= {"checkpoint_every": 99, "total_steps": 336}
+    directory = train(settings=settings)
+    out = capsys.readouterr().out
+    assert out.count("Restarted: slot ") == 1
+    assert "RuntimeError in step: broken. More of these" in out
+    assert "of the 9 episodes failed each time they were run" in out
+    assert directory.told()["state"] == "done"
+    lines = jsonl.read(directory.metrics)
+    assert sum(line.get("episode/faults", 0) for line in lines) > 0
+    assert {line["eval/length"] for line in lines if "eval/length" in line} == {10.0}
+
+
+def test_a_second_ctrl_c_ends_it_at_once_and_says_what_is_kept(here, capfd):
+    settings = {**SMALL, "env": "run_envs:Impatient", "evaluate_every": 99}
+    with (
+        begin("cartpole", settings, out=Path("run")) as training,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        training.run()
+    out, err = capfd.readouterr()
+    assert "Stopping when this update is done" in err
+    assert "Stopped at once. Kept: run/checkpoints/last.pt. To go on" in out
+    assert training.directory.told()["state"] == "interrupted"
+    assert training.directory.report.exists()
+
+
 def test_a_disk_that_fills_up_costs_the_new_checkpoint_alone(trained):
     directory = trained
     before = directory.last.read_bytes()
@@ -176,7 +285,7 @@ def test_a_disk_that_fills_up_while_training_is_told_with_what_is_kept(here):
         training.run()
     told = str(caught.value)
     assert "cannot be written: File too large" in told
-    assert "Kept: " in told or "Nothing had been saved yet" in told
+    assert "Kept: " in told or "No checkpoint had been saved yet" in told
 
 
 def test_what_is_told_about_a_run_is_json(trained):

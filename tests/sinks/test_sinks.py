@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 
 import pytest
 
@@ -33,6 +34,13 @@ def test_a_line_cut_short_is_left_out(tmp_path):
     assert read(path) == [{"step": 1}, {"step": 2}]
 
 
+@pytest.mark.parametrize("line", [b"5", b"[]", b"{}", b"\xff\x00", b"null"])
+def test_a_line_of_another_kind_is_left_out(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 2}\n')
+    assert read(path) == [{"step": 1}, {"step": 2}]
+
+
 def test_going_on_appends(tmp_path):
     for step in (1, 2):
         sink = JsonlSink(tmp_path / "metrics.jsonl")
@@ -46,6 +54,18 @@ def test_a_full_disk_is_told_with_the_path():
     sink = JsonlSink("/dev/full")
     with pytest.raises(WriteFailed, match="/dev/full cannot be written: No space left"):
         sink.write({"x": 1.0}, 1)
+    sink.close()
+
+
+def test_a_line_that_fits_in_part_is_told_at_once(tmp_path):
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(WriteFailed, match=r"jsonl cannot be written: File"):
+            sink.write({"x": 1.0}, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     sink.close()
 
 

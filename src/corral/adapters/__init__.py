@@ -7,15 +7,19 @@ from typing import Any
 import gymnasium
 
 from corral.adapters.from_gymnasium import GymnasiumAdapter
+from corral.adapters.from_pettingzoo import PettingZooAdapter
+from corral.core import Adapter
 from corral.errors import OptionError
 
 __all__ = ["GymnasiumAdapter", "adapt"]
 
 
-def adapt(env: Any) -> GymnasiumAdapter:
+def adapt(env: Any) -> Adapter:
     """Give the env its adapter."""
     if isinstance(env, gymnasium.Env):
         return GymnasiumAdapter(env)
+    if isinstance(env, PettingZooAdapter):
+        return env  # by who asked for several agents
     if env is None:
         raise OptionError(
             "the factory returned None, not an environment; "
@@ -29,6 +33,8 @@ def adapt(env: Any) -> GymnasiumAdapter:
     hint = ""
     if hasattr(env, "reset") and hasattr(env, "step"):
         hint = "; it has reset and step: derive its class from gymnasium.Env"
+    if hasattr(env, "possible_agents"):
+        hint = "; it has several agents: use corral.make_multi"
     raise OptionError(
         f"the factory returned {type(env).__name__} ({env!r:.80}), "
         f"not a gymnasium.Env{hint}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,59 @@ def factories_for(
         around = {id(f): functools.partial(wrapped, f, tuple(wrappers)) for f in chosen}
         chosen = [around[id(factory)] for factory in chosen]
     return chosen
+
+
+def batched_factories_for(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None,
+    env_kwargs: dict[str, Any] | None = None,
+    wrappers: Sequence[Wrap] = (),
+) -> list[Factory]:
+    """The factory of batched envs, once for each slot."""
+    if not (isinstance(env, str) or callable(env)):
+        raise OptionError(
+            f"batched=True takes one factory for all slots, or an id, not {env!r:.80}; "
+            "it is called with num_envs, once in each worker"
+        )
+    factory: Any = env
+    if isinstance(env, str):
+        _check_registered(env)
+        factory = functools.partial(make_registered_batch, env)
+    if env_kwargs:
+        factory = functools.partial(factory, **env_kwargs)
+    if wrappers:
+        factory = functools.partial(wrapped_batch, factory, tuple(wrappers))
+    return _chosen(factory, num_envs)
+
+
+def make_registered_batch(env_id: str, num_envs: int, **kwargs: Any) -> Any:
+    """Build a registered env's own vectorised form, in the worker."""
+    mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
+    return gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode, **kwargs)
+
+
+def wrapped_batch(
+    factory: Callable[..., Any], wrappers: Sequence[Wrap], slots: range, num_envs: int
+) -> Any:
+    """Build a batched env and put wrappers around it, the first one innermost."""
+    env = called_for(factory, slots)
+    for wrap in wrappers:
+        env = wrap(env)
+    return env
+
+
+def called_for(factory: Callable[..., Any], slots: range) -> Any:
+    """Call the factory of a batched env; with its slots too, if it takes them."""
+    known: dict[str, Any] = {"slots": slots} if takes(factory, "slots") else {}
+    return factory(num_envs=len(slots), **known)
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has a parameter of this name."""
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a function of C
+        return False
 
 
 def _chosen(

@@ -32,7 +32,7 @@ class GymnasiumAdapter:
             else None
         )
 
-        self._takes_options = _takes_options(env.reset)
+        self._takes_options = takes_options(env.reset)
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -67,7 +67,7 @@ class GymnasiumAdapter:
         self.env.close()
 
 
-def _takes_options(reset: Callable[..., Any]) -> bool:
+def takes_options(reset: Callable[..., Any]) -> bool:
     """Whether options can be given to it."""
     try:
         parameters = inspect.signature(reset).parameters.values()

@@ -39,6 +39,8 @@ class Peer:
     """What is imported."""
     install: str
     candidates: tuple[Candidate, ...]
+    agents: tuple[Candidate, ...] = ()
+    """Its ways for envs whose agents act at once."""
 
     @property
     def installed(self) -> bool:
@@ -75,6 +77,7 @@ PEERS = {
             "agilerl",
             "pip install agilerl",
             (Candidate("agilerl", "async", "AgileRL async"),),
+            (Candidate("agilerl", "async", "AgileRL async", fillers=False),),
         ),
         Peer(
             "supersuit",
@@ -84,9 +87,20 @@ PEERS = {
                 Candidate("supersuit", "sync", "SuperSuit serial"),
                 Candidate("supersuit", "async", "SuperSuit processes"),
             ),
+            (
+                Candidate("supersuit", "sync", "SuperSuit serial", fillers=False),
+                Candidate("supersuit", "async", "SuperSuit processes", fillers=False),
+            ),
         ),
     )
 }
+
+
+def ways_of(peer: Peer, agents: str) -> tuple[Candidate, ...]:
+    """Its candidates for an env whose agents act so, see `Order`."""
+    if not agents:
+        return peer.candidates
+    return peer.agents if agents == "at once" else ()
 
 
 def layout(backend: str, workers: int = 1) -> Candidate:

@@ -86,7 +86,11 @@ def _report(
     recommendation = None
     if built is not None:
         recommendation = recommend(
-            groups, built.expression, built.import_line, settings.kwargs
+            groups,
+            built.expression,
+            built.import_line,
+            settings.kwargs,
+            "make_multi" if built.agents else "make",
         )
     return Report(
         settings,

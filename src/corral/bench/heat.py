@@ -19,6 +19,7 @@ from corral.bench.candidates import (
     Peer,
     layout,
     layouts,
+    ways_of,
 )
 from corral.bench.lane import Lane, close_all
 from corral.bench.measure import Race, batches_for
@@ -70,13 +71,14 @@ class Heat:
 
     def run(self) -> None:
         """Build everybody and race; raises if not even one env can be built."""
+        expected = self.expected_turns()
         self._build_loop()
         waits = self._try_loop()
         if self.hopeless:
             return
         candidates = self._candidates(waits)
         self._watcher.expect(
-            sum(self._turns(one) for one in (LOOP, *candidates)) - self.expected_turns()
+            sum(self._turns(one) for one in (LOOP, *candidates)) - expected
         )
         for candidate in candidates:
             self._build(candidate)
@@ -101,7 +103,8 @@ class Heat:
     def _candidates(self, waits: bool) -> list[Candidate]:
         asked = self.settings
         ours = layouts(self.num_envs, self._cores, asked.backends, asked.workers, waits)
-        return ours + [one for peer in self._peers for one in peer.candidates]
+        agents = self.built.agents if self.built else ""
+        return ours + [one for peer in self._peers for one in ways_of(peer, agents)]
 
     def _turns(self, candidate: Candidate) -> int:
         """Building counts as one; auto is mostly asked and not raced."""
@@ -140,6 +143,7 @@ class Heat:
             self.num_envs,
             self.settings.seed,
             self._policy_iterations,
+            self.built.agents if self.built else "",
         )
         lane = self._lanes[title] = Lane(order, self.settings.deadline)
         try:

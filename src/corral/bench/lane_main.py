@@ -62,6 +62,7 @@ class Stand:
             layout.backend if layout else None,
             layout.workers if layout else None,
             str(layout or ""),
+            stepped.agents,
         )
         self._actions = draw_actions(stepped.action_space, order.num_envs, order.seed)
 

@@ -19,6 +19,8 @@ class Order:
     seed: int
     policy_iterations: int
     """The policy's computing, see `work`."""
+    agents: str = ""
+    """How several agents act: "at once" or "in turns"; "" if there is one alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Built:
     workers: int | None = None
     reason: str = ""
     """Of our layouts: what was chosen and why."""
+    agents: str = ""
+    """As in `Order`; the loop's lane finds it out for all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,21 @@ def best_of(group: Group) -> Row | None:
 
 
 def recommend(
-    groups: Sequence[Group], expression: str, import_line: str, kwargs: dict[str, Any]
+    groups: Sequence[Group],
+    expression: str,
+    import_line: str,
+    kwargs: dict[str, Any],
+    make: str = "make",
 ) -> Recommendation | None:
-    """The best layout of the fewest envs that give nearly the highest rate."""
+    """The best layout of the fewest envs that give nearly the highest rate.
+
+    Args:
+        groups: what was measured.
+        expression: how a program names the env.
+        import_line: what it imports first, if anything.
+        kwargs: the env's.
+        make: which of our functions makes many of them.
+    """
     bests = [(group, best) for group in groups if (best := best_of(group)) is not None]
     if not bests:
         return None
@@ -38,7 +50,7 @@ def recommend(
         best.candidate.kind,
         best.candidate.workers or 1,
         sentence(group, best),
-        code(group.num_envs, best, expression, import_line, kwargs),
+        code(group.num_envs, best, expression, import_line, kwargs, make),
     )
 
 
@@ -71,6 +83,7 @@ def code(
     expression: str,
     import_line: str,
     kwargs: dict[str, Any],
+    make: str = "make",
 ) -> str:
     """The line to write; it leaves out what `auto` chooses by itself."""
     arguments = [expression, f"num_envs={num_envs}"]
@@ -80,7 +93,7 @@ def code(
         arguments.append(f'backend="{best.candidate.kind}"')
         if best.candidate.kind != "serial":
             arguments.append(f"workers={best.candidate.workers}")
-    line = f"envs = corral.make({', '.join(arguments)})"
+    line = f"envs = corral.{make}({', '.join(arguments)})"
     if best.auto:
         line += f'  # "auto" chooses {best.candidate.kind}'
     return f"{import_line}\n{line}" if import_line else line

@@ -30,7 +30,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from corral.cli import kinds
 from corral.errors import OptionError
@@ -47,7 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral bench` takes."""
     add = parser.add_argument
     add("env", metavar="ENV", help="a Gymnasium id, module:id or module:function")
-    add("--kwargs", type=_kwargs, default={}, metavar="JSON", help="arguments for ENV")
+    add(
+        "--kwargs",
+        type=kinds.json_object,
+        default={},
+        metavar="JSON",
+        help="arguments for ENV",
+    )
     add(
         "--num-envs",
         type=_counts,
@@ -227,13 +233,3 @@ def _not_negative(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number >= 0")
     return number
-
-
-def _kwargs(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError(f"{text!r} is no JSON object: {{...}}")
-    return value

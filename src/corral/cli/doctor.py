@@ -1,6 +1,18 @@
 """What is wrong with this environment?
 
-Runs the episode of a fault again, as `fault.save(path)` has written it, up to and
+Finds out what an environment needs to run in parallel, and ends with the line to write.
+Everything it says was measured, in worker processes: an environment that raises, hangs
+or crashes there gives a finding.
+
+    corral doctor CartPole-v1
+    corral doctor my_package:make_robot --kwargs '{"gui": false}' --save
+
+ENV is a registered id, or module:function; of Gymnasium or PettingZoo. With --save what
+was found about sharing a process is kept, and `corral.make` goes by it, for as long as
+the environment's package has that version. The status is 0 if nothing has to be done,
+3 if there are warnings, 1 if there are problems.
+
+Or runs the episode of a fault again, as `fault.save(path)` has written it, up to and
 including the step that failed, and says whether it failed again.
 
     corral doctor --replay fault.zip
@@ -13,21 +25,26 @@ that somebody else owns, or may write to, are not opened: they hold code.
 from __future__ import annotations
 
 import argparse
+import json
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corral.cli import kinds
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
+    from corral.doctor.patient import Patient
     from corral.doctor.replay import Replay
+    from corral.doctor.report import Report
 
 SUMMARY = "what is wrong with this environment?"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral doctor` takes."""
-    add = parser.add_argument
+    _add_examination(parser)
+    add = parser.add_argument_group("an episode that failed").add_argument
     add(
         "--replay",
         type=Path,
@@ -43,14 +60,121 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         type=float,
         metavar="S",
-        help="seconds for what failed, where it had hung (what it was given then)",
+        help="seconds for one measurement (60), or for what failed, where it had hung "
+        "(what it was given then)",
+    )
+
+
+def _add_examination(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("env", nargs="?", metavar="ENV", help="an id, module:function")
+    add = parser.add_argument_group("an examination").add_argument
+    add(
+        "--kwargs",
+        type=kinds.json_object,
+        default={},
+        metavar="JSON",
+        help="arguments for the environment",
+    )
+    add(
+        "--num-envs",
+        type=kinds.count,
+        default=8,
+        metavar="N",
+        help="how many the recommended line makes (8)",
+    )
+    add("--seed", type=kinds.whole, default=0, help="of episodes and actions (0)")
+    add(
+        "--only",
+        type=lambda text: [part.strip() for part in text.split(",") if part.strip()],
+        default=[],
+        metavar="NAME,NAME",
+        help="some of the checks, such as isolation",
+    )
+    add("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    add(
+        "--save",
+        action="store_true",
+        help="keep what was found about sharing a process, for corral.make",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Examine, or replay; returns the status."""
+    if (arguments.env is None) == (arguments.replay is None):
+        raise OptionError(
+            "name an environment, corral doctor ENV, or a saved fault, "
+            "corral doctor --replay FILE"
+        )
+    return _replay(arguments) if arguments.env is None else _examine(arguments)
+
+
+# An examination -----------------------------------------------------------------------
+
+
+def _examine(arguments: argparse.Namespace) -> int:
+    """0 if nothing has to be done, 3 with warnings, 1 with problems."""
+    from corral.doctor import console
+    from corral.doctor.examination import examine
+    from corral.doctor.report import STATUS
+
+    path = arguments.json
+    if path is not None and not path.parent.is_dir():
+        raise OptionError(f"--json {path} cannot be written: no such directory")
+    patient = _patient(arguments)
+    with console.progress(patient.name) as progress:
+        report = examine(
+            patient,
+            arguments.num_envs,
+            arguments.only,
+            arguments.timeout,
+            progress,
+        )
+    console.show(report)
+    if path is not None:
+        path.write_text(json.dumps(report.document(), indent=2) + "\n", "utf-8")
+        print(f"Written: {path}")
+    if arguments.save:
+        _save(report)
+    return 130 if report.interrupted else STATUS[report.severity]
+
+
+def _patient(arguments: argparse.Namespace) -> Patient:
+    from corral.adapters.named import named
+    from corral.doctor.patient import Patient
+
+    found = named(arguments.env, arguments.kwargs)
+    return Patient(
+        found.text,
+        found.factory,
+        found.expression,
+        found.import_line,
+        dict(arguments.kwargs),
+        None if found.import_line else found.text,
+        arguments.seed,
+    )
+
+
+def _save(report: Report) -> None:
+    from corral.adapters.verdicts import save_verdict
+
+    verdict = report.verdict
+    if verdict is None:
+        raise OptionError(
+            "nothing to save: whether it may share a process is not known"
+        )
+    if not verdict.edition:
+        raise OptionError(
+            f"not saved: {verdict.subject} belongs to no package and no file, so "
+            "nobody could tell when it has changed"
+        )
+    print(f"Saved for {verdict.edition}: {save_verdict(verdict)}")
+
+
+# An episode that failed ---------------------------------------------------------------
+
+
+def _replay(arguments: argparse.Namespace) -> int:
     """Replay and show; 0 if the fault was reproduced."""
-    if arguments.replay is None:
-        raise OptionError("name a saved fault: corral doctor --replay FILE")
     if not arguments.replay.is_file():
         raise OptionError(f"there is no file {arguments.replay}")
     from corral.doctor.replay import replay

@@ -6,40 +6,59 @@ prints their mean return.
     corral eval runs/cartpole/2026-01-31_12-00-00
     corral eval runs/cartpole/2026-01-31_12-00-00 --checkpoint last --episodes 500
     corral eval RUN --video episode.gif
+
+Or drives every route of tinyphysics once, and prints what it costs.
+
+    corral eval tinyphysics --controller pid --data data --model tinyphysics.onnx
+    corral eval tinyphysics --controller runs/tinyphysics/2026-01-31_12-00-00
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from math import isfinite
 from pathlib import Path
 
+from corral.cli import eval_tinyphysics
 from corral.cli.kinds import count, whole
+from corral.cli.saving import save
 
 SUMMARY = "how good is a policy that was trained?"
+EPISODES, SEED = 100, 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral eval` takes."""
     add = parser.add_argument
-    add("run_path", type=Path, metavar="RUN", help="a run's directory, or a checkpoint")
+    add(
+        "run_path",
+        type=Path,
+        metavar="RUN",
+        help="a run's directory, or a checkpoint; or the word tinyphysics",
+    )
     add(
         "--checkpoint",
         choices=("best", "last"),
         default="best",
         help="which one of a run's directory (best)",
     )
-    add("--episodes", type=count, default=100, metavar="N", help="exactly (100)")
-    add("--seed", type=whole, default=1_000_000, help="of the episodes (1000000)")
+    add("--episodes", type=count, metavar="N", help=f"exactly ({EPISODES})")
+    add("--seed", type=whole, help=f"of the episodes ({SEED})")
     add("--num-envs", type=count, metavar="N", help="at the same time (the run's)")
     add("--workers", type=count, metavar="N", help="threads or processes (the run's)")
     add("--stochastic", action="store_true", help="draw actions as while training")
     add("--json", type=Path, metavar="FILE", help="write returns and lengths as JSON")
     add("--video", type=Path, metavar="FILE", help="write one episode as a GIF")
+    eval_tinyphysics.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate, show, write; returns the exit status."""
+    if str(arguments.run_path) == eval_tinyphysics.NAME:
+        return eval_tinyphysics.run(arguments)
+    eval_tinyphysics.refuse(arguments)
+    seed = SEED if arguments.seed is None else arguments.seed
     from corral.run.revisit import Revisit
 
     with Revisit(
@@ -50,20 +69,19 @@ def run(arguments: argparse.Namespace) -> int:
     ) as revisit:
         print(f"{revisit.path}: {revisit.config.env}, update {revisit.update}")
         result = revisit.evaluate(
-            arguments.episodes, arguments.seed, stochastic=arguments.stochastic
+            arguments.episodes or EPISODES, seed, stochastic=arguments.stochastic
         )
         print(
             f"return {result.mean:,.2f} ± {result.std:,.2f} over "
             f"{len(result.returns)} episodes"
         )
         if arguments.json is not None:
+            returns = [float(value) for value in result.returns]
             table = {
-                "returns": [float(value) for value in result.returns],
+                "returns": [one if isfinite(one) else None for one in returns],
                 "lengths": [int(value) for value in result.lengths],
             }
-            arguments.json.write_text(json.dumps(table) + "\n", encoding="utf-8")
-            print(f"Written: {arguments.json}")
+            save(arguments.json, (json.dumps(table) + "\n").encode())
         if arguments.video is not None:
-            arguments.video.write_bytes(revisit.video(arguments.seed))
-            print(f"Written: {arguments.video}")
+            save(arguments.video, revisit.video(seed))
     return 0

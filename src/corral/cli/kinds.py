@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from typing import Any
 
 
 def count(text: str) -> int:
@@ -19,6 +21,17 @@ def whole(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number >= 0")
     return number
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Names and values, as JSON."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON object: {{...}}")
+    return value
 
 
 def _number(text: str) -> int:

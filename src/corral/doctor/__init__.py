@@ -1,1 +1,25 @@
-"""What is wrong with an environment, and why."""
+"""What is wrong with an environment, and why: `check` one, or replay a saved fault.
+
+Lazy, so that `import corral` does not bring the checks along.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corral.doctor.examination import check
+    from corral.doctor.finding import Finding
+    from corral.doctor.report import Report
+
+_HOMES = {"Finding": "finding", "Report": "report", "check": "examination"}
+
+__all__ = ["Finding", "Report", "check"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        home = importlib.import_module(f"corral.doctor.{_HOMES[name]}")
+        return getattr(home, name)
+    raise AttributeError(f"corral.doctor has no {name!r}; it has {', '.join(__all__)}")

@@ -25,6 +25,7 @@ EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = 
     "process": ProcessExecutor,
 }
 BACKENDS = ("auto", *EXECUTORS)
+ISOLATIONS = ("auto", "slot", "shared")
 PROBE_SECONDS = 0.3
 
 __all__ = [
@@ -48,6 +49,8 @@ def place(
     """Choose an executor for the slots and say why."""
     _check(backend, workers, isolation)
     slots, reason = assignment.slots, "asked for"
+    # Until it is known that nobody shares a process.
+    assignment.options.minds_company = isolation == "auto" and slots > 1
     if assignment.needs_processes:
         backend = _of_processes(backend, assignment.needs_processes)
         reason = f"{assignment.needs_processes} needs processes"
@@ -58,11 +61,13 @@ def place(
                 f"backend={backend!r} has none. Leave the backend out."
             )
         reason = 'isolation="slot": one process per slot'
-        return _process(assignment, Placement("process", slots, slots, reason))
+        return _one_each(assignment, reason)
     if backend == "auto" and workers is None:
         if slots == 1:
             reason = "one slot has nobody to run beside"
             return SerialExecutor(assignment), Placement("serial", 1, 1, reason)
+        if assignment.options.batched:
+            return _unmeasured(assignment)
         return _measured(assignment)
     if backend == "serial":
         if workers not in (None, 1):
@@ -98,8 +103,10 @@ def _check(backend: str, workers: int | None, isolation: str | None) -> None:
         )
     if workers is not None and not is_count(workers):
         raise OptionError(f"workers is {workers!r}; it must be an integer >= 1")
-    if isolation not in (None, "slot"):
-        raise OptionError(f'isolation is {isolation!r}; it can be None or "slot"')
+    if isolation not in (None, *ISOLATIONS):
+        raise OptionError(
+            f"isolation is {isolation!r}; choose one of {', '.join(ISOLATIONS)}"
+        )
     if isolation == "slot" and workers is not None:
         raise OptionError('isolation="slot" decides the number of workers itself')
 
@@ -107,8 +114,29 @@ def _check(backend: str, workers: int | None, isolation: str | None) -> None:
 def _process(
     assignment: Assignment, placement: Placement
 ) -> tuple[ProcessExecutor, Placement]:
-    chosen = replace(assignment, shards=shards(assignment.slots, placement.workers))
+    slots, workers = assignment.slots, placement.workers
+    assignment.options.minds_company &= workers < slots
+    chosen = replace(assignment, shards=shards(slots, workers))
     return ProcessExecutor(chosen), placement
+
+
+def _one_each(
+    assignment: Assignment, reason: str, step_time: float | None = None
+) -> tuple[ProcessExecutor, Placement]:
+    """A process for every slot."""
+    slots = assignment.slots
+    return _process(assignment, Placement("process", slots, slots, reason, step_time))
+
+
+def _unmeasured(assignment: Assignment) -> tuple[Executor, Placement]:
+    """A batch for each core: what one costs depends on how many slots it has."""
+    slots = assignment.slots
+    workers = enough_workers(slots, assignment.cores)
+    if workers == 1:
+        reason = "there is one usable core"
+        return SerialExecutor(assignment), Placement("serial", 1, slots, reason)
+    reason = "batched: an env for every usable core, not measured"
+    return _process(assignment, Placement("process", workers, slots, reason))
 
 
 def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
@@ -121,8 +149,15 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
         measured = executor.probe(PROBE_SECONDS)
         if assignment.options.isolate_rng:  # threads would go one at a time
             measured = replace(measured, threads=False)
+        if measured.alone:
+            # Not with the worker that was probed: what the two envs left behind in its
+            # process, a third would meet.
+            executor.close(2.0)
+            reason = f"one process per slot, since {measured.alone}"
+            return _one_each(assignment, reason, measured.step_time)
         placement = choose(slots, cores, measured)
         if placement.backend == "process":
+            assignment.options.minds_company &= placement.workers < slots
             executor.reassign(shards(slots, placement.workers))
             return executor, placement
     except BaseException:

@@ -38,7 +38,14 @@ from corral.layout.plan import (
 from corral.supervision.report import error_for
 from corral.transport.doorbell import Doorbell
 from corral.transport.mailbox import MailboxClosed
-from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
+from corral.workers.commands import (
+    MAIL_ENTRY,
+    STEP_ALL_ENTRIES,
+    Ask,
+    Verb,
+    entry,
+    together,
+)
 from corral.workers.letters import Letter, Reply, Sealed
 from corral.workers.shard import Resume
 
@@ -143,13 +150,18 @@ class BelledExecutor:
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """One entry per slot, one wake-up per worker, after all are announced."""
         command, places = entry(verb, mode), self._places
+        entries: list[tuple[int, int]] = []
+        for slot in slots.tolist():
+            worker, index = places[slot]
+            entries.append((worker, command | index))
+        if self._assignment.options.batched:
+            entries = _together(entries)
         rung = set()
         try:
-            for slot in slots.tolist():
-                worker, index = places[slot]
+            for worker, one in entries:
                 if worker in self._away:
                     continue
-                self._push(worker, command | index)
+                self._push(worker, one)
                 self._bells[worker].announce()
                 rung.add(worker)
             for worker in rung:
@@ -455,3 +467,11 @@ class BelledExecutor:
     def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
         """Only processes can be replaced."""
         raise AssertionError("only processes can be replaced")
+
+
+def _together(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """By worker, what goes to its batch as one command."""
+    by_worker: dict[int, list[int]] = {}
+    for worker, one in entries:
+        by_worker.setdefault(worker, []).append(one)
+    return [(worker, one) for worker, own in by_worker.items() for one in together(own)]

@@ -26,7 +26,15 @@ from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
 from corral.transport.block import Block
-from corral.workers.commands import MAIL_ENTRY, STEP_ALL_ENTRIES, Ask, Verb, entry
+from corral.workers.commands import (
+    MAIL_ENTRY,
+    MORE_BIT,
+    STEP_ALL_ENTRIES,
+    Ask,
+    Verb,
+    entry,
+    together,
+)
 from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Letter, Reply, describe, kept
 from corral.workers.shard import Outlet, Resume
@@ -126,7 +134,9 @@ class SerialExecutor:
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Keep the commands until their results are waited for."""
-        self._queue.extend(entry(verb, mode, slot) for slot in slots.tolist())
+        entries = [entry(verb, mode, slot) for slot in slots.tolist()]
+        batched = self._assignment.options.batched
+        self._queue.extend(together(entries) if batched else entries)
 
     def tell(self, worker: int, message: Any) -> None:
         """Keep the message in its place among the commands."""
@@ -186,9 +196,11 @@ class SerialExecutor:
                 "Ctrl-C came while an environment was being run, and its result is "
                 "lost; close this pool and make a new one"
             )
-        command = self._queue.popleft()
-        self._worker.handle(command)
-        self._finished += self._results_of[command >> 28]
+        command = MORE_BIT
+        while command & MORE_BIT:
+            command = self._queue.popleft()
+            self._worker.handle(command)
+            self._finished += self._results_of[command >> 28]
         if self._closed:
             self._tell_of_the_end()
 

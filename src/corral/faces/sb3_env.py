@@ -65,11 +65,20 @@ class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
 
     def reset(self) -> Any:
         """Reset every slot, with the seeds and options that were set before."""
+        return self._begun(None)
+
+    def begin_at(self, root: int) -> Any:
+        """The same from a new root: where the pool seeds episodes, it counts anew."""
+        return self._begun(root)
+
+    def _begun(self, root: int | None) -> Any:
         self._finish_pending()
         options = [one or None for one in self._options]
         with translated():
             self.pool.send_reset(
-                seeds=self._seeds, options=options if any(options) else None
+                seed=root,
+                seeds=self._seeds,
+                options=options if any(options) else None,
             )
             step = self.pool.recv(copy=False)
         self._reset_seeds()
@@ -225,6 +234,11 @@ class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
             ) from None
 
     # Ours -----------------------------------------------------------------------------
+
+    @property
+    def last_step(self) -> Step | None:
+        """What the pool gave last, as views that the next step overwrites."""
+        return self._last
 
     @property
     def envs(self) -> list[Any]:

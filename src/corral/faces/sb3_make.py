@@ -67,8 +67,10 @@ def open_pool(
     for name, reason in _FIXED.items():
         if name in options:
             raise OptionError(f"there is no option {name!r} here: {reason}")
-    around = [*innermost, *wrappers]
-    if backend != "serial":
+    # Ours are for one env; a batched one is a whole shard.
+    single = not options.get("batched", False)
+    around = [*(innermost if single else ()), *wrappers]
+    if backend != "serial" and single:
         around.append(carrying)
     with translated():
         pool = Pool(
@@ -82,7 +84,8 @@ def open_pool(
             **options,
         )
         try:
-            _check_distinct(pool)
+            if single:
+                _check_distinct(pool)
         except BaseException:
             pool.close()
             raise

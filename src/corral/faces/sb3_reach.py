@@ -14,12 +14,16 @@ from typing import Any
 
 import gymnasium
 
+from corral.errors import OptionError
 from corral.faces.sb3_masks import inner
 
 
 def get_attr(env: Any, name: str) -> Any:
     """Read the attribute, wherever in the wrappers it is; a method is not called."""
-    return inner(env).get_wrapper_attr(name)
+    layer = inner(env)
+    if isinstance(layer, gymnasium.vector.VectorEnv):
+        return getattr(layer, name)  # batched: the same for all of its slots
+    return layer.get_wrapper_attr(name)
 
 
 def has_attr(env: Any, name: str) -> bool:
@@ -33,12 +37,22 @@ def has_attr(env: Any, name: str) -> bool:
 
 def set_attr(env: Any, name: str, value: Any) -> None:
     """Set the attribute on the outermost wrapper, and only there."""
-    setattr(inner(env), name, value)
+    setattr(_of_one_slot(inner(env), name), name, value)
 
 
 def call(env: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the method, wherever in the wrappers it is."""
+    _of_one_slot(inner(env), name)
     return get_attr(env, name)(*args, **kwargs)
+
+
+def _of_one_slot(env: Any, name: str) -> Any:
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise OptionError(
+            f"{name!r}: there is no env of one slot, {type(env).__name__} is all slots "
+            "of its worker at once"
+        )
+    return env
 
 
 def identity(env: Any) -> tuple[int, int]:

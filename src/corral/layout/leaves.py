@@ -55,7 +55,7 @@ class ArrayCodec(Codec):
         return encode
 
     def _scalar_encoder(self, array: Array, name: str) -> Encode:
-        fit, scalar = self.fit, self.dtype.type
+        fit, scalar, dtype, ndarray = self.fit, self.dtype.type, self.dtype, np.ndarray
         # An int that does not fit raises for int64; numpy 1 wraps it for smaller types.
         python = {"int64": int, "float64": float}.get(self.dtype.name, scalar)
 
@@ -64,6 +64,8 @@ class ArrayCodec(Codec):
             try:
                 if kind is scalar or kind is python:
                     array[row, slot] = value
+                elif kind is ndarray and not value.ndim and value.dtype is dtype:
+                    array[row, slot] = value  # some envs make an array of every number
                 else:
                     array[row, slot] = fit(value, name)
             except OverflowError:

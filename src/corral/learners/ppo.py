@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -48,7 +48,9 @@ except ImportError as error:
 class PPOConfig(BaseModel):
     """Every setting of PPO."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
     lr: float = Field(
         default=3e-4, gt=0, description="how far a minibatch moves the weights"
@@ -111,7 +113,7 @@ class PPOConfig(BaseModel):
         default=0.0,
         description="(Box actions) the logarithm of their deviation, at first",
     )
-    hidden: tuple[int, ...] | None = Field(
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
         default=None,
         description="widths of actor and of critic; null: 64, 64, or none for an image",
     )

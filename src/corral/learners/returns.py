@@ -61,14 +61,16 @@ def gae(
     _check(reward, value, terminated, truncated, valid, bootstrap, next_value)
     expected = np.asarray(value, np.float64)
     after = _expected_after(expected, terminated, truncated, bootstrap, next_value)
-    delta = np.where(valid, reward + gamma * after - expected, 0.0)
-    keep = np.where(terminated | truncated | ~valid, 0.0, gamma * lam)
-    advantage = np.empty_like(delta)
-    following = np.zeros(delta.shape[1])
-    for row in range(len(delta) - 1, -1, -1):
-        following = delta[row] + keep[row] * following
-        advantage[row] = following
-    return advantage, advantage + expected
+    # An infinite reward makes nan of 0 times infinity; whoever learns from it says so.
+    with np.errstate(invalid="ignore", over="ignore"):
+        delta = np.where(valid, reward + gamma * after - expected, 0.0)
+        keep = np.where(terminated | truncated | ~valid, 0.0, gamma * lam)
+        advantage = np.empty_like(delta)
+        following = np.zeros(delta.shape[1])
+        for row in range(len(delta) - 1, -1, -1):
+            following = delta[row] + keep[row] * following
+            advantage[row] = following
+        return advantage, advantage + expected
 
 
 def discounted(

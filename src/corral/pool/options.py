@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from corral.adapters import verdicts
 from corral.core import NO_TASK, EnvSpec
 from corral.errors import OptionError, SpacesDiffer
 from corral.pool.mending import Policy
@@ -40,6 +41,10 @@ class FaceOptions:
     """Whether stepping a slot that was never reset is refused here, or by the env."""
     agree: Callable[[list[EnvSpec]], EnvSpec] = same_spaces
     """The one spec for all slots, or SpacesDiffer."""
+    empty_finals: bool = True
+    """Whether an empty info is told of where an episode ended: a letter each time."""
+    tries_alone: bool = True
+    """Whether an env that failed beside others is tried elsewhere; see `company`."""
 
 
 def fault_policy(
@@ -81,6 +86,14 @@ def process_reasons(isolation: str | None, **asked: Any) -> str:
         if value is not None and value != "raise"
     ]
     return ", ".join(wanted)
+
+
+def why_alone(spec: EnvSpec) -> str:
+    """Why every slot got a process of its own, though nobody asked for that."""
+    declared = spec.metadata.get(verdicts.DECLARATION)
+    said = f'metadata["{verdicts.DECLARATION}"] is "{declared}"'
+    saved = "`corral doctor --save` found that envs disturb each other"
+    return f"one process per slot, since {said if declared else saved}"
 
 
 def closing_time(seconds: Any) -> float:

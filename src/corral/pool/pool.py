@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import get_ident
 from time import monotonic, perf_counter
 from types import TracebackType
@@ -14,13 +15,14 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.factories import Wrap, factories_for
-from corral.core import Autoreset, Factory, Step
+from corral.adapters.factories import Wrap, batched_factories_for, factories_for
+from corral.core import Autoreset, EnvSpec, Factory, Step
 from corral.errors import (
     ClosedError,
     CorralError,
     Fault,
     FaultError,
+    IsolationError,
     OptionError,
     OrderError,
     OwnershipError,
@@ -28,7 +30,7 @@ from corral.errors import (
     WorkerDied,
     WorkerHung,
 )
-from corral.executors import place, usable_cores
+from corral.executors import Placement, place, usable_cores
 from corral.executors.assign import place_of
 from corral.executors.contract import Assignment
 from corral.layout.codec import Codecs
@@ -36,7 +38,9 @@ from corral.layout.columns import Columns
 from corral.layout.entries import Column
 from corral.layout.plan import TICKET_MASK
 from corral.pool.actions import Actions
+from corral.pool.batches import Batches, check_batched
 from corral.pool.clock import Clock
+from corral.pool.company import judged
 from corral.pool.inbox import Inbox
 from corral.pool.ledger import Ledger, Slots
 from corral.pool.loans import Loans
@@ -50,6 +54,7 @@ from corral.pool.options import (
     mode_of,
     process_reasons,
     root_seed,
+    why_alone,
 )
 from corral.pool.questions import Question
 from corral.pool.rows import NO_INFOS, Row, gather
@@ -75,7 +80,10 @@ class Pool:
         wrappers: put around every env, the first one innermost.
         backend: "auto" measures; "serial", "thread" and "process" do as they say.
         workers: how many threads or processes; as many as usable cores by default.
-        isolation: "slot" gives every slot a process of its own.
+        isolation: "slot" gives every slot a process of its own; "auto" does so where
+            the env says that it must be alone in its process, where `corral doctor
+            --save` has found so, or where two of them cannot be measured together;
+            "shared" asks nobody.
         autoreset: what happens at the end of an episode; can be changed per send.
         seed: the root of every episode's seed; drawn, and told by `pool.seed`, if None.
         infos: "all", "final", "none", or the keys to keep.
@@ -100,7 +108,14 @@ class Pool:
         memory_limit: bytes; a slot whose process holds more gets a new one at the end
             of its episode. Needs isolation="slot".
         close_timeout: seconds for envs to finish when the pool is closed.
+        batched: whether `env` builds a `gymnasium.vector.VectorEnv` of `num_envs`
+            slots, one in each worker, whose sub-envs are the slots.
     """
+
+    layout: Placement
+    """Where the slots run, and why."""
+    spec: EnvSpec
+    """What one env says about itself."""
 
     def __init__(
         self,
@@ -111,7 +126,7 @@ class Pool:
         wrappers: Sequence[Wrap] = (),
         backend: str = "auto",
         workers: int | None = None,
-        isolation: str | None = None,
+        isolation: str | None = "auto",
         autoreset: Autoreset = "same_step",
         seed: int | None = None,
         infos: str | Sequence[str] = "all",
@@ -133,6 +148,7 @@ class Pool:
         restarts_per_minute: int = 10,
         memory_limit: int | None = None,
         close_timeout: float = 10.0,
+        batched: bool = False,
         _face: FaceOptions | None = None,
     ) -> None:
         # unbuilt -> open <-> sending -> closed; broken once a worker died, forked in a
@@ -149,7 +165,9 @@ class Pool:
             on_fault, on_timeout, max_restarts, restarts_per_minute
         )
         assignment = Assignment(
-            factories=factories_for(env, num_envs, env_kwargs, wrappers),
+            factories=(batched_factories_for if batched else factories_for)(
+                env, num_envs, env_kwargs, wrappers
+            ),
             shards=[],
             options=ShardOptions(
                 root_seed=self.seed,
@@ -159,6 +177,10 @@ class Pool:
                 isolate_rng=isolate_rng,
                 restarts=self._policy.budget if self._policy.deaths else None,
                 memory_limit=memory_limit,
+                batched=check_batched(
+                    batched, isolate_rng=isolate_rng, memory_limit=memory_limit
+                ),
+                empty_finals=self._face.empty_finals,
             ),
             worker_init=worker_init,
             per_worker=per_worker,
@@ -184,19 +206,40 @@ class Pool:
         self._assignment = assignment
         self.num_envs = assignment.slots
         self._owner = get_ident()
+        try:
+            self._place(backend, workers, isolation)
+        except IsolationError:
+            if backend not in ("auto", "process") or workers is not None:
+                raise
+            self._place(backend, None, "slot")
+            self.layout = replace(self.layout, reason=why_alone(self.spec))
+
+    def _place(self, backend: str, workers: int | None, isolation: str | None) -> None:
+        """Choose where the slots run, and build their envs there."""
         shards: list[range] = []
         try:
-            self._executor, self.layout = place(assignment, backend, workers, isolation)
+            self._executor, self.layout = place(
+                self._assignment, backend, workers, isolation
+            )
             shards = self._executor.shards
             self._open()
         except FaultError as error:
-            complete = error_for(with_kit(error.fault, assignment, shards))
+            fault = with_kit(error.fault, self._assignment, shards)
+            if shards:
+                (fault,) = judged([fault], self._assignment, shards, self._is_here)
+            complete = error_for(fault)
             raise complete from complete.__cause__
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether all envs are in this process."""
+        return self.layout.backend != "process"
 
     def _open(self) -> None:
         try:
             self.specs = self._executor.build()
             self.spec = self._face.agree(self.specs)
+            self._batches = self._new_batches()
             codecs = Codecs.of(self.spec)
             self._views = self._executor.bind(codecs)
         except BaseException:
@@ -231,6 +274,15 @@ class Pool:
         self._mender = self._new_mender()
         self._state = "open"
         _open_pools.add(self)
+
+    def _new_batches(self) -> Batches | None:
+        """What the envs can do, where they are batches."""
+        if not self._options.batched:
+            return None
+        batches = Batches(self.spec, self._executor.shards)
+        batches.check_mode(self._mode)
+        batches.check_restarts(self._policy.deaths or self._policy.hangs)
+        return batches
 
     def _new_mender(self) -> Mender | None:
         """Whoever replaces workers, if any are to be replaced."""
@@ -270,6 +322,8 @@ class Pool:
         self._clock.enter(not self._ledger.waiting)
         chosen = self._ledger.choose(slots)
         self._ledger.check_idle(chosen)
+        if self._batches is not None:
+            self._batches.check_reset(chosen)
         episodes = Episodes(len(chosen), seeds, options, tasks)
         numbers: list[int] = []
         messages: list[tuple[int, Any]] = []
@@ -304,6 +358,8 @@ class Pool:
         self._check()
         self._clock.enter(not self._ledger.waiting)
         mode = self._mode if autoreset is None else mode_of(autoreset)
+        if autoreset is not None and self._batches is not None:
+            self._batches.check_mode(mode)
         if slots is not None:
             self._send_some(actions, self._ledger.choose(slots), mode)
             return
@@ -342,6 +398,8 @@ class Pool:
 
     def _send_some(self, actions: Any, slots: NDArray[np.intp], mode: int) -> None:
         self._check_sendable(slots)
+        if self._batches is not None:
+            self._batches.check_step(slots)
         leaves, mailed = self._actions.codec.split(actions, len(slots))
         if mailed:
             self._mail_actions(slots, mailed)
@@ -659,9 +717,19 @@ class Pool:
                 self._note(letter)
         faults = self._faults(slots)
         if faults:
-            error = one_error_for(faults)
+            faults = self._judged(faults)
+            told = [position for position, one in enumerate(faults) if one.company]
+            error = one_error_for(faults, told[0] if told else 0)
             error.step = self._without(slots, faults)
             raise error from error.__cause__
+
+    def _judged(self, faults: list[Fault]) -> list[Fault]:
+        """With whether company is to blame, where first resets failed."""
+        # Later ones may depend on the past, which an env built anew does not have.
+        later = any(self._ledger.ticket(one.slot or 0) > 1 for one in faults)
+        if later or not self._face.tries_alone:
+            return faults
+        return judged(faults, self._assignment, self._executor.shards, self._is_here)
 
     def _faults(self, slots: NDArray[np.intp]) -> list[Fault]:
         """What went wrong in these slots, which want a reset before their next step."""

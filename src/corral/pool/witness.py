@@ -241,6 +241,7 @@ def kit_of(assignment: Assignment, slot: int, worker: int, shard: range) -> Kit:
             assignment.per_worker,
         ),
         shared=assignment.shared,
+        batched=assignment.options.batched,
     )
 
 

@@ -13,8 +13,13 @@ from __future__ import annotations
 
 RECIPES = {
     "ant": "Ant-v5, a four-legged robot in MuJoCo: 300,000 steps",
+    "bullet_pendulum": "a wheeled pendulum in PyBullet, with SB3's PPO",
     "cartpole": "CartPole-v1, the first one to try: solved in 100,000 steps",
+    "grid_world": "agents on the ground and in the air watch a target, with SB3's PPO",
     "memory": "CartPole-v1 without velocities: a recurrent policy has to remember",
     "pendulum": "Pendulum-v1, continuous actions: 100,000 steps",
+    "tinyphysics": "steer a simulated car: a PID controller cloned, then improved",
+    "tinyphysics_seed": "the same with cautious settings, which need many more steps",
+    "upkie": "the Upkie robot balances in PyBullet, with SB3's PPO",
 }
 """Name -> what it is."""

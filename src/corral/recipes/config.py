@@ -27,7 +27,9 @@ from corral.learners.ppo import PPOConfig
 class Config(BaseModel):
     """One run of PPO."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", validate_default=True, allow_inf_nan=False
+    )
 
     recipe: str = Field(default="", description="the recipe whose defaults these are")
     name: str = Field(
@@ -37,6 +39,9 @@ class Config(BaseModel):
         default="", description="a Gymnasium id, module:id or module:function"
     )
     env_kwargs: dict[str, Any] = Field(default={}, description="arguments for the env")
+    learner: Literal["ppo", "sb3_ppo"] = Field(
+        default="ppo", description="whose PPO: Corral's, or Stable-Baselines3's"
+    )
     num_envs: int = Field(default=8, ge=1, description="slots that collect")
     backend: Literal["auto", "serial", "thread", "process"] = Field(
         default="auto", description="where the envs run; auto measures"
@@ -46,11 +51,21 @@ class Config(BaseModel):
         ge=1,
         description="threads or processes; as many as usable cores if null",
     )
+    isolation: Literal["auto", "slot", "shared"] = Field(
+        default="auto",
+        description="slot: a process for each slot; auto: where the env needs it",
+    )
     isolate_rng: bool = Field(
         default=False, description="global random generators of its own for each slot"
     )
     on_fault: Literal["raise", "restart"] = Field(
         default="raise", description="what to do when an env raises or its worker dies"
+    )
+    max_restarts: int = Field(
+        default=100, ge=0, description="(restart) of each slot, in the whole run"
+    )
+    restarts_per_minute: int = Field(
+        default=10, ge=0, description="(restart) of each slot, within any minute"
     )
     step_timeout: float | None = Field(
         default=None, gt=0, description="seconds for one step; null: any"
@@ -84,6 +99,12 @@ class Config(BaseModel):
         default=None, ge=1, description="updates; a tenth of the run if null"
     )
     evaluate_episodes: int = Field(default=10, ge=1, description="in each evaluation")
+    evaluate_length: int = Field(
+        default=30_000,
+        ge=1,
+        description="steps after which an evaluation cuts an episode, so that one "
+        "without an end does not hold up the run",
+    )
     final_episodes: int = Field(
         default=100, ge=0, description="of the best policy, once it is all over"
     )

@@ -1,9 +1,18 @@
-"""A config -> what a run is made of: the pool, the learner, and the collector."""
+"""A config -> what a run is made of: the pool, the learner, and the collector.
+
+Learner and collector are Corral's, or Stable-Baselines3's (`sb3_parts`) behind the same
+verbs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from corral.adapters.named import named
 from corral.core import Factory
@@ -11,7 +20,9 @@ from corral.errors import MissingExtra, OptionError
 from corral.pool import Pool
 from corral.recipes.config import Config
 from corral.rollouts.collector import Collector
+from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.normalise import ObsNorm, RewardNorm
+from corral.rollouts.rollout import EpisodeSummary
 
 try:
     import torch
@@ -21,14 +32,52 @@ except ImportError as error:
 from corral.learners.ppo import PPO
 
 
+class Gathered(Protocol):
+    """What a run writes down of a rollout."""
+
+    @property
+    def reward(self) -> NDArray[np.float64]: ...
+
+    @property
+    def valid(self) -> NDArray[np.bool_]: ...
+
+    @property
+    def episodes(self) -> tuple[EpisodeSummary, ...]: ...
+
+
+class Gatherer(Protocol):
+    """Who collects; see `rollouts.collector`."""
+
+    def collect(self, steps: int) -> Any: ...
+
+    def end_episodes(self, number: int) -> None: ...
+
+
+class Learner(Protocol):
+    """Who learns from what was collected; see `learners.ppo`."""
+
+    @property
+    def policy(self) -> Any: ...
+
+    def update(self, rollout: Any) -> dict[str, float]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    def load_policy(
+        self, state: dict[str, Any], log_std: float | None = None
+    ) -> None: ...
+
+
 @dataclass(slots=True)
 class Parts:
     """They work together; close the pool when done."""
 
     config: Config
     pool: Pool
-    learner: PPO
-    collector: Collector
+    learner: Learner
+    collector: Gatherer
     obs_norm: ObsNorm | None
     reward_norm: RewardNorm | None
 
@@ -43,6 +92,29 @@ class Parts:
             if one is not None and name in state:
                 one.load_state_dict(state[name])
 
+    def open_pool(self, backend: str, workers: int | None) -> Pool:
+        """Another one like `pool`, for envs that do not disturb it."""
+        return open_pool(self.config, backend, workers)
+
+    def warm_up(self, say: Callable[[str], object]) -> None:
+        """What comes before the first update of a new run."""
+
+    def tasks(self, purpose: str, count: int) -> list[Any] | None:
+        """What episodes of a "validation" or "test" are about; None if the env says."""
+        return None
+
+    def measured(self, result: Evaluation) -> dict[str, float]:
+        """More that an evaluation has found out, by name."""
+        return {}
+
+    def lone_policy(self) -> Any:
+        """How one env alone would be led, to see how fast that is."""
+        return self.learner.policy
+
+    def export(self, folder: Path) -> list[Path]:
+        """Write what others than Corral open, of the policy as it is now."""
+        return []
+
 
 def env_factory(config: Config, **more: Any) -> Factory:
     """What makes one env of the config."""
@@ -51,11 +123,15 @@ def env_factory(config: Config, **more: Any) -> Factory:
 
 def build(config: Config) -> Parts:
     """Open the pool and make a learner for its spaces."""
+    if config.learner == "sb3_ppo":
+        from corral.recipes import sb3_parts
+
+        return sb3_parts.build(config)
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     pool = open_pool(config, config.backend, config.workers)
     try:
-        return _around(pool, config, device)
+        return around(pool, config, device)
     except BaseException:
         pool.close()
         raise
@@ -67,17 +143,21 @@ def open_pool(config: Config, backend: str, workers: int | None) -> Pool:
         env_factory(config),
         config.num_envs,
         backend=backend,
-        workers=workers,
+        workers=None if config.isolation == "slot" else workers,
+        isolation=config.isolation,
         seed=config.seed,
         infos="final",
         isolate_rng=config.isolate_rng,
         on_fault=config.on_fault,
+        max_restarts=config.max_restarts,
+        restarts_per_minute=config.restarts_per_minute,
         step_timeout=config.step_timeout,
         reset_timeout=config.reset_timeout,
     )
 
 
-def _around(pool: Pool, config: Config, device: str) -> Parts:
+def around(pool: Pool, config: Config, device: str) -> Parts:
+    """A learner and a collector for a pool that is open."""
     spec = pool.spec
     obs_norm = ObsNorm(spec.observation_space) if config.normalise_obs else None
     reward_norm = RewardNorm(config.ppo.gamma) if config.normalise_reward else None
@@ -104,7 +184,7 @@ def device_for(name: str) -> str:
     kind, _, number = name.partition(":")
     if kind == "cpu" and not number:
         return name
-    if kind != "cuda":
+    if kind != "cuda" or not (number or "0").isdecimal():
         raise OptionError(f"device is {name!r}: choose cpu, cuda, or cuda:1 and so on")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= count:

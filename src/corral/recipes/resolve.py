@@ -23,6 +23,19 @@ except ImportError as error:
     raise MissingExtra("configs need pyyaml: pip install 'corral[train]'") from error
 
 TENTHS = 10
+MEANT = {
+    "activation_fn": "ppo.activation",
+    "env_id": "env",
+    "eval_freq": "evaluate_every",
+    "learning_rate": "ppo.lr",
+    "n_envs": "num_envs",
+    "n_eval_episodes": "evaluate_episodes",
+    "n_timesteps": "total_steps",
+    "net_arch": "ppo.hidden",
+    "normalize": "normalise_obs",
+    "total_timesteps": "total_steps",
+}
+"""What others call it -> what it is called here; no letters would tell."""
 
 
 def resolve(source: str, settings: Mapping[str, Any]) -> Config:
@@ -33,20 +46,19 @@ def resolve(source: str, settings: Mapping[str, Any]) -> Config:
         settings: dotted keys -> values: `{"num_envs": 4, "ppo.lr": 1e-4}`.
     """
     values: dict[str, Any] = {}
-    recipe, where = source, source
+    where = source
     if _is_file(source):
         values = load(Path(source))
-        recipe = values.get("recipe", "")
     else:
-        values["recipe"] = recipe
+        values["recipe"] = source
     for key, value in settings.items():
         put(values, key, value, where)
-    return complete(checked(kind_of(recipe), values, where))
+    return complete(checked(kind_of(values.get("recipe", "")), values, where))
 
 
 def recipe_module(name: str) -> ModuleType:
     """The recipe of that name."""
-    if name not in RECIPES:
+    if str(name) not in RECIPES:  # a file may hold anything in its place
         near = difflib.get_close_matches(str(name), RECIPES, n=1)
         meant = f"did you mean {near[0]}? " if near else ""
         raise OptionError(
@@ -171,11 +183,16 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
     known = list(_keys(kind))
     last = str(parts[-1])
     # As it was written, or the same name in another group: lr -> ppo.lr.
-    near = difflib.get_close_matches(key, known, n=1) or [
-        name
-        for name in known
-        if difflib.get_close_matches(last, [name.rpartition(".")[2]])
-    ]
+    near = [MEANT[last]] if last in MEANT else []
+    near = (
+        near
+        or difflib.get_close_matches(key, known, n=1)
+        or [
+            name
+            for name in known
+            if difflib.get_close_matches(last, [name.rpartition(".")[2]])
+        ]
+    )
     meant = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
     return f"unknown key {key} (with value {error['input']!r}){meant}"
 

@@ -22,6 +22,7 @@ from corral.errors import OptionError, OrderError
 from corral.layout.codec import Codecs
 from corral.pool import Pool
 from corral.rollouts import carry as carries
+from corral.rollouts import finite
 from corral.rollouts.actor import Actor
 from corral.rollouts.modes import Lead
 from corral.rollouts.normalise import ObsNorm, RewardNorm
@@ -201,8 +202,11 @@ class Collector:
             see(copied(self._codecs.obs, now.obs)),
         )
         reward = tape.reward
-        if self.obs_norm is not None and tape.raw is not None:
-            self.obs_norm.update(tape.raw.whole(), tape.valid)
+        raw = () if tape.raw is None else tape.raw.whole()
+        if self.obs_norm is not None or self.reward_norm is not None:
+            finite.check(raw, reward, tape.valid)  # before either has learnt of it
+        if self.obs_norm is not None:
+            self.obs_norm.update(raw, tape.valid)
         if self.reward_norm is not None:
             reward = self.reward_norm(reward, tape.started, tape.valid)
         return Rollout(

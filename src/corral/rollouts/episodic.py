@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from corral.core import NO_TASK, Policy, Step
-from corral.errors import Fault, OptionError
+from corral.errors import Fault, FaultError, OptionError
 from corral.layout.codec import Codecs
 from corral.pool import Pool
 from corral.rollouts.actor import Actor
@@ -41,6 +41,7 @@ def run_episodes(
     seed: int | None = None,
     rows: bool = True,
     max_restarts: int = 3,
+    max_length: int | None = None,
     min_slots: int | None = None,
     obs_norm: ObsNorm | None = None,
 ) -> list[Episode]:
@@ -59,21 +60,30 @@ def run_episodes(
         rows: whether to keep observations, actions, rewards and extras.
         max_restarts: how often an item is run again after faults of its own, where the
             pool restarts what broke; then it is returned as failed.
+        max_length: episodes are truncated after so many steps; None: an env that never
+            ends one is waited for without end.
         min_slots: how many results to wait for; half of what is under way if None.
         obs_norm: scales what the policy sees; it learns nothing here.
 
     Raises:
-        FaultError: something broke in a pool with on_fault="raise".
+        FaultError: something broke in a pool with on_fault="raise"; what had been
+            finished by then is in its `episodes`.
     """
     items = _items(pool, episodes, tasks, seeds, pool.seed if seed is None else seed)
     if max_restarts < 0:
         raise OptionError(f"max_restarts is {max_restarts!r}; it must be >= 0")
+    if max_length is not None and max_length < 1:
+        raise OptionError(f"max_length is {max_length!r}; it must be None or >= 1")
     if not items:
         return []
     settle(pool)
-    run = _Run(pool, policy, items, rows, max_restarts, obs_norm)
-    while pool.waiting:
-        run.go_on(min_slots)
+    run = _Run(pool, policy, items, rows, max_restarts, max_length, obs_norm)
+    try:
+        while pool.waiting:
+            run.go_on(min_slots)
+    except FaultError as error:
+        error.episodes = tuple(run.done[number] for number in sorted(run.done))
+        raise
     return [run.done[item.number] for item in items]
 
 
@@ -99,6 +109,7 @@ class _Run:
         items: Sequence[_Item],
         rows: bool,
         max_restarts: int,
+        max_length: int | None,
         norm: ObsNorm | None,
     ) -> None:
         self._codecs = codecs = Codecs.of(pool.spec)
@@ -106,6 +117,7 @@ class _Run:
         self._actor = Actor(policy, codecs, pool.num_envs, norm)
         self._trajectories = Trajectories(pool) if rows else None
         self._max_restarts = max_restarts
+        self._max_length = max_length
         self._queue = deque(items)
         self._at: list[_Item | None] = [None] * pool.num_envs
         self.done: dict[int, Episode] = {}
@@ -115,7 +127,7 @@ class _Run:
         """Take what has come back, and send on."""
         pool = self._pool
         count = min(min_slots or (pool.waiting + 1) // 2, pool.waiting)
-        step = pool.recv(min_slots=count)
+        step = self._cut(pool.recv(min_slots=count))
         rows = {} if self._trajectories is None else self._kept(step)
         over = step.ended
         for position in np.flatnonzero(over).tolist():
@@ -126,6 +138,16 @@ class _Run:
         if len(step):
             self._send(step)
         self._hand_out(free)
+
+    def _cut(self, step: Step) -> Step:
+        """The same, truncated where an episode is as long as it may be."""
+        if self._max_length is None:
+            return step
+        long = (step.episode_length >= self._max_length) & step.valid & ~step.ended
+        if not long.any():
+            return step
+        # Nobody has reset anything, so what was seen last is what there is.
+        return replace(step, truncated=step.truncated | long, final_obs=step.obs)
 
     def _kept(self, step: Step) -> dict[int, Trajectory]:
         assert self._trajectories is not None

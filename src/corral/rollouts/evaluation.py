@@ -68,6 +68,7 @@ def evaluate(
     *,
     num_envs: int | None = None,
     tasks: Sequence[Any] | None = None,
+    max_length: int | None = None,
     obs_norm: ObsNorm | None = None,
     **options: Any,
 ) -> Evaluation:
@@ -82,6 +83,7 @@ def evaluate(
         seed: every episode's is made from (seed, its number).
         num_envs: how many at a time, where the pool is made here.
         tasks: one per episode.
+        max_length: episodes are truncated after so many steps; None: never.
         obs_norm: what the policy was trained with.
         **options: for the pool, as `corral.Pool` takes them.
     """
@@ -89,11 +91,11 @@ def evaluate(
         if options or num_envs is not None:
             names = [*options, *(["num_envs"] if num_envs is not None else [])]
             raise OptionError(f"{', '.join(names)}: the pool given was made without")
-        return _evaluation(env, policy, episodes, seed, tasks, obs_norm)
+        return _evaluation(env, policy, episodes, seed, tasks, max_length, obs_norm)
     if num_envs is None and (isinstance(env, str) or callable(env)):
         num_envs = max(1, min(SLOTS, episodes))
     with Pool(env, num_envs, seed=seed, **options) as pool:
-        return _evaluation(pool, policy, episodes, seed, tasks, obs_norm)
+        return _evaluation(pool, policy, episodes, seed, tasks, max_length, obs_norm)
 
 
 def _evaluation(
@@ -102,6 +104,7 @@ def _evaluation(
     episodes: int,
     seed: int,
     tasks: Sequence[Any] | None,
+    max_length: int | None,
     norm: ObsNorm | None,
 ) -> Evaluation:
     run: list[Episode] = run_episodes(
@@ -111,6 +114,7 @@ def _evaluation(
         tasks=tasks,
         seed=seed,
         rows=False,
+        max_length=max_length,
         obs_norm=norm,
     )
     return Evaluation(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from corral.errors import OptionError
 from corral.layout.codec import codec_for
+from corral.rollouts import finite
 from corral.rollouts.structure import Part, assembled, parts_of
 
 Floats = NDArray[np.float64]
@@ -131,7 +132,13 @@ class ObsNorm:
         return np.dtype(np.float32) if part.name in self.norms else part.dtype
 
     def update(self, obs: Any, valid: NDArray[np.bool_]) -> None:
-        """Show it `[rows, slots]` of observations, of which some count."""
+        """Show it `[rows, slots]` of observations, of which some count.
+
+        Raises:
+            TrainingDiverged: one is not finite; it knows what it knew before.
+        """
+        # Before anything is learnt: a scale that is not finite never would be again.
+        finite.check(obs, None, valid)
         for part in self._parts:
             if part.name in self.norms:
                 self.norms[part.name].update(part.of(obs)[valid])
@@ -178,7 +185,12 @@ class RewardNorm:
         started: NDArray[np.bool_],
         valid: NDArray[np.bool_],
     ) -> Floats:
-        """The rewards of a rollout, scaled by all that was seen up to its end."""
+        """The rewards of a rollout, scaled by all that was seen up to its end.
+
+        Raises:
+            TrainingDiverged: one is not finite; it knows what it knew before.
+        """
+        finite.check((), reward, valid)
         running = self._returns
         if running is None or len(running) != reward.shape[1]:
             running = np.zeros(reward.shape[1])

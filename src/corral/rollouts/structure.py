@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from corral.layout.codec import Codec
 from corral.layout.joined import JoinedCodec
 from corral.layout.leaves import ArrayCodec
+from corral.layout.packed import PackedCodec
 
 Array = NDArray[Any]
 OBJECTS = np.dtype(object)
@@ -62,7 +63,9 @@ def parts_of(codec: Codec, path: tuple[Any, ...] = ()) -> tuple[Part, ...]:
 
 
 def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[Part]:
-    if isinstance(codec, JoinedCodec):
+    if isinstance(codec, PackedCodec):  # of batches nothing is seen of it
+        yield from _walk(codec.inner, path)
+    elif isinstance(codec, JoinedCodec):
         for part in codec.parts:
             yield from _walk(part.codec, (*path, part.key))
     elif isinstance(codec, ArrayCodec):
@@ -77,6 +80,8 @@ def assembled(codec: Codec, arrays: Sequence[Any]) -> Any:
 
 
 def _assembled(codec: Codec, arrays: Iterator[Any]) -> Any:
+    if isinstance(codec, PackedCodec):
+        return _assembled(codec.inner, arrays)
     if isinstance(codec, JoinedCodec):
         return codec.join([_assembled(part.codec, arrays) for part in codec.parts])
     return next(arrays)

@@ -120,7 +120,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(data, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, ValueError) as e:
-        reason = str(e).partition("\n")[0]
+        reason = str(e).partition("\n")[0] or "it ends too early"
         raise CheckpointError(
             f"{path} is no checkpoint, or is damaged ({reason}). Take another "
             f"checkpoint of {path.parent}, or train anew"

@@ -96,10 +96,13 @@ class RunDirectory:
 
     def told(self) -> dict[str, Any]:
         """What about.json says."""
-        if not self.about.exists():
+        try:
+            facts = json.loads(self.about.read_text(encoding="utf-8"))
+        except FileNotFoundError:
             return {}
-        facts: dict[str, Any] = json.loads(self.about.read_text(encoding="utf-8"))
-        return facts
+        except ValueError:  # nothing but the page and `corral list` would miss it
+            return {"state": "damaged"}
+        return facts if isinstance(facts, dict) else {"state": "damaged"}
 
 
 def create(name: str, chosen: Path | None = None) -> RunDirectory:

@@ -42,6 +42,13 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
+def sweep(folder: Path) -> None:
+    """Remove what was being written there when programs were killed."""
+    for draft in folder.glob(".*.*"):
+        if draft.name.rpartition(".")[2].isdecimal():
+            draft.unlink(missing_ok=True)
+
+
 def _sync_folder(folder: Path) -> None:
     """So that the new name outlives a power cut as well."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from corral.recipes.config import Config
 from corral.rollouts.rollout import EpisodeSummary
 from corral.run.directory import RunDirectory
@@ -65,9 +67,17 @@ def _row(episode: EpisodeSummary) -> dict[str, float]:
         "terminated": episode.terminated,
     }
     for key, value in episode.info.items():
-        if isinstance(value, (int, float)):
-            row[f"info/{key}"] = value
+        number = _number(value)
+        if number is not None:
+            row[f"info/{key}"] = number
     return row
+
+
+def _number(value: Any) -> float | None:
+    """Also one of numpy's, or an array of one; None for whatever else there is."""
+    if isinstance(value, (np.generic, np.ndarray)) and value.size == 1:
+        value = value.item()
+    return value if isinstance(value, (int, float)) else None
 
 
 def _wandb(directory: RunDirectory, config: Config) -> Sink:

@@ -6,6 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from corral.core import EnvSpec
+from corral.errors import OptionError
+from corral.learners.ppo import PPO
 from corral.recipes.config import Config
 from corral.recipes.parts import Parts
 from corral.rollouts.evaluation import Evaluation
@@ -33,7 +36,7 @@ class Revisit:
         workers: int | None = None,
     ) -> None:
         directory = find(path)
-        self.path = path if path.suffix == ".pt" else _checkpoint(directory, which)
+        self.path = path if path.suffix == ".pt" else checkpoint_of(directory, which)
         self.config = _smaller(config_of(directory), num_envs, workers)
         moment = Checkpoint.load(self.path)
         self.update = moment.update
@@ -69,7 +72,33 @@ class Revisit:
         self._parts.pool.close()
 
 
-def _checkpoint(directory: RunDirectory, which: str) -> Path:
+def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
+    """The policy of a run of Corral's own PPO by itself, for envs of one's own.
+
+    It decides by what is most likely.
+
+    Args:
+        path: a run's directory, or a checkpoint in it.
+        spec: of the envs, as `pool.spec`; they have to be the kind it was trained in.
+        which: best or last, where a directory is named.
+    """
+    directory = find(path)
+    chosen = path if path.suffix == ".pt" else checkpoint_of(directory, which)
+    config, moment = config_of(directory), Checkpoint.load(chosen)
+    if config.learner != "ppo" or config.normalise_obs:
+        raise OptionError(
+            f"the policy of {chosen} does not stand by itself (learner "
+            f"{config.learner}, normalise_obs {config.normalise_obs}): use corral eval"
+        )
+    moment.check(moment.env, spec, chosen)
+    spaces = spec.observation_space, spec.action_space
+    learner = PPO(*spaces, config.ppo, total_steps=config.total_steps)
+    learner.load_state_dict(moment.learner)
+    return learner.policy.deterministic()
+
+
+def checkpoint_of(directory: RunDirectory, which: str) -> Path:
+    """Its best or last one; another if it has none of that name."""
     chosen = {"best": directory.best, "last": directory.last}[which]
     others = (directory.best, directory.last, directory.interrupted)
     if not chosen.exists():

@@ -44,7 +44,7 @@ def one_env(parts: Parts) -> float:
     """Steps per second of one env, with the policy deciding for it alone."""
     factory = env_factory(parts.config)
     with Pool(factory, 1, backend="serial", seed=0, infos="final") as pool:
-        collector = Collector(pool, parts.learner.policy)
+        collector = Collector(pool, parts.lone_policy())
         collector.collect(ROWS)
         steps, began = 0, perf_counter()
         while (seconds := perf_counter() - began) < SECONDS:

@@ -25,8 +25,9 @@ from corral.recipes.resolve import (
 )
 from corral.run import outputs
 from corral.run.checkpoint import Checkpoint, load_learner
+from corral.run.claim import Claim
 from corral.run.directory import RunDirectory, create, find
-from corral.run.drafts import write_text
+from corral.run.drafts import sweep, write_text
 from corral.run.evaluation import Best
 from corral.run.outputs import Outputs
 from corral.run.training import RECENT, Progress, Training
@@ -37,7 +38,11 @@ CHANGEABLE = (
     "backend",
     "device",
     "evaluate_episodes",
+    "evaluate_length",
     "final_episodes",
+    "isolation",
+    "max_restarts",
+    "restarts_per_minute",
     "stop_at",
     "threads",
     "total_steps",
@@ -72,18 +77,38 @@ def begin(
         write_text(directory.config, dump(config))
         directory.tell(**_about(parts, command))
         training = _training(parts, directory, Progress(), Best(config), wandb)
+        training.claim = Claim(directory)
     except BaseException:
         parts.pool.close()
         raise
     console = training.outputs.console
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(f"Writing to {directory.path}")
+    try:
+        if weights is None:
+            parts.warm_up(console.say)
+    except BaseException:
+        training.close()
+        raise
     return training
 
 
 def resume(path: Path, settings: Mapping[str, Any], *, wandb: bool = False) -> Training:
     """The run in a directory, where its checkpoint left it."""
     directory = find(path)
+    claim = Claim(directory)
+    try:
+        training = _resumed(path, directory, settings, wandb)
+    except BaseException:
+        claim.close()
+        raise
+    training.claim = claim
+    return training
+
+
+def _resumed(
+    path: Path, directory: RunDirectory, settings: Mapping[str, Any], wandb: bool
+) -> Training:
     config = _same_but(directory, settings)
     source = path if path.suffix == ".pt" else _newest(directory)
     moment = Checkpoint.load(source)
@@ -91,7 +116,7 @@ def resume(path: Path, settings: Mapping[str, Any], *, wandb: bool = False) -> T
         raise OptionError(
             f"{directory.path} is done: {moment.steps:,} of {config.total_steps:,} "
             f"steps. To train it longer: corral train --resume {directory.path} "
-            f"--total-steps {2 * config.total_steps}"
+            f"--total-steps {2 * moment.steps}"
         )
     parts = build(config)
     try:
@@ -99,8 +124,10 @@ def resume(path: Path, settings: Mapping[str, Any], *, wandb: bool = False) -> T
         load_moment(parts, moment, source)
         parts.collector.end_episodes(moment.update)
         outputs.cut(directory, moment.steps)
+        for folder in (directory.path, directory.checkpoints, directory.videos):
+            sweep(folder)
         write_text(directory.config, dump(config))
-        directory.tell(state="began")
+        directory.tell(state="began", result="")  # what ended it is over
         progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
         training = _training(
             parts, directory, progress, Best(config, moment.best), wandb
@@ -164,8 +191,8 @@ def _same_but(directory: RunDirectory, settings: Mapping[str, Any]) -> Config:
 
 
 def _newest(directory: RunDirectory) -> Path:
-    """Where Ctrl-C stopped it, else the last checkpoint."""
-    for path in (directory.interrupted, directory.last):
+    """Where Ctrl-C stopped it, else the last checkpoint, else whatever there is."""
+    for path in (directory.interrupted, directory.last, directory.best):
         if path.exists():
             return path
     raise CheckpointError(
@@ -209,17 +236,30 @@ def _start_with(parts: Parts, path: Path, log_std: float | None) -> None:
     if moment is not None:
         moment.check(moment.env, parts.pool.spec, path)
     with _fitting(path):
+        if moment is not None:
+            _check_scales(parts, moment)
         parts.learner.load_policy(learner, log_std)
         if moment is not None:
             parts.load_normalisers(moment.normalisers)
+
+
+def _check_scales(parts: Parts, moment: Checkpoint) -> None:
+    """Weights mean nothing to whoever sees observations of another scale."""
+    then, now = "obs" in moment.normalisers, parts.config.normalise_obs
+    if parts.config.learner == "ppo" and then != now:
+        raise OptionError(
+            f"it was trained with normalise_obs: {str(then).lower()}; begin the same "
+            f"way: --set normalise_obs={str(then).lower()}"
+        )
 
 
 # Words --------------------------------------------------------------------------------
 
 
 def _title(config: Config) -> str:
+    learner = {"ppo": "PPO", "sb3_ppo": "Stable-Baselines3's PPO"}[config.learner]
     return (
-        f"{config.name}: PPO on {config.env}, {config.total_steps:,} steps, "
+        f"{config.name}: {learner} on {config.env}, {config.total_steps:,} steps, "
         f"seed {config.seed}"
     )
 
@@ -235,7 +275,8 @@ def _where(parts: Parts) -> str:
 
 def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
     facts, spec = machine.facts(), parts.pool.spec
-    versions = machine.versions(("torch",))
+    peers = ("torch", "sb3") if parts.config.learner == "sb3_ppo" else ("torch",)
+    versions = machine.versions(peers)
     return {
         "state": "began",
         "title": _title(parts.config),

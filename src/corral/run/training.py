@@ -11,31 +11,42 @@ have done without the interruption, bit for bit.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from corral.errors import CorralError, TrainingDiverged
-from corral.recipes.parts import Parts
-from corral.rollouts.rollout import Rollout
+from corral.errors import CorralError, Fault, FaultError, TrainingDiverged
+from corral.recipes.parts import Gathered, Parts
+from corral.rollouts import finite
 from corral.run import report
 from corral.run.accounts import Accounts
 from corral.run.checkpoint import Checkpoint
+from corral.run.claim import Claim
 from corral.run.directory import RunDirectory
 from corral.run.drafts import replacing, write_text
-from corral.run.evaluation import FINAL, VIDEO, Best, Evaluator, try_to_film
+from corral.run.evaluation import (
+    CUT,
+    FAILED,
+    FINAL,
+    VIDEO,
+    Best,
+    Evaluator,
+    try_to_film,
+)
 from corral.run.outputs import Outputs
 from corral.run.speed import compare
+from corral.supervision.report import message_for
 
 DONE, INTERRUPTED = 0, 130
+FAULTS = "episode/faults"
 RECENT = 100
 """Episodes that the running return is the mean of."""
 
@@ -70,10 +81,16 @@ class Training:
         self.progress = progress
         self.best = best
         self.evaluator = Evaluator(parts)
+        self.claim: Claim | None = None
+        """On the directory; given back at the end."""
         self.recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
         self._accounts = Accounts(parts.pool)
         self._began_at = progress.steps
         self._latest: dict[str, float] = {}
+        begun = not progress.update  # else some of the way is behind it already
+        self._unended = set(range(parts.pool.num_envs)) if begun else set()
+        """Slots in which no episode has ended since the last checkpoint."""
+        self._told_of_cuts = self._told_of_faults = False
         self._stop = False
 
     def run(self) -> int:
@@ -96,27 +113,33 @@ class Training:
 
     # The loop's verbs -----------------------------------------------------------------
 
-    def collect(self) -> Rollout:
+    def collect(self) -> Gathered:
         """Act in every env, so many steps."""
-        return self.parts.collector.collect(self.config.ppo.n_steps)
+        rollout: Gathered = self.parts.collector.collect(self.config.ppo.n_steps)
+        return rollout
 
-    def learn(self, rollout: Rollout) -> dict[str, float]:
+    def learn(self, rollout: Gathered) -> dict[str, float]:
         """Update the policy."""
-        with self._accounts.spent_on("learning"), _naming_rewards(rollout):
+        with self._accounts.spent_on("learning"), _naming_culprits(rollout):
             learnt = self.parts.learner.update(rollout)
         self.progress.update += 1
         self.progress.steps += rollout.reward.size
         return {f"learn/{name}": value for name, value in learnt.items()}
 
-    def log(self, rollout: Rollout, metrics: dict[str, float]) -> None:
+    def log(self, rollout: Gathered, metrics: dict[str, float]) -> None:
         """Write what was measured, and the statistics of the latest episodes."""
         with self._accounts.spent_on("saving"):
             steps = self.progress.steps
             self.recent.extend((e.return_, e.length) for e in rollout.episodes)
+            self._unended -= {episode.slot for episode in rollout.episodes}
             if self.recent:
                 returns, lengths = zip(*self.recent, strict=True)
                 metrics["episode/return"] = float(np.mean(returns))
                 metrics["episode/length"] = float(np.mean(lengths))
+            faults = getattr(rollout, "faults", ())
+            if faults:
+                metrics[FAULTS] = float(len(faults))
+                self._say_faults(faults)
             metrics |= self._accounts.sample(steps - self._began_at)
             self._latest |= metrics
             self.outputs.write_episodes(rollout.episodes, steps)
@@ -132,15 +155,31 @@ class Training:
             if self.best.improved(self._latest | results):
                 self._moment().save(self.directory.best)
             self._say_results(results)
+            self._say_what_is_odd(results)
             if self.config.video == "evaluations":
                 self._film(f"update-{self.progress.update:06}")
 
     def checkpoint(self) -> None:
         """End the running episodes, and keep everything the run needs to go on."""
         with self._accounts.spent_on("saving"):
+            self._say_what_is_cut()
             self.parts.collector.end_episodes(self.progress.update)
             self._moment().save(self.directory.last)
             self.directory.interrupted.unlink(missing_ok=True)
+
+    def _say_what_is_cut(self) -> None:
+        """Once, where episodes are longer than what lies between two checkpoints."""
+        every = self.config.checkpoint_every or 1
+        if self._unended and not self._told_of_cuts:
+            self._told_of_cuts = True
+            self.outputs.console.say(
+                f"Episodes are cut short: in slot {min(self._unended)} none has ended "
+                f"in {every * self.config.ppo.n_steps:,} steps, and a checkpoint ends "
+                f"all of them. If they go on for longer, what comes then is never "
+                f"seen: raise checkpoint_every (now {every} updates).",
+                "yellow",
+            )
+        self._unended = set(range(self.parts.pool.num_envs))
 
     def _is_due(self, every: int | None) -> bool:
         return self.progress.update % (every or 1) == 0
@@ -179,11 +218,14 @@ class Training:
             self.evaluate()
         if not self._is_due(self.config.checkpoint_every):
             self._moment().save(self.directory.last)
+            self.directory.interrupted.unlink(missing_ok=True)
         say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(split)
         self._load_best()
         facts |= self._judged()
+        for path in self.parts.export(self.directory.checkpoints):
+            say(f"Also        {path}")
         if self.config.video != "never":
             self._film("best")
         self.directory.tell(**facts)
@@ -227,6 +269,10 @@ class Training:
             f"The best policy returns {result.mean:,.1f} ± {result.std:,.1f} over "
             f"{count} fresh episodes."
         )
+        more = self.parts.measured(result)
+        if result.failed:
+            text += f" {len(result.failed)} of them failed, and do not count."
+        text += "".join(f" {name}: {value:,.3f}." for name, value in more.items())
         self.outputs.console.say(text, "bold green")
         again = f"corral eval {self.directory.path}"
         final, spread = float(result.mean), float(result.std)
@@ -248,7 +294,12 @@ class Training:
         steps = self.progress.steps - self._began_at
         if not steps:
             return {}
-        text = str(compare(self.parts, steps, collecting, learning))
+        try:
+            text = str(compare(self.parts, steps, collecting, learning))
+        except FaultError as error:  # alone, nobody restarts what breaks
+            reason = str(error).partition("\n")[0]
+            self.outputs.console.say(f"One env alone was not measured: {reason}", "dim")
+            return {}
         self.outputs.console.say(text)
         return {"faster": text}
 
@@ -266,11 +317,42 @@ class Training:
 
     def _say_results(self, results: dict[str, float]) -> None:
         steps, mean = self.progress.steps, results["eval/return"]
-        mark = "  best so far" if self.best.value == mean else ""
+        metric = self.config.best_metric
+        mark = "  best so far" if self.best.value == results.get(metric) else ""
+        named = ""
+        if metric in results and metric != "eval/return":
+            named = f", {metric} {results[metric]:,.3f}"
         self.outputs.console.say(
             f"{steps:>11,}  evaluated {mean:,.1f} ± {results['eval/return_std']:,.1f}"
-            f"{mark}"
+            f"{named}{mark}"
         )
+
+    def _say_what_is_odd(self, results: dict[str, float]) -> None:
+        """Episodes of an evaluation that were not run to their own end."""
+        config, say = self.config, self.outputs.console.say
+        cut, failed = (int(results.get(f"eval/{name}", 0)) for name in (CUT, FAILED))
+        if cut:
+            say(
+                f"{cut} of the {config.evaluate_episodes} episodes were cut after "
+                f"{config.evaluate_length:,} steps (evaluate_length). If the env never "
+                "ends one, give it a time limit.",
+                "yellow",
+            )
+        if failed:
+            say(
+                f"{failed} of the {config.evaluate_episodes} episodes failed each time "
+                "they were run, and do not count.",
+                "yellow",
+            )
+
+    def _say_faults(self, faults: Sequence[Fault]) -> None:
+        """The first one in words; all of them are counted."""
+        if not self._told_of_faults:
+            self._told_of_faults = True
+            first = message_for(faults[0]).partition("\n")[0]
+            self.outputs.console.say(
+                f"Restarted: {first}. More of these are counted as {FAULTS}.", "yellow"
+            )
 
     # Troubles -------------------------------------------------------------------------
 
@@ -280,16 +362,43 @@ class Training:
         try:
             yield
         except CorralError as error:
-            kept = [p for p in (self.directory.last, self.directory.best) if p.exists()]
-            advice = _kept(kept, self.directory.path)
-            self._note_failure(error)
-            error.args = (f"{error.args[0]}. {advice}", *error.args[1:])
+            state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
+            self._note(state=state, result=str(error))
+            said = str(error).rstrip(".")
+            again = self._to_see_it_again(error)
+            error.args = (f"{said}. {again}{self._kept()}", *error.args[1:])
+            raise
+        except KeyboardInterrupt:  # the second one, or one while it was finishing
+            self._note(state="interrupted", seconds=self.seconds)
+            self.outputs.console.say(f"Stopped at once. {self._kept()}", "yellow")
             raise
 
-    def _note_failure(self, error: CorralError) -> None:
+    def _to_see_it_again(self, error: CorralError) -> str:
+        """Where the episode that broke is, if it can be run by itself."""
+        if error.fault is None:
+            return ""
+        path = self.directory.path / "fault.zip"
         try:
-            state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
-            self.directory.tell(state=state, result=str(error))
+            error.fault.save(path)
+        except (CorralError, OSError):
+            return ""  # the disk may be full; what broke is on its way as text
+        return f"That episode by itself: corral doctor --replay {path}. "
+
+    def _kept(self) -> str:
+        """What there is, and what to do with it."""
+        path = self.directory.path
+        last, best = self.directory.last, self.directory.best
+        kept = [str(one) for one in (last, best) if one.exists()]
+        if not kept:
+            return "No checkpoint had been saved yet"
+        then = f"To go on from there: corral train --resume {path}"
+        if self.progress.update >= self.config.updates:
+            then = f"It was trained to its end; to evaluate it: corral eval {path}"
+        return f"Kept: {' and '.join(kept)}. {then}"
+
+    def _note(self, **facts: Any) -> None:
+        try:
+            self.directory.tell(**facts)
             self._write_report()
         except (CorralError, OSError):
             pass  # the disk may be what is wrong; the error itself is on its way
@@ -317,6 +426,10 @@ class Training:
         if self._stop:
             raise KeyboardInterrupt
         self._stop = True
+        # Not by the console: it may be what was interrupted.
+        said = "\nStopping when this update is done, to save it. Again: at once.\n"
+        with suppress(OSError):  # nobody may be listening
+            os.write(2, said.encode())
 
     # Ending ---------------------------------------------------------------------------
 
@@ -326,6 +439,8 @@ class Training:
             self.evaluator.close()
             self.parts.pool.close()
         finally:
+            if self.claim is not None:
+                self.claim.close()
             self.outputs.close()
 
     def __enter__(self) -> Training:
@@ -345,26 +460,16 @@ class Training:
 
 
 @contextmanager
-def _naming_rewards(rollout: Rollout) -> Iterator[None]:
-    """Where learning fails, say which env gave a reward that cannot be learnt from."""
+def _naming_culprits(rollout: Gathered) -> Iterator[None]:
+    """Where learning fails, say which env gave what cannot be learnt from."""
     try:
         yield
     except TrainingDiverged as error:
-        bad = np.argwhere(~np.isfinite(rollout.reward) & rollout.valid)
-        if not len(bad):
+        seen = getattr(rollout, "obs", ())  # Stable-Baselines3 keeps its own
+        said = finite.culprit(seen, rollout.reward, rollout.valid)
+        if not said:
             raise
-        row, slot = bad[0]
-        raise TrainingDiverged(
-            f"{error}. The env of slot {slot} gave the reward "
-            f"{rollout.reward[row, slot]} in row {row} of the rollout"
-        ) from error
-
-
-def _kept(paths: list[Path], run: Path) -> str:
-    if not paths:
-        return "Nothing had been saved yet"
-    names = " and ".join(str(path) for path in paths)
-    return f"Kept: {names}. To go on from there: corral train --resume {run}"
+        raise TrainingDiverged(f"{error}. {said[0].upper()}{said[1:]}") from error
 
 
 def _clock(seconds: float) -> str:

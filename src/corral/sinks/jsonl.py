@@ -31,9 +31,10 @@ class JsonlSink:
 
     def write_all(self, rows: Iterable[Mapping[str, float]], step: int) -> None:
         """Append several lines of the same moment."""
-        text = "".join(_line(row, step) for row in rows)
+        left = "".join(_line(row, step) for row in rows).encode()
         try:
-            self._file.write(text.encode())
+            while left:  # a disk that is nearly full takes a part, and says so later
+                left = left[self._file.write(left) :]
         except OSError as error:
             raise _failed(self.path, error) from error
 
@@ -43,13 +44,15 @@ class JsonlSink:
 
 
 def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The lines of such a file; one cut short by the end of its writer is left out."""
+    """The lines of such a file; what its writer did not end well is left out."""
     lines: list[dict[str, Any]] = []
-    for text in Path(path).read_text(encoding="utf-8").splitlines():
+    for text in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            lines.append(json.loads(text))
+            line = json.loads(text)
         except json.JSONDecodeError:
             continue
+        if isinstance(line, dict) and "step" in line:
+            lines.append(line)
     return lines
 
 

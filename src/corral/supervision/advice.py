@@ -75,7 +75,7 @@ _TIMEOUTS = {
 
 def advice_for(fault: Fault) -> str:
     """What to do next; "" where the error itself says so."""
-    parts = [_first(fault)]
+    parts = [_company(fault), _first(fault)]
     if fault.item is not None:
         if not fault.gave_up:
             parts.append('To have such items run again: on_fault="restart".')
@@ -92,6 +92,22 @@ def advice_for(fault: Fault) -> str:
 
 
 _MENDED = ("step", "reset")
+
+
+def _company(fault: Fault) -> str:
+    """What is known of an env that failed beside others in its process."""
+    if not fault.company or fault.alone:
+        return ""
+    if fault.alone is None:
+        return (
+            f"There was company in its process ({fault.company}); if it works without "
+            '(isolation="slot"), they break each other.'
+        )
+    others = "another env" if fault.company == 1 else f"{fault.company} other envs"
+    return (
+        f"It failed beside {others} in one process; in a process of its own it does "
+        'not. So they break each other: isolation="slot" gives every slot its own.'
+    )
 
 
 def _first(fault: Fault) -> str:

@@ -21,6 +21,8 @@ INDEX_MASK = (1 << INDEX_BITS) - 1
 
 WIDE = 4
 """Added to the mode of a step: the actions are in the block's wide rows."""
+MORE = 8
+"""Added to the mode where a shard is one batch: the next entry belongs to this one."""
 
 
 class Verb(enum.IntEnum):
@@ -35,6 +37,15 @@ class Verb(enum.IntEnum):
 def entry(verb: Verb, mode: int = 0, index: int = 0) -> int:
     """Pack one queue entry; `index` counts from the shard's first slot."""
     return verb << 28 | mode << INDEX_BITS | index
+
+
+MORE_BIT = MORE << INDEX_BITS
+"""What MORE is in an entry."""
+
+
+def together(entries: list[int]) -> list[int]:
+    """Entries to one worker, as one command to its batch."""
+    return [*(one | MORE_BIT for one in entries[:-1]), *entries[-1:]]
 
 
 # Made once: arithmetic on an IntEnum costs 0.3 µs, which a batch of CartPoles notices.

@@ -65,6 +65,8 @@ class Kit:
     """None in the process that made it."""
     missing: str = ""
     """Why it cannot be opened, if it cannot."""
+    batched: bool = False
+    """Whether the slot was one of a batch; opened, it is a batch of one."""
 
     def packed(self) -> Kit:
         """The kit as it travels."""
@@ -114,7 +116,9 @@ class Kit:
                 worker=self.worker,
                 slots=range(self.slot, self.slot + 1),
                 factories=[factory],
-                options=ShardOptions(self.root_seed, isolate_rng=self.isolate_rng),
+                options=ShardOptions(
+                    self.root_seed, isolate_rng=self.isolate_rng, batched=self.batched
+                ),
                 worker_init=worker_init,
                 per_worker=per_worker,
                 shared=arrays,

@@ -5,19 +5,24 @@
     "corral.threads" (the second is built and stepped in a thread of its own)
 
 The wall time of a step says how long a loop takes, its CPU time how many workers a core
-can serve, and the two threads how long a step holds the GIL.
+can serve, and the two threads how long a step holds the GIL. That there are two of them
+in one process shows whether the env bears company.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from corral.adapters.verdicts import isolation_of
 from corral.core import NO_TASK
+from corral.workers import company
 from corral.workers.context import WorkerContext, here
 from corral.workers.luggage import opened
 from corral.workers.shard import Shard
@@ -46,10 +51,15 @@ class Measurement:
     """Whether the env says that it releases the GIL."""
     thread_gain: float = 1.0
     """How many times as much two threads do as one; measured where it says so."""
+    alone: str = ""
+    """Why such envs must not share a process, if they must not."""
 
 
 def probe(job: Job, seconds: float) -> Measurement:
-    """Build two envs, step them for a while with sampled actions, and close them."""
+    """Build two envs, step them for a while with sampled actions, and close them.
+
+    Whether they bear company is looked at where the options say that it matters.
+    """
     # The resources alone: the envs are built one by one, maybe in two threads.
     worker = Worker(replace(job, slots=range(0), factories=()))
     worker.build()
@@ -57,18 +67,43 @@ def probe(job: Job, seconds: float) -> Measurement:
     factories = opened(job.factories)
     first, second = (_Trial(job, slot, factories[slot]) for slot in range(2))
     try:
-        if first.build():
+        threads = first.build()
+        verdict = isolation_of(first.env) if job.options.minds_company else None
+        if verdict is not None and verdict.isolation == "slot":
+            turn = first.run(time.perf_counter() + seconds / 2, MOST_STEPS)
+            return replace(_measurement([turn]), alone=verdict.reason)
+        if threads:
             with _thread_of(worker.context) as thread:
                 return _both_ways(first, second, thread, seconds)
-        second.build()
-        turns = [
-            trial.run(time.perf_counter() + seconds / 2, MOST_STEPS)
-            for trial in (first, second)
-        ]
-        return _measurement(turns)
+        doubtful = job.options.minds_company and verdict is None
+        return _in_turn(first, second, seconds, doubtful)
     finally:
         first.shard.close()
         second.shard.close()
+
+
+def _in_turn(
+    first: _Trial, second: _Trial, seconds: float, doubtful: bool
+) -> Measurement:
+    """One env, then the other; and both by turns, if they may disturb each other."""
+    turn = first.run(time.perf_counter() + seconds / 2, MOST_STEPS)
+    usual = company.repeats(first, turn.step_time) if doubtful else None
+    try:
+        second.build()
+    except Exception as error:
+        if not doubtful:
+            raise
+        # If it fails by itself as well, it will say so in a process of its own.
+        text = f"{type(error).__name__}: {error!s:.120}"
+        alone = f"the second one in a process cannot be built and reset ({text})"
+    else:
+        alone = "" if usual is None else company.disturbed(first, second, usual)
+    if alone:
+        first.dismiss()
+        second.dismiss()
+        return replace(_measurement([turn]), alone=alone)
+    other = second.run(time.perf_counter() + seconds / 2, MOST_STEPS)
+    return _measurement([turn, other])
 
 
 def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
@@ -93,6 +128,11 @@ class _Turn:
     """CPU time of the steps, of all threads: libraries have their own."""
 
     @property
+    def step_time(self) -> float:
+        """Seconds per step."""
+        return self.stepping / self.steps
+
+    @property
     def pace(self) -> float:
         """Steps per second."""
         # Not of the time in steps: a thread can wait for the GIL between them.
@@ -103,7 +143,12 @@ class _Trial:
     """One env that is stepped to see how long that takes."""
 
     def __init__(self, job: Job, slot: int, factory: Callable[[], Any]) -> None:
-        self.shard = Shard(job.worker, range(slot, slot + 1), job.options)
+        # With generators of its own, where company is looked at: whoever draws from
+        # global ones is disturbed by others there, for which there is `isolate_rng`.
+        apart = job.options.isolate_rng or job.options.minds_company
+        options = replace(job.options, isolate_rng=apart, minds_company=False)
+        self.shard = Shard(job.worker, range(slot, slot + 1), options)
+        self._slot = slot
         self._factory = factory
 
     def build(self) -> bool:
@@ -111,16 +156,47 @@ class _Trial:
         (spec,) = self.shard.build([self._factory])
         spec.action_space.seed(0)
         self._adapter = self.shard.adapters[0]
+        began = time.perf_counter()
         self._adapter.reset(0, None, NO_TASK)
+        self.reset_time = time.perf_counter() - began
+        self._permitted = getattr(self._adapter, "permitted", None)
         # Drawn beforehand: with two threads each draw would be in the other's way.
-        self._actions = cycle([spec.action_space.sample() for _ in range(ACTIONS)])
+        self.actions = [spec.action_space.sample() for _ in range(ACTIONS)]
+        self._actions = cycle(self.actions)
         return bool(spec.metadata.get(DECLARATION))
+
+    @property
+    def env(self) -> Any:
+        """The env itself."""
+        return self._adapter.env
+
+    def dismiss(self) -> None:
+        """Close what another one broke: what it says to that tells nobody anything."""
+        # Nor what it says when it is collected, in a process that has served its turn.
+        sys.unraisablehook = lambda unraisable: None
+        while self.shard.adapters:
+            with suppress(Exception):
+                self.shard.adapters.pop().close()
+
+    def reset(self, seed: int) -> Any:
+        """Begin an episode; what the env draws is its own."""
+        with self.shard.randomness_of(self._slot):
+            return self._adapter.reset(seed, None, NO_TASK)[0]
+
+    def step(self, action: Any) -> Any:
+        """One step, likewise."""
+        if self._permitted is not None:
+            action = self._permitted(action)
+        with self.shard.randomness_of(self._slot):
+            return self._adapter.step(action)
 
     def run(self, until: float, most_steps: int | None = None) -> _Turn:
         """Step until then, once at least."""
         adapter, steps, stepping, computing = self._adapter, 0, 0.0, 0.0
         began, delayed = time.perf_counter(), _delayed()
         for action in self._actions:
+            if self._permitted is not None:
+                action = self._permitted(action)
             worked = time.process_time()
             before = time.perf_counter()
             _, _, terminated, truncated, _ = adapter.step(action)

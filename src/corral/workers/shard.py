@@ -19,8 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.adapters import adapt
+from corral.adapters.verdicts import isolation_of
 from corral.core import NO_TASK, Adapter, EnvSpec
-from corral.errors import Fault, OrderError, SpaceMismatch, SpacesDiffer
+from corral.errors import (
+    Fault,
+    IsolationError,
+    OrderError,
+    SpaceMismatch,
+    SpacesDiffer,
+)
 from corral.layout.codec import Codecs
 from corral.layout.columns import Columns
 from corral.layout.plan import (
@@ -83,6 +90,12 @@ class ShardOptions:
     """How often an env that raised may be built again; None for never."""
     memory_limit: int | None = None
     """Bytes; a worker that holds more ends at the end of its slot's episode."""
+    batched: bool = False
+    """Whether one vector of environments is the whole shard: see `batched_shard`."""
+    minds_company: bool = False
+    """Whether envs share a process here, and one that must not is to be refused."""
+    empty_finals: bool = True
+    """Whether an info that ends an episode is sent home when there is nothing in it."""
 
 
 class Retired(BaseException):
@@ -131,8 +144,8 @@ class Outlet:
 
     done: memoryview
     """One ticket per slot of the shard."""
-    ring: Callable[[], object] | None
-    """Called once per finished slot; None where nobody sleeps (serial)."""
+    ring: Callable[..., object] | None
+    """Called once per finished slot, or with how many; None where nobody sleeps."""
     inform: Callable[[], object]
     """Called when infos were written to columns."""
     post: Callable[[Letter], None]
@@ -187,6 +200,8 @@ class Shard:
             try:
                 with self.randomness_of(slot):
                     self.adapters.append(_adapted(factory()))
+                if self.options.minds_company and len(self.adapters) == 1:
+                    _check_company(self.adapters[0].env)
             except BaseException as error:
                 self.close()
                 with suppress(Exception):  # some exceptions take no attributes
@@ -341,8 +356,8 @@ class Shard:
         mailed, episode.mailed_action = episode.mailed_action, None
         return self._decode[wide](ticket & self._action_mask, index, mailed)
 
-    def reset(self, index: int, seed: int | None) -> None:
-        """Start an episode because the caller asked for it."""
+    def reset(self, index: int, seed: int | None, mode: int = 0) -> None:
+        """Start an episode because the caller asked for it, whatever the mode."""
         ticket = self._advance(index)
         row = ticket & 1
         try:
@@ -390,24 +405,8 @@ class Shard:
 
     def begin(self, index: int, row: int) -> None:
         """Reset the env for its next episode and write the first observation."""
-        episode, slot = self.episodes[index], self.slots[index]
-        self._count(index, episode)
-        options, episode.next_options = episode.next_options, None
-        episode.options = options
-        episode.task = self._next_task(slot, episode)
-        if self._isolation is not None:
-            self.reseed(slot, episode.seed)
-        self._begun = True
-        vitals, began = self._vitals, time.perf_counter()
-        vitals[MARK], vitals[DOING] = began, RESETTING
-        reset = self.adapters[index].reset
-        if self._isolation is None:
-            result = reset(episode.seed, options, episode.task)
-        else:
-            with self._isolation.of(slot):
-                result = reset(episode.seed, options, episode.task)
-        self._recorder.reset_took(index, time.perf_counter() - began)
-        vitals[DOING] = STEPPING
+        self._prepare(index)
+        result = self._reset_env(index)
         try:
             obs, info = result
         except (TypeError, ValueError):
@@ -420,6 +419,31 @@ class Shard:
             self._letter(index).obs = self._on_its_way(mailed)
         self.write_info(index, row, info, final=False)
         self.care[index] &= ~STOPS
+
+    def _prepare(self, index: int) -> None:
+        """Say what the slot's next episode is: its number, seed, options and task."""
+        episode, slot = self.episodes[index], self.slots[index]
+        self._count(index, episode)
+        episode.options, episode.next_options = episode.next_options, None
+        episode.task = self._next_task(slot, episode)
+        if self._isolation is not None:
+            self.reseed(slot, episode.seed)
+        self._begun = True
+
+    def _reset_env(self, index: int) -> Any:
+        """Have the env begin what was prepared, in time."""
+        episode = self.episodes[index]
+        vitals, began = self._vitals, time.perf_counter()
+        vitals[MARK], vitals[DOING] = began, RESETTING
+        reset = self.adapters[index].reset
+        if self._isolation is None:
+            result = reset(episode.seed, episode.options, episode.task)
+        else:
+            with self._isolation.of(self.slots[index]):
+                result = reset(episode.seed, episode.options, episode.task)
+        self._recorder.reset_took(index, time.perf_counter() - began)
+        vitals[DOING] = STEPPING
+        return result
 
     def reseed(self, slot: int, seed: int | None) -> None:
         """Give an episode global generators that depend on its seed alone.
@@ -510,7 +534,8 @@ class Shard:
         if self.options.infos != "none":
             # Copied before the reset, which may clear a dict that the env keeps.
             final = _owned(self._wanted(info))
-            self._letter(index).final_info = self._on_its_way(final)
+            if final or self.options.empty_finals:
+                self._letter(index).final_info = self._on_its_way(final)
 
     def write_info(self, index: int, row: int, info: Any, final: bool) -> None:
         """Numbers into columns, the rest into a letter."""
@@ -756,6 +781,17 @@ def sampled_task(options: ShardOptions, slot: int, number: int) -> Any:
         return NO_TASK
     seed = episode_seed(options.root_seed, slot, number, 1)
     return options.sample_task(slot, number, np.random.default_rng(seed))
+
+
+def _check_company(env: Any) -> None:
+    """Refuse a second env in this process, where the first must be alone in it."""
+    verdict = isolation_of(env)
+    if verdict is not None and verdict.isolation == "slot":
+        raise IsolationError(
+            f"{verdict.subject} must be alone in its process ({verdict.reason}), and "
+            'here several slots would share one. isolation="slot" gives each its own; '
+            'isolation="shared" builds them together all the same'
+        )
 
 
 def _adapted(env: Any) -> Adapter:

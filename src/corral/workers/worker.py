@@ -28,6 +28,7 @@ from corral.layout.plan import (
     DataViews,
 )
 from corral.workers import commands
+from corral.workers.batched_shard import BatchedShard
 from corral.workers.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
 from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Reply, describe
@@ -80,7 +81,8 @@ class Worker:
                 episode_seed(job.options.root_seed, job.slots.start, 2)
             ),
         )
-        self.shard = Shard(job.worker, job.slots, job.options, lock)
+        kind = BatchedShard if job.options.batched else Shard
+        self.shard = kind(job.worker, job.slots, job.options, lock)
         self.closing = False
         self._vitals: Any = [0.0] * (LINE // 8)  # until there is a block
 
@@ -138,9 +140,9 @@ class Worker:
     def _step_all(self, mode: int, _: int) -> None:
         self.shard.step_all(mode)
 
-    def _reset(self, _: int, index: int) -> None:
+    def _reset(self, mode: int, index: int) -> None:
         seed = int(self._reset_seed[self.job.slots.start + index])
-        self.shard.reset(index, seed if seed >= 0 else None)
+        self.shard.reset(index, seed if seed >= 0 else None, mode)
 
     def _mail(self, _mode: int, _index: int) -> None:
         message = self._fetch()

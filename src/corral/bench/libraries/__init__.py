@@ -42,6 +42,8 @@ class Stepped:
     """How many have ended so far, where somebody counts."""
     stats: Callable[[], Stats] | None = None
     layout: Placement | None = None
+    agents: str = ""
+    """How several agents act, as in `Order`."""
 
 
 Build = Callable[[Order, Factory], Stepped]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from agilerl.utils.utils import make_vect_envs
+from agilerl.vector.pz_async_vec_env import AsyncPettingZooVecEnv
 
+from corral.adapters.multi import adapt_multi
 from corral.bench.libraries import Stepped
+from corral.bench.libraries.agent_rows import by_agent
 from corral.bench.libraries.gymnasium_vector import stepped
 from corral.bench.messages import Order
 from corral.core import Factory
@@ -12,5 +15,18 @@ from corral.core import Factory
 
 def build(order: Order, factory: Factory) -> Stepped:
     """Make what `make_vect_envs` gives for the factory, and reset it."""
+    if order.agents:
+        return _with_agents(order, factory)
     envs = make_vect_envs(num_envs=order.num_envs, make_env=factory)
     return stepped(envs, order.seed)
+
+
+def _with_agents(order: Order, factory: Factory) -> Stepped:
+    one = adapt_multi(factory())
+    envs = AsyncPettingZooVecEnv([factory] * order.num_envs)
+    envs.reset(seed=order.seed)
+    split = by_agent(one.team)
+    one.close()
+    return Stepped(
+        lambda actions: envs.step(split(actions)), envs.close, one.spec.action_space
+    )

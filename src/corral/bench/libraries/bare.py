@@ -7,11 +7,11 @@ from typing import Any
 from gymnasium.vector.utils import batch_space, iterate
 
 from corral.adapters import adapt
+from corral.adapters.multi import MultiAdapter, adapt_multi, has_agents
 from corral.adapters.named import is_pettingzoo
 from corral.bench.libraries import Stepped
 from corral.bench.messages import Order
 from corral.core import Factory
-from corral.errors import OptionError
 
 
 class Loop:
@@ -43,11 +43,8 @@ class Loop:
 def build(order: Order, factory: Factory) -> Stepped:
     """Make one env and reset it."""
     env = factory()
-    if is_pettingzoo(env):
-        raise OptionError(
-            f"{order.env} makes {type(env).__name__}, a PettingZoo environment; "
-            "several agents are not supported yet, only Gymnasium environments are"
-        )
+    if is_pettingzoo(env) or has_agents(env):
+        return _with_agents(order, adapt_multi(env))
     adapt(env)  # says what is wrong with anything else that is no gymnasium.Env
     env.reset(seed=order.seed)
     loop = Loop(env, order.num_envs)
@@ -57,4 +54,64 @@ def build(order: Order, factory: Factory) -> Stepped:
         env.action_space,
         env.observation_space,
         episodes=lambda: loop.episodes,
+    )
+
+
+# Several agents -----------------------------------------------------------------------
+
+
+class AgentsLoop:
+    """The same for an env with several agents: a step is all of theirs, or a turn."""
+
+    def __init__(self, adapter: MultiAdapter, slots: int) -> None:
+        self._env = adapter.env
+        self._seats = adapter.roster.seats
+        self._step = self._in_turn if adapter.turns else self._at_once
+        self._batched = batch_space(adapter.spec.action_space, slots)
+        self._rows: dict[int, list[Any]] = {}
+        self.episodes = 0
+
+    def step(self, actions: Any) -> None:
+        """Step the env with one action after the other."""
+        env = self._env
+        rows = self._rows.get(id(actions))
+        if rows is None:
+            rows = self._rows[id(actions)] = [
+                {agent: seat.take(row) for agent, seat in self._seats.items()}
+                for row in iterate(self._batched, actions)
+            ]
+        for given in rows:
+            self._step(given)
+            if not env.agents:
+                self.episodes += 1
+                env.reset()
+
+    def _at_once(self, given: dict[Any, Any]) -> None:
+        env = self._env
+        if len(given) > len(env.agents):
+            given = {agent: given[agent] for agent in env.agents}
+        env.step(given)
+
+    def _in_turn(self, given: dict[Any, Any]) -> None:
+        env = self._env
+        env.step(given[env.agent_selection])
+        while env.agents and self._dead(env.agent_selection):
+            env.step(None)
+        if env.agents:
+            env.observe(env.agent_selection)
+
+    def _dead(self, agent: Any) -> bool:
+        return bool(self._env.terminations[agent] or self._env.truncations[agent])
+
+
+def _with_agents(order: Order, adapter: MultiAdapter) -> Stepped:
+    adapter.env.reset(seed=order.seed)
+    loop = AgentsLoop(adapter, order.num_envs)
+    return Stepped(
+        loop.step,
+        adapter.env.close,
+        adapter.spec.action_space,
+        adapter.spec.observation_space,
+        episodes=lambda: loop.episodes,
+        agents="in turns" if adapter.turns else "at once",
     )

@@ -6,11 +6,14 @@ from corral.bench.libraries import Stepped
 from corral.bench.messages import Order
 from corral.core import Factory
 from corral.faces.gymnasium_make import make
+from corral.faces.multi_make import make_multi
 
 
 def build(order: Order, factory: Factory) -> Stepped:
     """Make a vector env with the candidate's layout and reset it."""
     candidate = order.candidate
+    if order.agents:
+        return _with_agents(order, factory)
     envs = make(
         factory,
         order.num_envs,
@@ -24,6 +27,27 @@ def build(order: Order, factory: Factory) -> Stepped:
         envs.close,
         envs.single_action_space,
         envs.single_observation_space,
+        stats=envs.stats,
+        layout=envs.layout,
+    )
+
+
+def _with_agents(order: Order, factory: Factory) -> Stepped:
+    candidate = order.candidate
+    envs = make_multi(
+        factory,
+        order.num_envs,
+        autoreset="next_step",  # as above
+        backend=candidate.kind,
+        workers=candidate.workers,
+        seed=order.seed,
+    )
+    envs.reset(seed=order.seed)
+    return Stepped(
+        envs.step,
+        envs.close,
+        envs.pool.spec.action_space,
+        envs.pool.spec.observation_space,
         stats=envs.stats,
         layout=envs.layout,
     )

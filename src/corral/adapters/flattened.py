@@ -1,0 +1,200 @@
+"""All agents of a PettingZoo env as one agent of a Gymnasium env.
+
+For learners that know one agent: what all see is one vector, and one action moves them
+all. It runs where the env runs, so that everything that takes a Gymnasium env takes it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.adapters.from_pettingzoo import _layer_with as layer_with
+from corral.adapters.joint_spaces import JointAction, JointObservation
+from corral.adapters.multi import is_aec, is_parallel
+from corral.adapters.team import MASK, Agent
+from corral.errors import OptionError
+
+Rewards = Mapping[Agent, float]
+
+
+def _sum(rewards: Rewards) -> float:
+    return float(sum(rewards.values()))
+
+
+def _mean(rewards: Rewards) -> float:
+    return _sum(rewards) / max(len(rewards), 1)
+
+
+_REWARDS: dict[str, Callable[[Rewards], float]] = {"sum": _sum, "mean": _mean}
+
+
+class FlattenedAgents(gymnasium.Env[Any, Any]):
+    """A ParallelEnv seen as one agent, for Stable-Baselines3 and the like.
+
+        envs = corral.make_sb3(make_env, 8, wrappers=[corral.FlattenedAgents])
+        PPO("MlpPolicy", envs).learn(100_000)
+
+    Observations are flattened and put end to end in the order of `possible_agents`,
+    as float32, zeros for agents that are not there. The action has a part for every
+    agent, in the same order, and all of them reach the env; parts of agents that are
+    not there are ignored. Sets to choose from become one MultiDiscrete, numbers one
+    Box; agents of both kinds are refused.
+
+    The episode goes on until nobody is left. It is truncated if one of those that left
+    last was truncated, since there was more to come for it, and terminated otherwise.
+
+    `info` has `agent_rewards` and `alive`, one entry per possible agent, and what the
+    env told each agent under the agent's name.
+
+    Args:
+        env: a ParallelEnv, or an AECEnv that says that it is parallelizable.
+        reward: what becomes of the agents' rewards: "sum", "mean" over those who were
+            there, or a function of the dict of them.
+    """
+
+    def __init__(
+        self, env: Any, reward: str | Callable[[Rewards], float] = "sum"
+    ) -> None:
+        self.env = env = all_at_once(env)
+        self.possible_agents = list(env.possible_agents)
+        agents = self.possible_agents
+        self._observation = JointObservation(
+            {agent: env.observation_space(agent) for agent in agents}
+        )
+        self._action = JointAction({agent: env.action_space(agent) for agent in agents})
+        self.observation_space = self._observation.space
+        self.action_space = self._action.space
+        self.metadata = dict(getattr(env, "metadata", None) or {})
+        self.render_mode = getattr(env, "render_mode", None)
+        self._reward = _aggregate(reward)
+        self._alive: list[Agent] = []
+        self._masks: dict[Agent, Any] = {}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Start an episode with whoever is there."""
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self._alive = list(self.env.agents)
+        self._take_masks(observations, infos)
+        return self._observation.of(observations), self._told({}, infos)
+
+    def step(
+        self, action: Any
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Every agent that is there takes its part of the action."""
+        actions = {agent: self._action.of(action, agent) for agent in self._alive}
+        result = self.env.step(actions)
+        observations, rewards, terminations, truncations, infos = result
+        # Some envs go on listing agents that are done.
+        self._alive = [
+            agent
+            for agent in self.env.agents
+            if not (terminations.get(agent) or truncations.get(agent))
+        ]
+        over = not self._alive
+        truncated = over and any(
+            truncations[agent] and not terminations.get(agent) for agent in truncations
+        )
+        self._take_masks(observations, infos)
+        return (
+            self._observation.of(observations),
+            float(self._reward(rewards)),
+            over and not truncated,
+            truncated,
+            self._told(rewards, infos),
+        )
+
+    def agent_view(self, observation: Any, agent: Agent) -> Any:
+        """The part of an observation, or of a batch of them, that is one agent's."""
+        return np.asarray(observation)[..., self._observation.part(agent)]
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """What each agent may choose now, end to end, as sb3-contrib wants it."""
+        if not self._action.masked:
+            raise OptionError("numbers have no masks: these agents' actions are a Box")
+        return np.concatenate([self._mask(agent) for agent in self.possible_agents])
+
+    def render(self) -> Any:
+        """What the env renders."""
+        return self.env.render()
+
+    def close(self) -> None:
+        """Close the env."""
+        self.env.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # What is not here is the env's own: curricula call its methods.
+        if name.startswith("_") or name == "env":
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
+        """Set what the env has in the env, where its own code looks for it."""
+        if name in vars(self) or hasattr(type(self), name):
+            return super().set_wrapper_attr(name, value, force=force)
+        layer = layer_with(self.env, name)
+        if layer is None and not force:
+            return False
+        setattr(self.env.unwrapped if layer is None else layer, name, value)
+        return True
+
+    def _told(self, rewards: Rewards, infos: Mapping[Agent, Any]) -> dict[str, Any]:
+        agents = self.possible_agents
+        alive = set(self._alive)
+        told = {str(agent): info for agent, info in infos.items() if info}
+        told["agent_rewards"] = np.array(
+            [float(rewards.get(agent, 0.0)) for agent in agents]
+        )
+        told["alive"] = np.array([agent in alive for agent in agents])
+        return told
+
+    def _take_masks(
+        self, observations: Mapping[Agent, Any], infos: Mapping[Agent, Any]
+    ) -> None:
+        """Masks are in the observation or in the info, as PettingZoo's envs have it."""
+        self._masks = {}
+        for agent in self._alive:
+            for said in (observations.get(agent), infos.get(agent)):
+                if isinstance(said, dict) and MASK in said:
+                    self._masks[agent] = said[MASK]
+
+    def _mask(self, agent: Agent) -> NDArray[np.bool_]:
+        size = self._action.choices(agent)
+        mask = self._masks.get(agent)
+        # Who is not there may do anything: a distribution over nothing is none.
+        return np.ones(size, np.bool_) if mask is None else np.asarray(mask, np.bool_)
+
+
+def _aggregate(reward: Any) -> Callable[[Rewards], float]:
+    if callable(reward):
+        return reward  # type: ignore[no-any-return]
+    if reward not in _REWARDS:
+        raise OptionError(
+            f"reward is {reward!r}; choose {', '.join(_REWARDS)}, or give a function "
+            "of the dict of rewards"
+        )
+    return _REWARDS[reward]
+
+
+def all_at_once(env: Any) -> Any:
+    """A ParallelEnv as it is; an AECEnv converted, if it says that it can be."""
+    if is_parallel(env):
+        return env
+    if not is_aec(env):
+        raise OptionError(
+            f"{type(env).__name__} ({env!r:.80}) is neither PettingZoo's ParallelEnv "
+            "nor its AECEnv, so it has no agents to be seen as one"
+        )
+    if not (getattr(env, "metadata", None) or {}).get("is_parallelizable"):
+        raise OptionError(
+            f"{env} goes by turns and does not say that it is parallelizable, so its "
+            "agents cannot act at once; use corral.make_multi, which keeps the turns"
+        )
+    return importlib.import_module("pettingzoo.utils.conversions").aec_to_parallel(env)

@@ -1,0 +1,140 @@
+"""A PettingZoo AECEnv as an Adapter: one step is one living agent's turn.
+
+    env.step(action of agent_selection)      the turn; rewards of it, for all agents
+    env.step(None) ...                       for every agent that is dead, here
+    env.observe(agent_selection)             whose turn it is now
+
+Only who acts now is observed, as `env.last()` does, or with observe="all" everybody
+who is alive; and whoever's part has ended, once more. Infos are those of the same
+agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter
+from corral.adapters.roster import Seat
+from corral.errors import OptionError, SpaceMismatch
+
+OBSERVE = ("acting", "all")
+
+
+class AecAdapter(PettingZooAdapter):
+    """One AECEnv. The episode is over when no agent is alive."""
+
+    turns = True
+
+    def __init__(
+        self, env: Any, state: bool = False, observe: str = OBSERVE[0]
+    ) -> None:
+        if observe not in OBSERVE:
+            raise OptionError(f"observe is {observe!r}; choose one of {OBSERVE}")
+        super().__init__(env, state)
+        self._everybody = observe == "all"
+        self._acting: Seat | None = None
+        self._shown: list[Seat] = []
+        """Those alive whose observations stand in the arrays."""
+        self._last_words: dict[Any, Any] = {}
+        """The infos of those that have just ended; the env forgets them."""
+
+    def reset(
+        self, seed: int | None, options: dict[str, Any] | None, task: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        self.start(seed, options, task)
+        self.roster.begin(self.env.agents)
+        self._acting, self._shown, self._last_words = None, [], {}
+        acting = self._next()
+        if acting is None:
+            raise SpaceMismatch("env.reset() left no agent that could act")
+        self._give_turn(acting)
+        return self.observed(), self._told()
+
+    def move(self, actions: Any) -> Outcome:
+        """Let the agent whose turn it is act with its part of the action."""
+        roster, env, acting = self.roster, self.env, self._acting
+        assert acting is not None, "nobody's turn"
+        roster.tidy()
+        self._last_words = {}
+        env.step(acting.take(actions))
+        total = roster.pay(env.rewards)
+        self._give_turn(self._next())
+        terminated, truncated = roster.how()
+        return self.observed(), total, terminated, truncated, self._told()
+
+    def _next(self) -> Seat | None:
+        """Who acts next; the dead that are selected before are stepped with None."""
+        env, roster = self.env, self.roster
+        # An env that does not let its dead go would be asked for ever.
+        for _ in range(4 * len(roster.seats)):
+            # Each through all of the env's wrappers, so each is read once.
+            agents = env.agents
+            self._note_ends(agents, env.terminations, env.truncations)
+            if not agents:
+                return None
+            selected = env.agent_selection
+            if selected in roster.names:
+                return roster.seats[selected]
+            if selected not in roster.seats:
+                raise roster.unknown(selected)
+            env.step(None)
+        raise SpaceMismatch(
+            f"env.step(None) was called for dead agents, and {env.agent_selection!r}, "
+            "who is dead, is still selected; call _was_dead_step in env.step"
+        )
+
+    def _note_ends(
+        self,
+        agents: list[Any],
+        terminations: Mapping[Any, bool],
+        truncations: Mapping[Any, bool],
+    ) -> None:
+        """Who has ended since, and who has come."""
+        roster = self.roster
+        for seat in roster.living:
+            agent = seat.agent
+            terminated = terminations.get(agent, False)
+            truncated = truncations.get(agent, False)
+            if terminated or truncated:
+                roster.end(seat, terminated, truncated)
+                seat.observe(self.env.observe(agent))
+                info = self.env.infos.get(agent)
+                if info:
+                    self._last_words[agent] = info
+        present = [
+            agent
+            for agent in agents
+            if not (terminations.get(agent) or truncations.get(agent))
+        ]
+        if present != roster.names:
+            roster.seat(present)
+
+    def _give_turn(self, acting: Seat | None) -> None:
+        """This one acts next, and sees."""
+        before, self._acting = self._acting, acting
+        if before is not None:
+            before.acting[before.position] = False  # type: ignore[index]
+        chosen: list[Seat] = []
+        if acting is not None:
+            acting.acting[acting.position] = True  # type: ignore[index]
+            chosen = self.roster.living if self._everybody else [acting]
+        for seat in self._shown:
+            # The last observation of one that has just left stands for one step.
+            if seat not in chosen and seat not in self.roster.leaving:
+                seat.clear()
+                seat.unmask()
+        for seat in chosen:
+            seat.observe(self.env.observe(seat.agent))
+        self._shown = list(chosen)
+
+    def _told(self) -> dict[Any, Any]:
+        """The infos of those observed; masks go elsewhere."""
+        infos, told = self.env.infos, self._last_words
+        for seat in self._shown:
+            info = infos.get(seat.agent)
+            if info:
+                told[seat.agent] = info
+        self.without_masks(told, self._shown)
+        return told

@@ -1,0 +1,416 @@
+"""A gymnasium.vector.VectorEnv as a shard: its sub-envs are slots.
+
+    Batch      the env itself, stepped and reset for some of its slots at once
+    BatchSlot  one of its slots as an Adapter
+
+What such an env has to do depends on who restarts its episodes, as it says in
+`metadata["autoreset_mode"]`::
+
+    DISABLED     we do, through options["reset_mask"]; every slot's episode has its
+                 own seed, options and task
+    NEXT_STEP    it does, at the step after an episode's end
+    SAME_STEP    it does, within the step that ends an episode
+
+An env whose `step` takes a `step_mask` can leave slots where they are; another is
+always stepped as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array, iterate
+from numpy.typing import NDArray
+
+from corral.adapters.factories import called_for, takes
+from corral.core import NO_TASK, EnvSpec
+from corral.errors import OptionError, SpaceMismatch
+
+RESETS = "autoreset_mode"
+"""The key of an env's metadata that says who restarts its episodes."""
+MASKS_STEPS = "corral.step_mask"
+"""The key, set here, that says whether it can leave slots where they are."""
+Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
+Beginning = tuple[int | None, dict[str, Any] | None, Any]
+"""The seed, options and task that a slot's episode begins with."""
+_PYTHONS = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_))
+_RESULTS = ("observations", "rewards", "terminations", "truncations")
+_PLAIN = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+class Batch:
+    """One vector of environments.
+
+    Args:
+        env: what the factory returned.
+        count: how many slots it is to have.
+    """
+
+    def __init__(self, env: Any, count: int) -> None:
+        _check(env, count)
+        self.env = env
+        self.count = count
+        self.resets_itself = _resets_of(env)
+        """How it restarts its episodes by itself; None if it leaves that to us."""
+        self.masks_steps = takes(env.step, "step_mask")
+        self.spec = EnvSpec(
+            observation_space=env.single_observation_space,
+            action_space=env.single_action_space,
+            metadata={**(env.metadata or {}), MASKS_STEPS: self.masks_steps},
+            render_mode=env.render_mode,
+            id=env.spec.id if env.spec is not None else None,
+        )
+        self.begun: dict[int, tuple[Any, dict[str, Any]]] = {}
+        """(same_step, by itself) The beginnings that came with the last step."""
+        self._plain = isinstance(env.single_action_space, _PLAIN)
+        self._closed = False
+
+    # Steps ----------------------------------------------------------------------------
+
+    def step(self, actions: Mapping[int, Any]) -> Any:
+        """Step these slots in one call; what the env returned, of all."""
+        rows = list(actions)
+        filler = actions[rows[0]]  # of no meaning, but an action of the space
+        batch = self._joined([actions.get(row, filler) for row in range(self.count)])
+        mask = None if len(rows) == self.count else self._mask(rows)
+        return self.call(batch, mask)
+
+    def call(self, actions: Any, mask: NDArray[np.bool_] | None) -> Any:
+        """Step the env: all slots, or those of the mask where it can leave others."""
+        if mask is None or not self.masks_steps:
+            result = self.env.step(actions)
+        else:
+            result = self.env.step(actions, step_mask=mask)
+        return _read(result, 5, "step", f"{', '.join(_RESULTS)} and infos")
+
+    def outcomes(self, result: Any, rows: Sequence[int]) -> dict[int, Outcome]:
+        """What came of these slots."""
+        obs, reward, terminated, truncated, infos = result
+        if np.any(terminated) or np.any(truncated):
+            obs = _kept(obs)  # a reset may reuse the env's own arrays
+        columns = [self._rows_of(obs)]
+        columns += [_listed(values) for values in (reward, terminated, truncated)]
+        for name, values in zip(_RESULTS, columns, strict=True):
+            self._check_rows(name, values)
+        # None of them most of the time, and a dict for each slot takes its time.
+        each = None if infos == {} else infos_of(infos, self.count)
+        found: dict[int, Outcome] = {}
+        for row in rows:
+            parts = [column[row] for column in columns]
+            found[row] = (*parts, {} if each is None else each[row])
+        self.begun = {}
+        if self.resets_itself == "same_step":
+            for row, outcome in found.items():
+                if outcome[2] or outcome[3]:
+                    found[row], self.begun[row] = _parted(outcome)
+        return found
+
+    def _joined(self, actions: list[Any]) -> Any:
+        """The batch of single actions that the env is stepped with."""
+        if self._plain:
+            # As they are: an action wider than its space's dtype is not cut here.
+            return np.stack(actions)
+        space = self.env.single_action_space
+        empty: Any = create_empty_array(space, self.count)
+        return concatenate(space, actions, empty)
+
+    def _rows_of(self, obs: Any) -> Any:
+        if isinstance(obs, np.ndarray):
+            return obs
+        return list(iterate(self.env.observation_space, obs))
+
+    def _check_rows(self, name: str, values: Any) -> None:
+        try:
+            found = str(len(values))
+        except TypeError:
+            found = f"{values!r:.80} as"
+        if found != str(self.count):
+            raise SpaceMismatch(
+                f"the env returned {found} {name}; there are {self.count} slots, one "
+                "row for each"
+            )
+
+    def _mask(self, rows: Sequence[int]) -> NDArray[np.bool_]:
+        mask = np.zeros(self.count, np.bool_)
+        mask[list(rows)] = True
+        return mask
+
+    # Resets ---------------------------------------------------------------------------
+
+    def reset(self, beginnings: Mapping[int, Beginning]) -> dict[int, tuple[Any, Any]]:
+        """Begin an episode in these slots; with one call, where that says it all."""
+        began: dict[int, tuple[Any, Any]] = {}
+        for options, has_task, rows in _alike(beginnings):
+            given = {row: beginnings[row] for row in rows}
+            if self.resets_itself is None:
+                result = self._reset_some(given, options, has_task)
+            else:
+                result = self._reset_all(given, options, has_task)
+            obs, infos = _read(result, 2, "reset", "observations and infos")
+            observations, each = self._rows_of(obs), infos_of(infos, self.count)
+            self._check_rows("observations", observations)
+            for row in rows:
+                # The next call may reuse the env's own arrays.
+                began[row] = _kept(observations[row]), each[row]
+        return began
+
+    def _reset_some(
+        self,
+        beginnings: Mapping[int, Beginning],
+        options: dict[str, Any] | None,
+        has_task: bool,
+    ) -> Any:
+        seeds: list[int | None] = [None] * self.count
+        tasks: list[Any] = [None] * self.count
+        for row, (seed, _, task) in beginnings.items():
+            seeds[row], tasks[row] = seed, task
+        given = {**(options or {}), "reset_mask": self._mask(list(beginnings))}
+        if has_task:
+            given["tasks"] = tasks
+        return self.env.reset(seed=seeds, options=given)
+
+    def _reset_all(
+        self,
+        beginnings: Mapping[int, Beginning],
+        options: dict[str, Any] | None,
+        has_task: bool,
+    ) -> Any:
+        if has_task or len(beginnings) < self.count:
+            raise OptionError(
+                f"{type(self.env).__name__} restarts its episodes by itself, so it is "
+                "reset as a whole and takes no task for a slot; that needs an env "
+                'with metadata["autoreset_mode"] = AutoresetMode.DISABLED'
+            )
+        seed = beginnings[0][0]
+        if options is None:
+            return self.env.reset(seed=seed)
+        return self.env.reset(seed=seed, options=dict(options))
+
+    def close(self) -> None:
+        """Close the env, once."""
+        if not self._closed:
+            self._closed = True
+            self.env.close()
+
+
+class BatchSlot:
+    """One slot of a batch, by itself."""
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self.batch = batch
+        self.env = batch.env
+        self.spec = batch.spec
+        self._index = index
+        self.step: Callable[[Any], Outcome] = self._step
+
+    def _step(self, action: Any) -> Outcome:
+        """Step this slot alone."""
+        result = self.batch.step({self._index: action})
+        return self.batch.outcomes(result, [self._index])[self._index]
+
+    def reset(
+        self, seed: int | None, options: dict[str, Any] | None, task: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in this slot alone."""
+        return self.batch.reset({self._index: (seed, options, task)})[self._index]
+
+    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call the method of the sub-env, where there is one to be reached."""
+        inner = self._inner()
+        if inner is not None:
+            found = inner.get_wrapper_attr(name)
+            return found(*args, **kwargs) if callable(found) else found
+        found = getattr(self.env, name)
+        if not callable(found):
+            return found
+        if name == "render":
+            frames = found(*args, **kwargs)
+            return None if frames is None else frames[self._index]
+        raise OptionError(self._unreachable(f"call {name!r} for"))
+
+    def get_attr(self, name: str) -> Any:
+        """Read the attribute of the sub-env, else of the batched env."""
+        inner = self._inner()
+        if inner is None:
+            return getattr(self.env, name)
+        return inner.get_wrapper_attr(name)
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set the attribute of the sub-env, where there is one to be reached."""
+        inner = self._inner()
+        if inner is None:
+            raise OptionError(self._unreachable(f"set {name!r} of"))
+        if not inner.set_wrapper_attr(name, value, force=False):
+            setattr(inner.unwrapped, name, value)
+
+    def _inner(self) -> Any:
+        """The env of this slot alone, if the batched env is a list of such."""
+        envs = getattr(self.env, "envs", None)
+        return envs[self._index] if isinstance(envs, (list, tuple)) else None
+
+    def _unreachable(self, what: str) -> str:
+        return (
+            f"there is no env of one slot to {what}: {type(self.env).__name__} is all "
+            "slots of its worker at once; pool.apply(function) hands it to a function"
+        )
+
+    def close(self) -> None:
+        """Close the batched env; the first of its slots does."""
+        self.batch.close()
+
+
+# Infos --------------------------------------------------------------------------------
+
+
+def infos_of(infos: Any, count: int) -> list[dict[str, Any]]:
+    """Gymnasium's dict of arrays with `_key` masks -> one dict per slot."""
+    if not isinstance(infos, dict):
+        raise SpaceMismatch(
+            f"infos is {infos!r:.80} ({type(infos).__name__}); a vector of "
+            "environments returns one dict, with a mask `_key` beside each key"
+        )
+    each: list[dict[str, Any]] = [{} for _ in range(count)]
+    for key, values in infos.items():
+        if isinstance(key, str) and key[:1] == "_" and key[1:] in infos:
+            continue  # the mask of another key
+        present = _mask_of(key, infos.get(f"_{key}"), count)
+        if isinstance(values, dict):
+            rows: Sequence[Any] = infos_of(values, count)
+        elif isinstance(values, (np.ndarray, list, tuple)) and len(values) == count:
+            rows = _as_single_envs_have(values)
+        else:
+            rows = [values] * count  # the same for all
+        for row in range(count):
+            if present is None or present[row]:
+                each[row][key] = _kept(rows[row])
+    return each
+
+
+def _mask_of(key: Any, mask: Any, count: int) -> Any:
+    if mask is not None and np.shape(mask) != (count,):
+        raise SpaceMismatch(
+            f'infos["_{key}"] is {mask!r:.80}; it says for each of {count} slots '
+            f'whether it has infos["{key}"]'
+        )
+    return mask
+
+
+def _as_single_envs_have(values: Any) -> Any:
+    """Numbers as Python's own, which Gymnasium makes such arrays of."""
+    if not isinstance(values, np.ndarray) or values.ndim != 1:
+        return values
+    return values.tolist() if values.dtype in _PYTHONS else values
+
+
+def _kept(value: Any) -> Any:
+    """A row that outlives the env's own arrays."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: _kept(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_kept(part) for part in value)
+    return value
+
+
+# Checks -------------------------------------------------------------------------------
+
+
+def _check(env: Any, count: int) -> None:
+    if not isinstance(env, VectorEnv):
+        raise OptionError(
+            f"the factory returned {type(env).__name__} ({env!r:.80}); with "
+            "batched=True it returns a gymnasium.vector.VectorEnv of num_envs slots"
+        )
+    if env.num_envs != count:
+        raise OptionError(
+            f"the factory was asked for num_envs={count} and returned "
+            f"{type(env).__name__} with num_envs={env.num_envs}"
+        )
+
+
+def _resets_of(env: VectorEnv[Any, Any, Any]) -> str | None:
+    mode = (env.metadata or {}).get(RESETS)
+    if mode is None:
+        raise OptionError(
+            f"{type(env).__name__} does not say who restarts its episodes; put an "
+            f'AutoresetMode into its metadata["{RESETS}"]: DISABLED if its reset '
+            'takes options["reset_mask"]'
+        )
+    names = {
+        AutoresetMode.NEXT_STEP: "next_step",
+        AutoresetMode.SAME_STEP: "same_step",
+    }
+    return names.get(AutoresetMode(mode))
+
+
+def _read(result: Any, count: int, method: str, expected: str) -> Any:
+    """What a method of the env returned, if it is so many values."""
+    if isinstance(result, (tuple, list)) and len(result) == count:
+        return result
+    found = f"{result!r:.80} ({type(result).__name__})"
+    if isinstance(result, (tuple, list)):
+        found = f"{len(result)} values"
+    raise SpaceMismatch(
+        f"{method}() of the batched env returned {found}; it returns {expected}"
+    )
+
+
+def _alike(
+    beginnings: Mapping[int, Beginning],
+) -> list[tuple[dict[str, Any] | None, bool, list[int]]]:
+    """The slots that one call can reset: the same options, all with a task or none."""
+    groups: list[tuple[dict[str, Any] | None, bool, list[int]]] = []
+    for row, (_, options, task) in beginnings.items():
+        has_task = task is not NO_TASK
+        for theirs, tasked, rows in groups:
+            if tasked is has_task and _same(theirs, options):
+                rows.append(row)
+                break
+        else:
+            groups.append((options, has_task, [row]))
+    return groups
+
+
+def _same(ours: dict[str, Any] | None, theirs: dict[str, Any] | None) -> bool:
+    try:
+        return ours is theirs or bool(ours == theirs)
+    except Exception:  # arrays do not say whether they are equal
+        return False
+
+
+def _listed(values: Any) -> Any:
+    """One plain number for each slot, where there is one."""
+    plain = isinstance(values, np.ndarray) and values.ndim == 1
+    return values.tolist() if plain else values
+
+
+def _parted(outcome: Outcome) -> tuple[Outcome, tuple[Any, dict[str, Any]]]:
+    """The end of an episode, and the beginning of the next that came with it."""
+    obs, reward, terminated, truncated, info = outcome
+    begun = {k: v for k, v in info.items() if k not in ("final_obs", "final_info")}
+    if "final_obs" not in info:
+        raise SpaceMismatch(
+            "an episode ended and its last observation is missing: an env that "
+            'restarts episodes in the same step returns it as infos["final_obs"]'
+        )
+    end = info["final_obs"], reward, terminated, truncated, info.get("final_info", {})
+    return end, (obs, begun)
+
+
+# Factories ----------------------------------------------------------------------------
+
+
+def build_batch(factory: Callable[..., Any], slots: range) -> Batch:
+    """Have the factory build a batch for these slots."""
+    env = called_for(factory, slots)
+    try:
+        return Batch(env, len(slots))
+    except BaseException:
+        if hasattr(env, "close"):
+            env.close()
+        raise

@@ -1,0 +1,147 @@
+"""A PettingZoo ParallelEnv as an Adapter: all living agents act at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter
+from corral.adapters.roster import Seat, as_number
+from corral.errors import SpaceMismatch
+
+_FIVE = (
+    "PettingZoo's API is `observations, rewards, terminations, truncations, infos = "
+    "env.step(actions)`, a dict by agent each"
+)
+
+
+class ParallelAdapter(PettingZooAdapter):
+    """One ParallelEnv.
+
+    An agent is alive if it is in `env.agents` and has neither been terminated nor
+    truncated. The episode is over when nobody is.
+    """
+
+    turns = False
+
+    def reset(
+        self, seed: int | None, options: dict[str, Any] | None, task: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        result = self.start(seed, options, task)
+        try:
+            observations, infos = result
+        except (TypeError, ValueError):
+            raise SpaceMismatch(
+                f"env.reset() returned {type(result).__name__}; PettingZoo's API is "
+                "`observations, infos = env.reset()`"
+            ) from None
+        roster = self.roster
+        roster.begin(self.env.agents)
+        for seat in roster.living:
+            _see(seat, observations)
+        return self.observed(), self._told(infos)
+
+    def move(self, actions: Any) -> Outcome:
+        """Step the living, each with its own part of the action."""
+        roster = self.roster
+        result = self.env.step(roster.taken(actions))
+        try:
+            observations, rewards, terminations, truncations, infos = result
+        except (TypeError, ValueError):
+            raise SpaceMismatch(
+                f"env.step() returned {type(result).__name__}; {_FIVE}"
+            ) from None
+        if roster.leaving or roster.paid:
+            roster.tidy()
+        if (
+            any(terminations.values())
+            or any(truncations.values())
+            or self.env.agents != roster.names
+            or len(rewards) != len(roster.names)
+        ):
+            return self._changed(*result)
+        # As a rule nobody comes or goes. All in one place: between two steps an env has
+        # thrown everything out of the caches, and each function here is cold.
+        total = 0.0
+        for seat in roster.living:
+            agent = seat.agent
+            if agent not in observations or agent not in rewards:
+                return self._changed(*result)
+            seat.observe(observations[agent])
+            reward = rewards[agent]
+            if type(reward) is not float:
+                reward = as_number(reward, agent)
+            seat.reward[seat.position] = reward
+            total += reward
+        told = self._told(infos) if self.masking or any(infos.values()) else {}
+        return self.observed(), total, False, False, told
+
+    def _changed(
+        self,
+        observations: Mapping[Any, Any],
+        rewards: Mapping[Any, Any],
+        terminations: Mapping[Any, Any],
+        truncations: Mapping[Any, Any],
+        infos: Mapping[Any, Any],
+    ) -> Outcome:
+        """The same for a step in which somebody came, left, or was left out."""
+        roster = self.roster
+        self._note_ends(terminations, truncations)
+        for seat in roster.living:
+            if seat.agent in observations:
+                seat.observe(observations[seat.agent])
+            else:
+                self._unseen(seat, observations)
+        total = roster.pay(rewards)
+        self._reseat(observations, terminations, truncations)
+        terminated, truncated = roster.how()
+        return self.observed(), total, terminated, truncated, self._told(infos)
+
+    def _note_ends(
+        self, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]
+    ) -> None:
+        """Whose part is over."""
+        for seat in self.roster.living:
+            terminated = terminations.get(seat.agent, False)
+            truncated = truncations.get(seat.agent, False)
+            if terminated or truncated:
+                self.roster.end(seat, terminated, truncated)
+
+    def _unseen(self, seat: Seat, observations: Mapping[Any, Any]) -> None:
+        """There is no observation of one that was alive: a dead one needs none."""
+        if not seat.terminated[seat.position]:
+            _see(seat, observations)
+        seat.clear()
+
+    def _reseat(
+        self,
+        observations: Mapping[Any, Any],
+        terminations: Mapping[Any, Any],
+        truncations: Mapping[Any, Any],
+    ) -> None:
+        """Somebody left, or came."""
+        # Some envs go on listing those that are done, and say so again each time.
+        present = [
+            agent
+            for agent in self.env.agents
+            if not (terminations.get(agent) or truncations.get(agent))
+        ]
+        for seat in self.roster.seat(present):
+            _see(seat, observations)
+
+    def _told(self, infos: Any) -> dict[Any, Any]:
+        """The infos of those who were told anything; masks go elsewhere."""
+        told = {agent: info for agent, info in infos.items() if info}
+        if told or self.masking:
+            self.without_masks(told, self.roster.living)
+        return told
+
+
+def _see(seat: Seat, observations: Mapping[Any, Any]) -> None:
+    if seat.agent not in observations:
+        raise SpaceMismatch(
+            f"there is no observation for agent {seat.agent!r}; it has "
+            f"{list(observations)}"
+        )
+    seat.observe(observations[seat.agent])

@@ -1,0 +1,96 @@
+"""A ParallelEnv whose agents are those it returns something for.
+
+PettingZoo says who is there by `env.agents`; AgileRL goes by the dicts that an env
+returns, so that agents may come and go between steps without an end, and envs may do
+without `agents`. An episode is over when everybody that was returned is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from corral.adapters.from_parallel import ParallelAdapter
+from corral.adapters.from_pettingzoo import Outcome
+from corral.adapters.roster import Seat
+from corral.adapters.team import MASK, Agent
+
+
+@dataclass(frozen=True, slots=True)
+class RawActions:
+    """What goes to one env exactly as it is, whether or not it fits its spaces."""
+
+    actions: dict[Agent, Any]
+
+
+class ReturnsAdapter(ParallelAdapter):
+    """One ParallelEnv, as AgileRL's workers treat it."""
+
+    def reset(
+        self, seed: int | None, options: dict[str, Any] | None, task: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode with those who are observed."""
+        observations, infos = self.start(seed, options, task)
+        roster = self.roster
+        roster.begin(observations)
+        for seat in roster.living:
+            seat.observe(observations[seat.agent])
+        return self.observed(), self._told(infos)
+
+    def move(self, actions: Any) -> Outcome:
+        """Step with the actions of the living, or with what was sent raw."""
+        roster = self.roster
+        if isinstance(actions, RawActions):
+            given = {agent: _bare(one) for agent, one in actions.actions.items()}
+        else:
+            given = {seat.agent: _bare(seat.take(actions)) for seat in roster.living}
+        outcome = self.env.step(given)
+        observations, rewards, terminations, truncations, infos = outcome
+        roster.tidy()
+        total = roster.pay(rewards)
+        for agent, seat in roster.seats.items():
+            if agent not in rewards:
+                seat.reward[seat.position] = nan  # as AgileRL marks it
+        present = []
+        for agent in dict.fromkeys((*observations, *terminations)):
+            terminated, truncated = terminations.get(agent), truncations.get(agent)
+            if terminated or truncated:
+                roster.end(roster.seats[agent], terminated, truncated)
+            elif agent in observations:
+                present.append(agent)
+        for seat in roster.living:
+            if seat.agent not in observations:
+                seat.clear()
+                if seat not in roster.leaving:  # away for now, without an end
+                    roster.end(seat, False, False)
+        for agent, observation in observations.items():
+            roster.seats[agent].observe(observation)
+        roster.seat(present)
+        over, cut = roster.how()
+        return self.observed(), total, over, cut, self._told(infos)
+
+    def without_masks(self, told: dict[Any, Any], seats: Sequence[Seat]) -> None:
+        """Keep masks in the arrays, and where AgileRL's algorithms look for them."""
+        for seat in seats:
+            info = told.get(seat.agent)
+            if isinstance(info, dict) and MASK in info:
+                seat.mask(info[MASK])
+                self.masking = True
+            else:
+                seat.unmask()
+
+
+def returns_env(env: Any) -> ReturnsAdapter:
+    """A wrapper for factories: the env with its adapter."""
+    return ReturnsAdapter(env)
+
+
+def _bare(action: Any) -> Any:
+    """As AgileRL hands it on: axes of one entry are dropped, numbers are plain."""
+    if isinstance(action, (int, np.integer)):
+        return int(action)
+    return np.array(action).squeeze()

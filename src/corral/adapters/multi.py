@@ -1,0 +1,82 @@
+"""PettingZoo's envs -> their adapters, told apart without importing PettingZoo."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import suppress
+from typing import Any
+
+import gymnasium
+
+from corral.adapters.from_aec import AecAdapter
+from corral.adapters.from_parallel import ParallelAdapter
+from corral.errors import OptionError
+
+MultiAdapter = ParallelAdapter | AecAdapter
+
+
+def adapt_multi(
+    env: Any, parallel: bool = False, state: bool = False, observe: str = "acting"
+) -> MultiAdapter:
+    """Give an env with several agents its adapter.
+
+    Args:
+        env: a ParallelEnv or an AECEnv.
+        parallel: turn an AECEnv whose agents may act at once into a ParallelEnv.
+        state: ask for `env.state()` in every step.
+        observe: (AEC) "acting", or "all" that are alive.
+    """
+    if is_aec(env):
+        if not parallel:
+            return AecAdapter(env, state, observe)
+        env = _converted(env)
+    if is_parallel(env):
+        return ParallelAdapter(env, state)
+    hint = "; does it end in `return env`?" if env is None else ""
+    if isinstance(env, gymnasium.Env):
+        hint = "; it has one agent: use corral.make"
+    raise OptionError(
+        f"the factory returned {type(env).__name__} ({env!r:.80}), which is neither "
+        f"PettingZoo's ParallelEnv nor its AECEnv{hint}"
+    )
+
+
+def multi_env(env: Any, **options: Any) -> MultiAdapter:
+    """A wrapper for factories: the env with its adapter, or neither.
+
+    Args:
+        env: as `adapt_multi` takes it; closed if it cannot be adapted.
+        **options: for `adapt_multi`.
+    """
+    try:
+        return adapt_multi(env, **options)
+    except BaseException:
+        with suppress(Exception):  # what is raised says more
+            env.close()
+        raise
+
+
+def is_aec(env: Any) -> bool:
+    """Whether agents act in turn."""
+    return has_agents(env) and callable(getattr(env, "agent_iter", None))
+
+
+def is_parallel(env: Any) -> bool:
+    """Whether agents act at once."""
+    return has_agents(env) and not callable(getattr(env, "agent_iter", None))
+
+
+def has_agents(env: Any) -> bool:
+    """Whether it follows one of PettingZoo's two APIs."""
+    if isinstance(env, gymnasium.Env) or not callable(getattr(env, "step", None)):
+        return False
+    return callable(getattr(env, "observation_space", None))
+
+
+def _converted(env: Any) -> Any:
+    if not (getattr(env, "metadata", None) or {}).get("is_parallelizable"):
+        raise OptionError(
+            f"parallel=True, but {env} does not say that its agents may act at once "
+            "(metadata['is_parallelizable']); leave parallel out and step it in turns"
+        )
+    return importlib.import_module("pettingzoo.utils.conversions").aec_to_parallel(env)

@@ -1,0 +1,319 @@
+"""Who of a team is there, and what came of each, in arrays for the block.
+
+A **seat** is one agent's place in its group's arrays. The arrays are the same all the
+time: the recorder copies them after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from corral.adapters.team import STATE, Agent, Group, Team, packed
+from corral.errors import SpaceMismatch, SpacesDiffer
+from corral.layout.codec import codec_for
+
+
+class Seat:
+    """One agent's cells."""
+
+    __slots__ = (
+        "_cells",
+        "_mask",
+        "_masked",
+        "acting",
+        "agent",
+        "alive",
+        "observe",
+        "position",
+        "reward",
+        "take",
+        "terminated",
+        "truncated",
+    )
+
+    def __init__(self, group: Group, position: int, arrays: _Arrays) -> None:
+        self.agent = agent = group.agents[position]
+        self.position = position
+        encode = arrays.codec.encoder(arrays.obs, f"obs[{agent!r}]")
+        self.observe: Callable[[Any], Any] = partial(encode, 0, position)
+        """Store what the agent sees."""
+        self.take: Callable[[Any], Any] = _taker(group, position)
+        """The agent's action, out of the env's."""
+        self.alive = arrays.flags["alive"]
+        self.terminated = arrays.flags["terminated"]
+        self.truncated = arrays.flags["truncated"]
+        self.acting = arrays.flags.get("acting")
+        self.reward = arrays.reward
+        self._cells = [array[0, position : position + 1] for array in arrays.obs]
+        self._mask = None if arrays.mask is None else arrays.mask[position]
+        self._masked = False
+
+    def clear(self) -> None:
+        """Nothing is seen."""
+        for cell in self._cells:
+            cell.fill(0)
+
+    def mask(self, given: Any) -> bool:
+        """Keep which actions are allowed; False if there is no place for it."""
+        if self._mask is None:
+            return False
+        values = np.asarray(given)
+        if values.shape != self._mask.shape:
+            raise SpaceMismatch(
+                f"agent {self.agent!r} has an action mask of shape {values.shape}; its "
+                f"action space asks for {self._mask.shape}"
+            )
+        self._mask[:] = values
+        self._masked = True
+        return True
+
+    def unmask(self) -> None:
+        """Allow everything, as for one of whom nothing is known."""
+        if self._masked and self._mask is not None:
+            self._mask.fill(True)
+            self._masked = False
+
+
+class Roster:
+    """A team's arrays, and the seats of those that are there."""
+
+    def __init__(self, team: Team, env: Any) -> None:
+        self.team = team
+        self._env = env
+        self._spaces = {
+            agent: (env.observation_space(agent), env.action_space(agent))
+            for agent in team.agents
+        }
+        codec = packed(team.observation_space)
+        self.buffer, leaves = codec.buffer()
+        """What the env's observation is to the engine; the same object every time."""
+        self.value: dict[str, Any] = codec.inner.assemble(leaves, ())
+        """Its parts, `(1, ...)`."""
+        arrays = [_Arrays(group, self.value[group.name]) for group in team.groups]
+        if team.state_space is not None:
+            state = codec_for(team.state_space)
+            cells = [leaf[np.newaxis] for leaf in _leaves_of(self.value[STATE])]
+            self._encode_state = state.encoder(cells, "state")
+        self._plain_groups = {
+            group.agents: group.name
+            for group in team.groups
+            if _picker(group.action_space, 0) is None
+        }
+        self.seats: dict[Agent, Seat] = {}
+        for agent in team.agents:
+            index, position = team.place[agent]
+            self.seats[agent] = Seat(team.groups[index], position, arrays[index])
+        self.living: list[Seat] = []
+        self.names: list[Agent] = []
+        """Of the living, as the env lists them."""
+        self.leaving: list[Seat] = []
+        """Those that ended in the last step."""
+        self.paid: Iterable[Seat] = ()
+        """Others that got a reward in the last step."""
+        self._whole: str | None = None
+        """The group that the living are, all of it and in its order."""
+
+    def set_state(self, state: Any) -> None:
+        """Store what is known of the env as a whole."""
+        self._encode_state(0, 0, state)
+
+    def begin(self, agents: Iterable[Agent]) -> None:
+        """An episode starts with these agents."""
+        for seat in self.seats.values():
+            seat.clear()
+            seat.unmask()
+            position = seat.position
+            seat.reward[position] = 0.0
+            seat.alive[position] = False
+            seat.terminated[position] = seat.truncated[position] = False
+            if seat.acting is not None:
+                seat.acting[position] = False
+        self.names, self.leaving, self.paid = [], [], ()
+        self.seat(agents)
+        if not self.living:
+            raise SpaceMismatch("env.reset() left no agents in env.agents")
+
+    def seat(self, agents: Iterable[Agent]) -> list[Seat]:
+        """These are the living from now on; returns those who were not before."""
+        before = set(self.names)
+        living: list[Seat] = []
+        new: list[Seat] = []
+        for agent in agents:
+            seat = self._seat_of(agent)
+            if agent not in before:
+                self._check_spaces(seat)
+                new.append(seat)
+            living.append(seat)
+        self.living, self.names = living, [seat.agent for seat in living]
+        self._whole = self._plain_groups.get(tuple(self.names))
+        for seat in new:
+            seat.alive[seat.position] = True
+        for gone in before.difference(self.names):
+            seat = self.seats[gone]
+            if seat not in self.leaving:
+                raise SpaceMismatch(
+                    f"agent {gone!r} is gone from env.agents, but was neither "
+                    "terminated nor truncated"
+                )
+            seat.alive[seat.position] = False
+            seat.unmask()
+        return new
+
+    def taken(self, actions: Any) -> dict[Agent, Any]:
+        """The actions of the living, in the order the env lists them in."""
+        if self._whole is not None:
+            # Not strict: the keyword doubles the cost, and no length is in doubt.
+            return dict(zip(self.names, actions[self._whole]))  # noqa: B905
+        return {seat.agent: seat.take(actions) for seat in self.living}
+
+    def tidy(self) -> None:
+        """What stood in the last step alone: ends, and the rewards of others."""
+        for seat in self.leaving:
+            position = seat.position
+            seat.terminated[position] = seat.truncated[position] = False
+            seat.reward[position] = 0.0
+            if not seat.alive[position]:
+                seat.clear()
+        for seat in self.paid:
+            seat.reward[seat.position] = 0.0
+        self.leaving, self.paid = [], ()
+
+    def pay(self, rewards: Mapping[Agent, Any]) -> float:
+        """Store the rewards of a step; returns their sum."""
+        total, paid = 0.0, 0
+        for seat in self.living:
+            value = rewards.get(seat.agent)
+            if value is None:
+                value = 0.0
+            else:
+                paid += 1
+                if type(value) is not float:
+                    value = as_number(value, seat.agent)
+            seat.reward[seat.position] = value
+            total += value
+        if paid < len(rewards):  # somebody who is not there any more, or not yet
+            total += self._pay_others(rewards)
+        return total
+
+    def _pay_others(self, rewards: Mapping[Agent, Any]) -> float:
+        total, living = 0.0, set(self.names)
+        others = []
+        for agent, reward in rewards.items():
+            if agent in living:
+                continue
+            seat = self._seat_of(agent)
+            value = as_number(reward, agent)
+            seat.reward[seat.position] = value
+            others.append(seat)
+            total += value
+        self.paid = others
+        return total
+
+    def end(self, seat: Seat, terminated: Any, truncated: Any) -> None:
+        """The agent's part is over."""
+        seat.terminated[seat.position] = bool(terminated)
+        seat.truncated[seat.position] = bool(truncated)
+        self.leaving.append(seat)
+
+    def how(self) -> tuple[bool, bool]:
+        """Whether the env is at its end: terminated, truncated.
+
+        It is truncated if one of those that left last was.
+        """
+        if self.living:
+            return False, False
+        truncated = any(seat.truncated[seat.position] for seat in self.leaving)
+        return not truncated, truncated
+
+    def _seat_of(self, agent: Agent) -> Seat:
+        seat = self.seats.get(agent)
+        if seat is None:
+            raise self.unknown(agent)
+        return seat
+
+    def unknown(self, agent: Agent) -> SpacesDiffer:
+        """The error for an agent that has no seat."""
+        return SpacesDiffer(
+            f"agent {agent!r} is not one of possible_agents, which were "
+            f"{list(self.team.agents)} when the env was built"
+        )
+
+    def _check_spaces(self, seat: Seat) -> None:
+        """An agent keeps its spaces; a block has no room for others."""
+        agent = seat.agent
+        group, known = self.team.group_of(agent), self._spaces[agent]
+        for name, now, before in (
+            ("observation_space", self._env.observation_space(agent), known[0]),
+            ("action_space", self._env.action_space(agent), known[1]),
+        ):
+            # As a rule it is the same object; comparing two Boxes takes 60 µs.
+            if now is not before and now != getattr(group, name):
+                raise SpacesDiffer(
+                    f"agent {agent!r} has another {name.replace('_', ' ')} than when "
+                    f"the env was built: {now} instead of {before}"
+                )
+
+
+class _Arrays:
+    """A group's part of the buffer, one row per agent."""
+
+    def __init__(self, group: Group, value: dict[str, Any]) -> None:
+        self.codec = codec_for(group.observation_space)
+        self.obs = _leaves_of(value["obs"])
+        # A memoryview stores a scalar in a quarter of the time an array takes.
+        names = ("alive", "acting", "terminated", "truncated")
+        self.flags = {name: value[name][0].data for name in names if name in value}
+        self.reward = value["reward"][0].data
+        self.mask = value["mask"][0] if "mask" in value else None
+        if self.mask is not None:
+            self.mask.fill(True)
+
+
+def _leaves_of(value: Any) -> list[NDArray[Any]]:
+    """The arrays of nested dicts and tuples, in a codec's order."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
+        return [leaf for part in value for leaf in _leaves_of(part)]
+    return [value]
+
+
+def as_number(reward: Any, agent: Agent) -> float:
+    """A reward as a float; PettingZoo's envs give all kinds of numbers."""
+    try:
+        return float(reward.item() if isinstance(reward, np.ndarray) else reward)
+    except (TypeError, ValueError):
+        raise SpaceMismatch(
+            f"agent {agent!r} got the reward {reward!r:.80}; it must be one number"
+        ) from None
+
+
+def _taker(group: Group, position: int) -> Callable[[Any], Any]:
+    """How an agent's action is found in the env's."""
+    name, pick = group.name, _picker(group.action_space, position)
+    if pick is None:
+        return lambda actions: actions[name][position]
+    return lambda actions: pick(actions[name])
+
+
+def _picker(space: Any, position: int) -> Callable[[Any], Any] | None:
+    """One agent's part of a Dict or Tuple of batches; None for plain arrays."""
+    if isinstance(space, spaces.Dict):
+        members = {k: _part(part, position) for k, part in space.items()}
+        return lambda batch: {k: pick(batch[k]) for k, pick in members.items()}
+    if isinstance(space, spaces.Tuple):
+        parts = [_part(part, position) for part in space]
+        return lambda batch: tuple(
+            pick(one) for pick, one in zip(parts, batch, strict=True)
+        )
+    return None
+
+
+def _part(space: Any, position: int) -> Callable[[Any], Any]:
+    return _picker(space, position) or (lambda batch: batch[position])

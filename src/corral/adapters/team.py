@@ -1,0 +1,226 @@
+"""Several agents in one env, as groups of those with equal spaces.
+
+    team    all agents of an env, and how they are grouped
+    group   agents whose observation spaces are equal, and whose action spaces are
+
+To the rest of the engine such an env is one env, whose observation is a dict of arrays
+(in one buffer) and whose action is one. Per group, with its agents as the first axis:
+
+    obs          what each agent sees: zeros while it is not alive, save in the step
+                 that ends it, where its last observation stands here
+    alive        whether it is there, and will be asked to act
+    acting       (agents in turn) whether it is asked now
+    reward, terminated, truncated      of the transition that led here
+    mask         which actions it may take, where the env can say so by its infos
+
+Why so: block, recorder, final observations, infos and restarts then hold for agents
+without knowing of them; the reward of the env is the sum over its agents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+from gymnasium.vector.utils import batch_space
+
+from corral.errors import OptionError
+from corral.layout.codec import codec_for, register_codec
+from corral.layout.packed import PackedCodec
+
+TEAM = "corral.team"
+"""Where an env's metadata has its Team."""
+STATE = "state"
+"""The name of the whole env's state, beside those of the groups."""
+MASK = "action_mask"
+"""What PettingZoo's envs call their masks, in observations and in infos."""
+
+MOST_MASKED = 1 << 16
+"""Of more actions masks are left in the infos: most such envs have none at all."""
+
+Agent = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Agents with equal spaces, in the env's order."""
+
+    name: str
+    agents: tuple[Agent, ...]
+    observation_space: Space[Any]
+    """Of one agent."""
+    action_space: Space[Any]
+    """Of one agent."""
+
+    @property
+    def mask(self) -> int:
+        """How many entries a mask of one agent's actions has; 0 if it can have none."""
+        return mask_size(self.action_space)
+
+    @property
+    def mask_in_obs(self) -> bool:
+        """Whether observations carry the mask, so that infos need not."""
+        space = self.observation_space
+        if not (self.mask and isinstance(space, spaces.Dict) and MASK in space.spaces):
+            return False
+        return space[MASK].shape == (self.mask,)
+
+    @property
+    def mask_by_info(self) -> bool:
+        """Whether the block has a place for masks that come with infos."""
+        return 0 < self.mask <= MOST_MASKED and not self.mask_in_obs
+
+    def leaves(self, turns: bool) -> spaces.Dict:
+        """The space of what the block holds of this group."""
+        count = len(self.agents)
+        flags = ["alive", "terminated", "truncated"] + ["acting"] * turns
+        parts: dict[str, Space[Any]] = {name: _booleans(count) for name in flags}
+        parts["obs"] = batch_space(self.observation_space, count)
+        parts["reward"] = spaces.Box(-np.inf, np.inf, (count,), np.float64)
+        if self.mask_by_info:
+            parts["mask"] = _booleans(count, self.mask)
+        return spaces.Dict(parts)
+
+
+@dataclass(frozen=True)
+class Team:
+    """All agents that an env may have, in its own order."""
+
+    agents: tuple[Agent, ...]
+    groups: tuple[Group, ...]
+    turns: bool
+    """Whether agents act one at a time."""
+    state_space: Space[Any] | None = None
+    """Of the whole env's state, where it was asked for."""
+
+    @cached_property
+    def place(self) -> dict[Agent, tuple[int, int]]:
+        """Agent -> its group, and its position in there."""
+        return {
+            agent: (index, position)
+            for index, group in enumerate(self.groups)
+            for position, agent in enumerate(group.agents)
+        }
+
+    def group_of(self, agent: Agent) -> Group:
+        """The agent's group."""
+        return self.groups[self.place[agent][0]]
+
+    @property
+    def observation_space(self) -> TeamSpace:
+        """What the engine takes for the env's observation space."""
+        parts: dict[str, Space[Any]] = {
+            group.name: group.leaves(self.turns) for group in self.groups
+        }
+        if self.state_space is not None:
+            parts[STATE] = self.state_space
+        return TeamSpace(parts)
+
+    @property
+    def action_space(self) -> spaces.Dict:
+        """What the engine takes for the env's action space."""
+        return spaces.Dict(
+            {
+                group.name: batch_space(group.action_space, len(group.agents))
+                for group in self.groups
+            }
+        )
+
+
+class TeamSpace(spaces.Dict):
+    """A Dict whose values come as one buffer, and whose batches are dicts of views."""
+
+
+def packed(space: TeamSpace) -> PackedCodec:
+    """How such values live in a block."""
+    return PackedCodec(codec_for(spaces.Dict(space.spaces)))
+
+
+register_codec(TeamSpace, packed)
+
+
+def team_of(env: Any, turns: bool, state: bool) -> Team:
+    """What an env of PettingZoo's says about its agents."""
+    possible = getattr(env, "possible_agents", None)
+    if not possible:
+        raise OptionError(
+            f"{env} has no possible_agents; every agent that may ever appear has to be "
+            "known beforehand, since the arrays have room for all of them"
+        )
+    agents = tuple(possible)
+    if len(set(agents)) < len(agents):
+        raise OptionError(f"{env} names an agent twice in possible_agents: {agents}")
+    found: list[tuple[Space[Any], Space[Any], list[Agent]]] = []
+    for agent in agents:
+        observation, action = env.observation_space(agent), env.action_space(agent)
+        _check_fixed(agent, "observation", observation)
+        _check_fixed(agent, "action", action)
+        for known_observation, known_action, members in found:
+            if observation == known_observation and action == known_action:
+                members.append(agent)
+                break
+        else:
+            found.append((observation, action, [agent]))
+    names = _names([members for _, _, members in found])
+    groups = tuple(
+        Group(name, tuple(members), observation, action)
+        for name, (observation, action, members) in zip(names, found, strict=True)
+    )
+    return Team(agents, groups, turns, _state_space(env) if state else None)
+
+
+def mask_size(action_space: Space[Any]) -> int:
+    """Entries of a mask: one per action, of several sets one after the other."""
+    if isinstance(action_space, spaces.Discrete):
+        return int(action_space.n)
+    if isinstance(action_space, spaces.MultiDiscrete) and len(action_space.shape) == 1:
+        return int(action_space.nvec.sum())
+    return 0
+
+
+def _booleans(*shape: int) -> spaces.Box:
+    return spaces.Box(0, 1, shape, np.bool_)  # type: ignore[arg-type]
+
+
+def _check_fixed(agent: Agent, kind: str, space: Any) -> None:
+    if not isinstance(space, Space):
+        raise OptionError(
+            f"agent {agent!r} has {space!r} for an {kind} space, not a Gymnasium space"
+        )
+    if codec_for(space).mailed:
+        raise OptionError(
+            f"agent {agent!r} has the {kind} space {space}, whose values have no fixed "
+            "size; with several agents only spaces of fixed size are supported"
+        )
+
+
+def _state_space(env: Any) -> Space[Any]:
+    space = getattr(env, "state_space", None)
+    if not isinstance(space, Space):
+        raise OptionError(
+            f"state=True, but {env} has no state_space that says how large its state is"
+        )
+    return space
+
+
+def _names(groups: Sequence[Sequence[Agent]]) -> list[str]:
+    """A name for each: the agents' common stem, if nothing else has it."""
+    wanted = ["+".join(dict.fromkeys(map(_stem, agents))) for agents in groups]
+    names: list[str] = []
+    for name, agents in zip(wanted, groups, strict=True):
+        if wanted.count(name) > 1 or name == STATE:
+            name = str(agents[0])
+        names.append(name)
+    if len(set(names)) < len(names) or STATE in names:
+        names = [f"group_{index}" for index in range(len(groups))]
+    return names
+
+
+def _stem(agent: Agent) -> str:
+    """The name without its number: "adversary_0" -> "adversary"."""
+    return re.sub(r"[_\- ]?\d+$", "", str(agent)) or str(agent)

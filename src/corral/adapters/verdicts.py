@@ -1,0 +1,140 @@
+"""Whether envs may share a process: what an env declares, or what was found and saved.
+
+    metadata["corral.isolation"] = "slot"      one process per slot
+    metadata["corral.isolation"] = "shared"    several may share a process
+
+`corral doctor ENV --save` writes what it found into a folder of the user's, one JSON
+file for each env. It counts for the edition of the env that was examined: the version
+of its package, or the text of its module where it belongs to none.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+DECLARATION = "corral.isolation"
+"""The key of an env's metadata."""
+FOLDER = "CORRAL_VERDICTS"
+"""The environment variable that names another folder."""
+FORMAT = 1
+Isolation = Literal["slot", "shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether envs of a kind may share a process."""
+
+    subject: str
+    """The env's id, else its class."""
+    edition: str
+    """The package and its version, or a digest of the module's text."""
+    isolation: Isolation
+    threads: bool | None = None
+    """Whether two threads may have one each; None if nobody tried."""
+    isolate_rng: bool = False
+    """Whether it draws from global generators."""
+    reason: str = ""
+
+
+def isolation_of(env: Any) -> Verdict | None:
+    """What the env declares, else what was saved; None if nobody said anything."""
+    metadata: dict[str, Any] = getattr(env, "metadata", None) or {}
+    declared: Any = metadata.get(DECLARATION)
+    if declared in get_args(Isolation):
+        reason = f'metadata["{DECLARATION}"] is "{declared}"'
+        return Verdict(subject_of(env), "", declared, reason=reason)
+    return saved_verdict(env)
+
+
+# Of which env -------------------------------------------------------------------------
+
+
+def subject_of(env: Any) -> str:
+    """Its id, else the class that is inside its wrappers."""
+    registered = getattr(getattr(env, "spec", None), "id", None)
+    if registered:
+        return str(registered)
+    kind = type(getattr(env, "unwrapped", env))
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def edition_of(env: Any) -> str:
+    """Its package and version, else a digest of its module; "" if neither is known."""
+    module = type(getattr(env, "unwrapped", env)).__module__
+    source = Path(getattr(sys.modules.get(module), "__file__", None) or "")
+    # A package that is worked on keeps its version while its text changes.
+    if {"site-packages", "dist-packages"} & set(source.parts):
+        found = _distribution(module.partition(".")[0])
+        if found:
+            return found
+    try:
+        text = source.read_bytes()
+    except OSError:  # a notebook's, or typed at the prompt
+        return ""
+    return f"source {hashlib.sha256(text).hexdigest()[:16]}"
+
+
+@functools.cache
+def _distribution(module: str) -> str:
+    """What a module was installed with, and its version; "" if that is not known."""
+    # Here, since it takes 20 ms and most workers never need it.
+    from importlib import metadata
+
+    found = metadata.packages_distributions().get(module)
+    return f"{found[0]} {metadata.version(found[0])}" if found else ""
+
+
+# Saved --------------------------------------------------------------------------------
+
+
+def folder() -> Path:
+    """Where verdicts are kept."""
+    named = os.environ.get(FOLDER)
+    if named:
+        return Path(named)
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home, "corral", "verdicts")
+
+
+def save_verdict(verdict: Verdict) -> Path:
+    """Keep it, in the place of an earlier one; never half of it."""
+    import tempfile  # as above
+
+    path = _path(verdict.subject)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"format": FORMAT, **asdict(verdict)}, indent=2)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, suffix=".draft", delete=False, encoding="utf-8"
+    ) as draft:
+        draft.write(text + "\n")
+    os.replace(draft.name, path)
+    return path
+
+
+def saved_verdict(env: Any) -> Verdict | None:
+    """What was saved of this env, if it still is what was examined."""
+    try:
+        kept = json.loads(_path(subject_of(env)).read_text(encoding="utf-8"))
+        if kept.pop("format") != FORMAT:
+            return None
+        verdict = Verdict(**kept)
+    # None was saved, or it is nobody's: then nothing is known.
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        return None
+    known = verdict.isolation in get_args(Isolation)
+    return verdict if known and verdict.edition == edition_of(env) else None
+
+
+def _path(subject: str) -> Path:
+    """A file for the subject: readable, and no other's."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", subject)[:60]
+    digest = hashlib.sha256(subject.encode()).hexdigest()[:8]
+    return folder() / f"{plain}-{digest}.json"

@@ -1,0 +1,183 @@
+"""`corral eval tinyphysics`: what a controller costs, route by route."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corral.cli.kinds import count
+from corral.cli.saving import save
+from corral.errors import MissingExtra, OptionError, WriteFailed
+
+if TYPE_CHECKING:
+    from corral.run.tinyphysics.controller import Controller
+    from corral.zoo.tinyphysics import Costs
+
+NAME = "tinyphysics"
+NUM_ENVS = 8
+OWN = ("controller", "data", "model", "backend", "batched", "limit", "html")
+"""What goes with no other evaluation."""
+OTHERS = ("episodes", "seed", "stochastic", "video")
+"""What goes with every other evaluation."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `corral eval tinyphysics` takes beside the rest."""
+    add = parser.add_argument_group(
+        "tinyphysics", "corral eval tinyphysics: every route once, and what it costs"
+    ).add_argument
+    add("--controller", metavar="pid|RUN", help="who steers (pid)")
+    # Text, not a path: the spelling seeds the routes.
+    add("--data", metavar="DIR", help="routes: NAME.csv (made-up routes)")
+    add("--model", metavar="FILE", help="the car: an ONNX file (a small generated one)")
+    add(
+        "--backend",
+        choices=("auto", "serial", "thread", "process"),
+        help="where the cars are (auto)",
+    )
+    add(
+        "--batched",
+        action="store_true",
+        help="one call of the model for all in a worker",
+    )
+    add("--limit", type=count, metavar="N", help="the first N routes only")
+    add(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write the report there (beside --json, else tinyphysics.html)",
+    )
+
+
+def refuse(arguments: argparse.Namespace) -> None:
+    """Say so where an option of ours was given to another evaluation."""
+    for name in OWN:
+        if _is_given(arguments, name):
+            raise OptionError(
+                f"--{name} goes with `corral eval {NAME}`; there a run is named by "
+                f"--controller {arguments.run_path}"
+            )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Drive, show, write; returns the exit status."""
+    _check(arguments)
+    from corral.bench.console import bar
+    from corral.run.tinyphysics.controller import controller_of
+    from corral.run.tinyphysics.driving import check, drive, open_pool, trace
+    from corral.run.tinyphysics.page import samples_of
+    from corral.zoo.tinyphysics import find_routes
+
+    controller = controller_of(
+        "pid" if arguments.controller is None else arguments.controller,
+        arguments.checkpoint,
+    )
+    paths = find_routes(arguments.data)[: arguments.limit]
+    model = arguments.model
+    with bar() as progress:
+        progress.expect(len(paths))
+        progress.say("reading")
+        check(model, paths)
+        progress.say("driving")
+        with open_pool(
+            controller,
+            model,
+            min(arguments.num_envs or NUM_ENVS, len(paths)),
+            backend=arguments.backend or "auto",
+            workers=arguments.workers,
+            batched=arguments.batched,
+        ) as pool:
+            policy = controller.policy_for(pool.spec)
+            costs = drive(pool, policy, paths, progress.turn)
+            traces = trace(pool, policy, samples_of(costs))
+            layout = str(pool.layout)
+    _show(controller, costs)
+    _write(arguments, controller, costs, traces, layout)
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    for name in OTHERS:
+        if _is_given(arguments, name):
+            raise OptionError(
+                f"--{name} has no meaning for {NAME}: every route is driven once, and "
+                "seeded by its path"
+            )
+    for option in ("json", "html"):
+        path: Path | None = getattr(arguments, option)
+        if path is not None and not _writable(path):
+            raise OptionError(
+                f"--{option} {path} cannot be written: {path.parent.resolve()} must be "
+                "a directory that you may write to, and the name not one of another"
+            )
+    report = arguments.html or _beside(arguments.json)
+    if arguments.json is not None and report.resolve() == arguments.json.resolve():
+        raise OptionError(
+            f"--json {arguments.json} is where the report is written: name another "
+            "file by --html"
+        )
+
+
+def _is_given(arguments: argparse.Namespace, name: str) -> bool:
+    value = getattr(arguments, name)
+    return value is not None and value is not False
+
+
+def _writable(path: Path) -> bool:
+    folder = path.parent
+    return not path.is_dir() and folder.is_dir() and os.access(folder, os.W_OK)
+
+
+def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
+    from corral.run.tinyphysics.page import mean_of
+
+    width = max(map(len, costs))
+    print(f"{'route':<{width}}  {'lataccel':>9}  {'jerk':>9}  {'total':>9}")
+    for path, cost in costs.items():
+        print(f"{path:<{width}}  {_columns(cost)}")
+    mean = mean_of(costs)
+    print(f"{'mean':<{width}}  {_columns(mean)}")
+    print(f"{controller.name}: {mean.total:.3f} over {len(costs)} routes")
+
+
+def _columns(cost: Costs) -> str:
+    return "  ".join(f"{value:9.3f}" for value in cost)
+
+
+def _write(
+    arguments: argparse.Namespace,
+    controller: Controller,
+    costs: Mapping[str, Costs],
+    traces: Any,
+    layout: str,
+) -> None:
+    if arguments.json is not None:
+        table = {path: cost._asdict() for path, cost in costs.items()}
+        save(arguments.json, (json.dumps(table, indent=1) + "\n").encode())
+    path = arguments.html or _beside(arguments.json)
+    facts = {
+        "routes": arguments.data or "made up",
+        "model": arguments.model or "the small one that is generated",
+        "layout": layout,
+    }
+    try:
+        from corral.run.drafts import write_text
+        from corral.run.tinyphysics.page import page
+
+        write_text(path, page(controller.name, costs, traces, facts, arguments.line))
+        print(f"Written: {path}")
+    except (MissingExtra, WriteFailed) as error:
+        if arguments.html is not None:
+            raise
+        print(f"No report: {error}")
+
+
+def _beside(path: Path | None) -> Path:
+    # Not beside a device.
+    if path is None or (path.exists() and not path.is_file()):
+        return Path(f"{NAME}.html")
+    return path.with_suffix(".html")

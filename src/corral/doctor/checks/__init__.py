@@ -1,0 +1,1 @@
+"""One check per file; `doctor.checklist` has their order."""

@@ -1,0 +1,192 @@
+"""Does it answer as Gymnasium, or PettingZoo, says? Also the first look at the env."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from corral.doctor.checks.window import asks_for_window
+from corral.doctor.contract import Check
+from corral.doctor.finding import Finding, Severity
+from corral.doctor.patient import Patient, brief
+from corral.doctor.pilot import Pilot, pilot_of
+from corral.doctor.player import Game, Moment, Player
+from corral.errors import FaultError
+from corral.workers.outcomes import as_reward
+from corral.workers.seeds import episode_seed
+
+MOMENTS = 300
+"""Of a run, where they take no longer than SECONDS and have no more than BYTES."""
+SECONDS = 1.5
+BYTES = 64 << 20
+LARGE_SEED = 2**62 + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that is not as it should be."""
+
+    severity: Severity
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLook:
+    """What was seen when the env was first played."""
+
+    pilot: Pilot
+    troubles: tuple[Trouble, ...]
+    large_seed: str
+    """What it said to a seed that does not fit 32 bits; "" if it took it."""
+
+
+def measure(factory: Callable[[], Any], seed: int) -> FirstLook:
+    """Build, play, close; and close again."""
+    player = Player(factory, seed)
+    found: dict[str, Trouble] = {}  # by text: once each
+
+    def add(troubles: Iterable[Trouble]) -> None:
+        for trouble in troubles:
+            found.setdefault(trouble.text, trouble)
+
+    add(_of_spaces(player.game))
+    steps = 0
+    for moment in _played(player):
+        add(_of_moment(moment, player.game))
+        steps += 1
+    refused = _large_seed(player)
+    player.close()
+    add(_of_closing(player))
+    return FirstLook(pilot_of(player, steps), tuple(found.values()), refused)
+
+
+def _played(player: Player) -> Iterator[Moment]:
+    """As much as the other checks will play."""
+    began, size = time.perf_counter(), 0
+    for count in range(MOMENTS):
+        moment = player.advance()
+        yield moment
+        size += len(pickle.dumps(moment.obs)) if count < 2 else 0
+        late = time.perf_counter() - began > SECONDS
+        if (late and count >= 3) or size * count > 2 * BYTES:
+            return
+
+
+# What is to be as the API says --------------------------------------------------------
+
+
+def _of_spaces(game: Game) -> Iterator[Trouble]:
+    kinds = (("observation", game.observation_spaces), ("action", game.action_spaces))
+    for kind, spaces in kinds:
+        for agent, space in spaces.items():
+            if not isinstance(space, Space):
+                name = f"the {kind} space{f' of {agent}' if agent else ''}"
+                text = f"{name} is {space!r:.60}"
+                yield Trouble("problem", text, "make it a gymnasium.Space")
+    if "" in game.action_spaces:
+        return
+    for agent in game.env.possible_agents:
+        if game.env.action_space(agent) is not game.env.action_space(agent):
+            yield Trouble(
+                "note",
+                f"action_space({agent!r}) is another object every time",
+                "keep one for each agent: seeding it has no effect otherwise",
+            )
+
+
+def _of_moment(moment: Moment, game: Game) -> Iterator[Trouble]:
+    kind = moment.what.split()[0]
+    several = "" not in game.action_spaces
+    if not isinstance(moment.info, dict):
+        text = f"the info of a {kind} is {moment.info!r:.60}"
+        yield Trouble("problem", text, "return a dict")
+    rewards = moment.reward.values() if several else [moment.reward]
+    for reward in rewards:
+        try:
+            as_reward(reward)
+        except ValueError as error:
+            yield Trouble("problem", f"{kind}: {error}", "return one float")
+    for name in ("terminated", "truncated"):
+        flags = getattr(moment, name)
+        for flag in flags.values() if several else [flags]:
+            if not isinstance(flag, (bool, np.bool_)):
+                text = f"{name} is {flag!r:.60}"
+                yield Trouble("problem", text, "return a bool")
+
+
+def _of_closing(player: Player) -> Iterator[Trouble]:
+    """Some wrappers close twice, and so does who closes and then forgets."""
+    try:
+        player.close()
+    except Exception as error:
+        text = f"a second close() raises {type(error).__name__}: {error}"
+        yield Trouble("note", text, "let close() be called twice")
+
+
+def _large_seed(player: Player) -> str:
+    """What it says to a seed as pools give them."""
+    try:
+        player.game.reset(episode_seed(LARGE_SEED) | 1 << 62, "reset")
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+# What it means ------------------------------------------------------------------------
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """Play it once; without that nothing else has a meaning."""
+    try:
+        look: FirstLook = patient.ask(measure, patient.seed)
+    except FaultError as error:
+        yield Finding("api", "problem", brief(error), _remedy(patient, error))
+        return
+    patient.pilot = look.pilot
+    for trouble in look.troubles:
+        yield Finding("api", trouble.severity, trouble.text, trouble.remedy)
+    if look.large_seed:
+        yield Finding(
+            "api",
+            "warning",
+            f"seeds of 63 bits, as pools give them, fail: {look.large_seed:.120}",
+            "seed with self.np_random (super().reset(seed=seed)), or cut seeds down "
+            "in reset(); corral.make(...).reset(seed=small) works as it is",
+            f"seeds below 2**31 were taken, {look.pilot.steps} resets and steps long",
+        )
+    if not look.troubles:
+        kind = {"gymnasium": "Gymnasium's API", "aec": "PettingZoo's AEC API"}.get(
+            look.pilot.kind, "PettingZoo's Parallel API"
+        )
+        text = f"answers as {kind} says, {look.pilot.steps} resets and steps long"
+        yield Finding("api", "ok", text)
+
+
+def _remedy(patient: Patient, error: FaultError) -> str:
+    lines = [line for line in error.fault.output.splitlines() if line.strip()]
+    asked = asks_for_window(patient)
+    if asked:
+        return f"it may be that it wants a window: try {asked}"
+    if error.fault.kind in ("died", "hung"):
+        # Of a crash, where that was; what follows is about the interpreter.
+        where = [line.strip() for line in lines if line.lstrip().startswith("File ")]
+        last = f"; its last output: {(where[:1] or lines[-1:])[0]:.160}" * bool(lines)
+        return f"make it run by itself first, in a plain loop{last}"
+    place = _place(error.fault.traceback or "")
+    return f"make it run by itself first, in a plain loop{place}"
+
+
+def _place(trace: str) -> str:
+    """Where it was raised."""
+    lines = [line.strip() for line in trace.splitlines() if "File " in line]
+    return f"; raised in {lines[-1]}" if lines else ""
+
+
+CHECK = Check("api", examine, needs_pilot=False)

@@ -1,0 +1,112 @@
+"""What building, a reset and a step cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from corral.doctor.contract import Check
+from corral.doctor.finding import Finding
+from corral.doctor.patient import Cost, Patient
+from corral.doctor.player import Game, Moment, Player
+from corral.doctor.times import shown
+from corral.supervision.run_delay import run_delay
+
+SECONDS = 0.7
+MOST = 5000
+LEAST_RESETS = 3
+LONG_RESET = 0.25
+"""Of the time, from which on resets hold a batch up."""
+
+
+@dataclass(slots=True)
+class _Times:
+    """Seconds of single calls, and what the steps computed of theirs."""
+
+    step: list[float] = field(default_factory=list)
+    reset: list[float] = field(default_factory=list)
+    computing: float = 0.0
+
+
+def measure(factory: Callable[[], Any], seed: int) -> Cost:
+    """Play for a while."""
+    began = time.perf_counter()
+    player = Player(factory, seed)
+    construct = time.perf_counter() - began
+    player.advance()
+    began, queued = time.perf_counter(), run_delay("thread-self") or 0.0
+    times = _played(player.game, began + SECONDS)
+    # In which others had the cores; the env did not wait for anything.
+    queued = (run_delay("thread-self") or 0.0) - queued
+    undisturbed = max(0.01, 1.0 - queued / (time.perf_counter() - began))
+    stepping, resetting = sum(times.step), sum(times.reset)
+    while len(times.reset) < LEAST_RESETS:
+        times.reset.append(_timed(lambda: player.game.reset(None, ""))[1])
+    player.close()
+    return Cost(
+        construct,
+        float(np.median(times.reset)),
+        float(np.median(times.step)),
+        float(np.quantile(times.step, 0.99)),
+        min(1.0, times.computing / (stepping * undisturbed)),
+        resetting / (resetting + stepping),
+        len(times.step),
+    )
+
+
+def _played(game: Game, until: float) -> _Times:
+    """Episode after episode; each reset bare, as vector envs do it."""
+    times, over = _Times(), False
+    while time.perf_counter() < until and len(times.step) < MOST:
+        if over:
+            moment, passed = _timed(lambda: game.reset(None, ""))
+            times.reset.append(passed)
+        else:
+            drawn = game.draw()
+            worked = time.process_time()
+            moment, passed = _timed(lambda: game.step(drawn, ""))  # noqa: B023
+            times.computing += time.process_time() - worked
+            times.step.append(passed)
+        over = moment.over
+    return times
+
+
+def _timed(call: Callable[[], Moment]) -> tuple[Moment, float]:
+    began = time.perf_counter()
+    moment = call()
+    return moment, time.perf_counter() - began
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """The figures, and a word where resets take long."""
+    cost: Cost = patient.ask(measure, patient.seed)
+    patient.cost = cost
+    yield Finding(
+        "cost",
+        "ok",
+        f"a step takes {shown(cost.step)} (1 in 100 over {shown(cost.slowest)}), a "
+        f"reset {shown(cost.reset)}, the constructor {shown(cost.construct)}",
+        data={
+            "step": cost.step,
+            "slowest": cost.slowest,
+            "reset": cost.reset,
+            "construct": cost.construct,
+            "computing": cost.computing,
+            "resetting": cost.resetting,
+        },
+    )
+    if cost.resetting > LONG_RESET and cost.reset > 20 * cost.step:
+        yield Finding(
+            "cost",
+            "note",
+            f"{cost.resetting:.0%} of the time goes into resets, each as long as "
+            f"{cost.reset / cost.step:.0f} steps: a whole batch waits for it",
+            "take what is ready: pool.recv(min_slots=...), see the guide on async",
+        )
+
+
+CHECK = Check("cost", examine)

@@ -1,0 +1,108 @@
+"""Do equal seeds give equal episodes, in another process and after a reset?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from corral.doctor.contract import Check
+from corral.doctor.differences import first_difference
+from corral.doctor.finding import Finding
+from corral.doctor.patient import Patient
+from corral.doctor.player import Moment, Player
+from corral.doctor.runs import copied, run_alone
+from corral.errors import Fault
+from corral.supervision.report import error_for
+from corral.workers.seeds import seed_globals
+
+NAME = "PYTHONHASHSEED"
+
+
+def measure_again(factory: Callable[[], Any], seed: int, moments: int) -> list[Moment]:
+    """What one env does when it is told to do the same a second time."""
+    player = Player(factory, seed)
+    for _ in player.play(moments):
+        pass
+    player.start_over()
+    seed_globals(seed)
+    found = [copied(moment) for moment in player.play(moments)]
+    player.close()
+    return found
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """Two processes, then one env twice."""
+    steps = patient.known.steps
+    runs = patient.ask_each(run_alone, [(patient.seed, 0, steps)] * 2)
+    for answer in runs:
+        if isinstance(answer, Fault):
+            raise error_for(answer)
+    patient.alone, again = runs
+    apart = first_difference(patient.alone, again)
+    patient.deterministic = not apart
+    if apart:
+        yield _undecided(patient, apart)
+        return
+    text = f"two processes with equal seeds agreed, {steps} resets and steps long"
+    yield Finding("determinism", "ok", text)
+    repeated = patient.ask(measure_again, patient.seed, steps)
+    apart = first_difference(patient.alone, repeated)
+    if apart:
+        yield Finding(
+            "determinism",
+            "warning",
+            f"an env that is reset with the same seed does something else. {apart}",
+            "set everything in reset() that step() changes: as it is, an episode "
+            "depends on those before it",
+            "built anew, it did the same both times",
+        )
+    else:
+        yield Finding("determinism", "ok", "so did one env that was reset to them")
+
+
+def is_deterministic(patient: Patient) -> bool:
+    """What this check has found; where it was not made, what it would have."""
+    if patient.deterministic is None:
+        arguments = (patient.seed, 0, patient.known.steps)
+        runs = patient.ask_each(run_alone, [arguments] * 2)
+        failed = any(isinstance(run, Fault) for run in runs)
+        patient.deterministic = not failed and not first_difference(*runs)
+    return patient.deterministic
+
+
+def _undecided(patient: Patient, apart: str) -> Finding:
+    """That it differs; and whether the order of sets is why."""
+    remedy = (
+        "draw from self.np_random, which reset(seed=...) seeds; not from the clock, "
+        "nor from a generator made without a seed"
+    )
+    tried = ""
+    with _equal_hashes():
+        runs = patient.ask_each(run_alone, [(patient.seed, 0, patient.known.steps)] * 2)
+    if not any(isinstance(run, Fault) for run in runs) and not first_difference(*runs):
+        tried = "with PYTHONHASHSEED=0 two runs were equal"
+        remedy = (
+            "it depends on the order of a set, which is another in every process: sort "
+            "it, or set PYTHONHASHSEED=0"
+        )
+    text = f"two runs with equal seeds and actions differ. {apart}"
+    return Finding("determinism", "warning", text, remedy, tried)
+
+
+@contextmanager
+def _equal_hashes() -> Iterator[None]:
+    """Workers that are started meanwhile hash text alike."""
+    before = os.environ.get(NAME)
+    os.environ[NAME] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[NAME]
+        else:
+            os.environ[NAME] = before
+
+
+CHECK = Check("determinism", examine)

@@ -1,0 +1,121 @@
+"""Does it draw from `random`, `numpy.random` or torch's global generator?
+
+What the global generators hold is changed before every call of the env. One that draws
+from them then does something else; with generators of its own it does the same again.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from corral.doctor.contract import Check
+from corral.doctor.differences import first_difference
+from corral.doctor.finding import Finding
+from corral.doctor.patient import Patient
+from corral.doctor.player import Moment, Player
+from corral.doctor.runs import copied, own_generators
+from corral.errors import Fault
+from corral.supervision.report import error_for
+from corral.workers.seeds import episode_seed, seed_globals
+
+NAMES = ("random", "numpy.random", "torch")
+
+
+def _states() -> dict[str, Any]:
+    states: dict[str, Any] = {"random": random.getstate()}
+    kind, words, *rest = np.random.get_state()
+    states["numpy.random"] = (kind, np.asarray(words).tobytes(), *rest)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_rng_state"):
+        states["torch"] = torch.get_rng_state().numpy().tobytes()
+    return states
+
+
+def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[str, str]:
+    """Generator -> the first call of the env that moved it."""
+    found: dict[str, str] = {}
+    call = "the constructor"
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        before = _states()
+        yield
+        for name, state in _states().items():
+            if before.get(name, state) != state:
+                found.setdefault(name, call)
+
+    player = Player(factory, seed, around=watched)
+    call = "reset"
+    for _ in range(moments):
+        moment = player.advance()
+        call = "reset" if moment.over else "step"
+    player.close()
+    return found
+
+
+def measure_with_noise(
+    factory: Callable[[], Any], seed: int, moments: int, noise: int, isolated: bool
+) -> list[Moment]:
+    """A run with global generators that somebody else moves all the time."""
+    isolation, calls = own_generators(seed), 0
+
+    @contextmanager
+    def disturbed() -> Iterator[None]:
+        nonlocal calls
+        calls += 1
+        seed_globals(episode_seed(noise, calls))
+        if isolated:
+            with isolation.of(0):
+                yield
+        else:
+            yield
+
+    player = Player(factory, seed, around=disturbed)
+    found = [copied(moment) for moment in player.play(moments)]
+    player.close()
+    return found
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """Whether it uses them, whether that matters, and whether isolate_rng helps."""
+    steps = patient.known.steps
+    uses = patient.ask(measure_uses, patient.seed, steps)
+    if not uses:
+        yield Finding("global RNG", "ok", f"none of {', '.join(NAMES)} was moved")
+        return
+    used = ", ".join(f"{name} (in {call})" for name, call in uses.items())
+    ways = [(1, False), (2, False), (1, True), (2, True)]
+    runs = patient.ask_each(
+        measure_with_noise, [(patient.seed, steps, *way) for way in ways]
+    )
+    for answer in runs:
+        if isinstance(answer, Fault):
+            raise error_for(answer)
+    shared, own = first_difference(*runs[:2]), first_difference(*runs[2:])
+    data = {"uses": uses}
+    if not shared:
+        text = f"moves {used}, but what it does never depends on them"
+        yield Finding("global RNG", "note", text, data=data)
+        return
+    patient.draws_globally = True
+    cured = "" if own else "with isolate_rng=True two such runs were equal"
+    yield Finding(
+        "global RNG",
+        "warning" if cured else "note",
+        f"draws from {used}: what it does depends on who else draws. {shared}",
+        "isolate_rng=True gives each slot its own"
+        if cured
+        else f"draw from self.np_random; isolate_rng=True does not help ({own})",
+        cured,
+        {"isolate_rng": True} if cured else {},
+        data,
+    )
+
+
+CHECK = Check("global RNG", examine)

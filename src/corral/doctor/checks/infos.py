@@ -1,0 +1,134 @@
+"""How much of its infos has to travel with every step, and what that costs."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corral.doctor.contract import Check
+from corral.doctor.finding import Finding
+from corral.doctor.patient import Patient
+from corral.doctor.player import Player
+from corral.pool import Pool
+
+MOMENTS = 20
+LARGE = 1 << 10
+"""Bytes of an info, pickled, from which on it is worth a race."""
+ROUNDS = 5
+SECONDS = 0.15
+WORTHWHILE = 1.1
+"""Times the steps without infos, in every round but one."""
+SLOTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Infos:
+    """What the infos of steps were like."""
+
+    size: int
+    """Bytes of the largest, pickled; -1 if one could not be."""
+    keys: int
+    odd: tuple[str, ...]
+    """Keys whose values are no numbers nor arrays of them, which go by letter."""
+    trouble: str = ""
+
+
+def measure(factory: Callable[[], Any], seed: int) -> Infos:
+    """Look at some."""
+    player = Player(factory, seed)
+    size, keys, odd = 0, 0, dict[str, None]()
+    try:
+        for moment in player.play(MOMENTS):
+            if moment.what.startswith("reset") or not isinstance(moment.info, dict):
+                continue
+            size = max(size, len(pickle.dumps(moment.info)))
+            leaves = dict(_leaves(moment.info, ""))
+            keys = max(keys, len(leaves))
+            odd |= {path: None for path, plain in leaves.items() if not plain}
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        return Infos(-1, keys, tuple(odd), f"{type(error).__name__}: {error}")
+    player.close()
+    return Infos(size, keys, tuple(odd))
+
+
+def _leaves(info: dict[Any, Any], path: str) -> Iterator[tuple[str, bool]]:
+    for key, value in info.items():
+        name = f"{path}.{key}" if path else str(key)
+        if isinstance(value, dict):
+            yield from _leaves(value, name)
+        else:
+            plain = isinstance(value, (bool, int, float, np.generic, np.ndarray))
+            yield name, plain and np.asarray(value).dtype.kind in "fiub"
+
+
+def measure_gain(factory: Callable[[], Any], seed: int, shares: bool) -> float:
+    """Steps per second without infos over those with; the second lowest round's."""
+    ratios = []
+    options: dict[str, Any] = {"backend": "process", "seed": seed}
+    options |= (
+        {"workers": 1, "isolation": "shared"} if shares else {"isolation": "slot"}
+    )
+    with (
+        Pool(factory, SLOTS, infos="all", **options) as with_infos,
+        Pool(factory, SLOTS, infos="none", **options) as without,
+    ):
+        with_infos.reset()
+        without.reset()
+        for _ in range(ROUNDS):
+            ratios.append(_pace(without) / _pace(with_infos))
+    return sorted(ratios)[1]
+
+
+def _pace(pool: Pool) -> float:
+    space = pool.spec.action_space
+    actions = [space.sample() for _ in range(pool.num_envs)]
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < SECONDS or not count:
+        step = pool.step(actions)
+        step.infos.to_vector(len(step))  # as a caller would see them
+        count += 1
+    return count / (time.perf_counter() - began)
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """Their size; a race where they are large."""
+    infos: Infos = patient.ask(measure, patient.seed)
+    if infos.trouble:
+        yield Finding(
+            "infos",
+            "problem",
+            f"an info cannot be pickled: {infos.trouble}",
+            "leave out of it what cannot travel, or ask for the rest: infos=[keys]",
+        )
+        return
+    data = {"bytes": infos.size, "keys": infos.keys, "odd": list(infos.odd)[:20]}
+    text = f"{infos.keys} entries, {infos.size:,} bytes when pickled"
+    if infos.odd:
+        more = ", …" * (len(infos.odd) > 1)
+        text += f"; {len(infos.odd)} without a number ({infos.odd[0]}{more})"
+    if infos.size < LARGE or patient.known.kind != "gymnasium":
+        yield Finding("infos", "ok", text, data=data)
+        return
+    gain = patient.ask(measure_gain, patient.seed, patient.shares)
+    data["gain"] = gain
+    if gain < WORTHWHILE:
+        text += f"; without them {gain:.2f} times the steps"
+        yield Finding("infos", "ok", text, data=data)
+        return
+    yield Finding(
+        "infos",
+        "warning",
+        f"{text}, and every step carries them",
+        'infos="final", "none" or a list of the keys you read',
+        f'with infos="none" {gain:.2f} times the steps',
+        {"infos": "final"},
+        data,
+    )
+
+
+CHECK = Check("infos", examine)

@@ -1,0 +1,92 @@
+"""How a report is shown, with rich."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from corral.doctor.finding import Finding, Severity
+from corral.doctor.report import Report
+from corral.errors import MissingExtra
+
+try:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+except ImportError as error:
+    raise MissingExtra(
+        "corral doctor needs rich: pip install 'corral[bench]'"
+    ) from error
+
+MARKS: dict[Severity, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "note": ("·", "cyan"),
+    "warning": ("!", "yellow"),
+    "problem": ("✗", "red"),
+}
+WORDS: dict[Severity, str] = {
+    "ok": "Nothing to be done.",
+    "note": "Nothing has to be done; the notes are worth a look.",
+    "warning": "It runs in parallel; see to the warnings.",
+    "problem": "Not as it is: see to the problems first.",
+}
+
+console = Console(highlight=False)
+aside = Console(highlight=False, stderr=True)
+
+
+@contextmanager
+def progress(env: str) -> Iterator[Callable[[str], None]]:
+    """A line on the terminal that says what is being looked at."""
+    with aside.status(f"{env}: starting") as status:
+        yield lambda name: status.update(f"{env}: {name}")
+
+
+def show(report: Report) -> None:
+    """Print the findings, then the line to write."""
+    console.print(Text(report.env, style="bold"), f"examined in {report.seconds:.0f} s")
+    console.print()
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    last = ""
+    for finding in report.findings:
+        mark, colour = MARKS[finding.severity]
+        name = "" if finding.check == last else finding.check
+        table.add_row(Text(mark, style=colour), name, _text(finding, colour))
+        last = finding.check
+    console.print(table)
+    console.print()
+    if report.interrupted:
+        console.print("Interrupted: this is what was found until then.", style="yellow")
+    colour = MARKS[report.severity][1]
+    console.print(Text(WORDS[report.severity], style=f"bold {colour}"))
+    _show_recommendation(report)
+
+
+def _text(finding: Finding, colour: str) -> Table | Text:
+    measured = Text(finding.measured)
+    if not finding.remedy and not finding.tried:
+        return measured
+    block = Table.grid()
+    block.add_column(overflow="fold")  # paths and names are longer than a line
+    block.add_row(measured)
+    if finding.remedy:
+        remedy = Text("→ ", style=colour).append(finding.remedy, style="italic")
+        block.add_row(Padding(remedy, (0, 0, 0, 2)))
+    if finding.tried:
+        tried = Text(f"tried: {finding.tried}", style="dim")
+        block.add_row(Padding(tried, (0, 0, 0, 4)))
+    return block
+
+
+def _show_recommendation(report: Report) -> None:
+    chosen = report.recommendation
+    if chosen is None:
+        return
+    console.print(Text(chosen.sentence))
+    console.print()
+    for line in chosen.code.splitlines():
+        console.print(Text(f"    {line}"), soft_wrap=True)  # whole, to be copied

@@ -1,0 +1,34 @@
+"""What a check is: a question about an env, and the findings that answer it.
+
+A module of `checks/` holds one. It has two halves: `measure…(factory, …)` runs in a
+worker beside the env and returns plain values; `examine(patient)` runs in the caller,
+asks for that, and judges::
+
+    def examine(patient: Patient) -> Iterator[Finding]:
+        answer = patient.ask(measure)
+        yield Finding("isolation", "ok", f"{answer} …")
+
+    CHECK = Check("isolation", examine)
+
+`examine` may let a FaultError through: the examination makes a finding of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from corral.doctor.finding import Finding
+from corral.doctor.patient import Patient
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question, asked in its place."""
+
+    name: str
+    examine: Callable[[Patient], Iterator[Finding]]
+    seconds: float = 60.0
+    """For each thing it has measured."""
+    needs_pilot: bool = True
+    """Whether it has no meaning unless an env was built and played once."""

@@ -1,0 +1,57 @@
+"""What the doctor has done in a worker: a measurement, its noise kept apart.
+
+An env may raise, hang, leave or crash there; what it printed is in a file all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from corral.workers import luggage
+
+Measure = Callable[..., Any]
+"""measure(factory, *arguments) -> something that can be sent home."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a worker is told."""
+
+    measure: Measure
+    factory: luggage.Unpacked
+    """Opened where nothing is printed past the file: modules speak when imported."""
+    arguments: tuple[Any, ...]
+    output: str
+    """The file that everything printed goes to."""
+
+
+def run(errand: Errand) -> Any:
+    """The body of the worker."""
+    with _quiet(errand.output):
+        return errand.measure(errand.factory.open(), *errand.arguments)
+
+
+@contextmanager
+def _quiet(path: str) -> Iterator[None]:
+    """Descriptors 1 and 2 lead to the file: C libraries print as well."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    kept = [os.dup(1), os.dup(2)]
+    try:
+        for number in (1, 2):
+            os.dup2(file, number)
+        # Instead of those that forward records to the caller's loggers.
+        logging.basicConfig(stream=sys.stderr, force=True)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, descriptor in zip((1, 2), kept, strict=True):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(file)

@@ -1,0 +1,155 @@
+"""The examination: every check in its turn, within its time, and what it came to.
+
+    corral.doctor.check("CartPole-v1")
+    corral.doctor.check(make_my_env, env_kwargs={"gui": False})
+
+No env is built in the caller. Whatever one does in a worker becomes a finding: that it
+raises, hangs, exits or crashes, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from corral.adapters.factories import factories_for
+from corral.adapters.verdicts import Verdict
+from corral.core import Factory
+from corral.doctor.checklist import CHECKS
+from corral.doctor.contract import Check
+from corral.doctor.finding import Finding
+from corral.doctor.patient import Patient, brief
+from corral.doctor.recommendation import recommend
+from corral.doctor.report import Report
+from corral.errors import CorralError, FaultError, OptionError
+
+NUM_ENVS = 8
+ENOUGH = 2
+"""Checks that hang: what is left would take its time as well, and tell no more."""
+
+
+def check(
+    env: str | Factory,
+    *,
+    env_kwargs: dict[str, Any] | None = None,
+    num_envs: int = NUM_ENVS,
+    seed: int = 0,
+    only: Sequence[str] = (),
+    seconds: float | None = None,
+) -> Report:
+    """Find out what an env needs to run in parallel.
+
+    Args:
+        env: a registered id, or a factory; of Gymnasium or PettingZoo.
+        env_kwargs: keyword arguments for the id or factory.
+        num_envs: how many the recommended line is to make.
+        seed: of episodes and actions.
+        only: names of checks, such as "isolation"; all of them by default.
+        seconds: the limit for one measurement, instead of the checks' own.
+
+    Returns:
+        The report; it prints well, and is true if there is no problem.
+
+    Example:
+        >>> report = corral.doctor.check("CartPole-v1", only=["isolation"])
+        >>> report.severity
+        'ok'
+    """
+    return examine(patient_for(env, env_kwargs, seed), num_envs, only, seconds)
+
+
+def patient_for(
+    env: str | Factory, env_kwargs: dict[str, Any] | None = None, seed: int = 0
+) -> Patient:
+    """An env as a program gives it."""
+    (factory,) = factories_for(env, 1, env_kwargs)
+    kwargs = dict(env_kwargs or {})
+    if isinstance(env, str):
+        return Patient(env, factory, f'"{env}"', "", kwargs, env, seed)
+    name = getattr(env, "__name__", None) or type(env).__name__
+    plain = name.isidentifier()
+    return Patient(name, factory, name if plain else "make_env", "", kwargs, None, seed)
+
+
+def examine(
+    patient: Patient,
+    num_envs: int = NUM_ENVS,
+    only: Sequence[str] = (),
+    seconds: float | None = None,
+    progress: Callable[[str], object] = lambda name: None,
+) -> Report:
+    """Make the checks; Ctrl-C ends it with what was found until then."""
+    chosen = _chosen(only)
+    report, began = Report(patient.name), time.perf_counter()
+    try:
+        for check in chosen:
+            progress(check.name)
+            patient.seconds = check.seconds if seconds is None else seconds
+            report.findings += _findings(check, patient)
+            if _hung(report) >= ENOUGH:
+                text = f"{ENOUGH} checks did not come to an end; the rest is left out"
+                report.findings.append(Finding("time", "problem", text))
+                break
+    except KeyboardInterrupt:
+        report.interrupted = True
+    report.seconds = time.perf_counter() - began
+    report.verdict = _verdict(patient, report)
+    report.recommendation = recommend(patient, report.findings, num_envs)
+    return report
+
+
+def _hung(report: Report) -> int:
+    return sum(one.data.get("kind") == "hung" for one in report.findings)
+
+
+def _chosen(only: Sequence[str]) -> list[Check]:
+    """Those asked for, and the first look that they need."""
+    names = [check.name for check in CHECKS]
+    for name in only:
+        if name not in names:
+            raise OptionError(f"there is no check {name!r}; choose of {names}")
+    if not only:
+        return list(CHECKS)
+    return [check for check in CHECKS if check.name in ("api", *only)]
+
+
+def _findings(check: Check, patient: Patient) -> Iterator[Finding]:
+    """What one check found, or how it failed."""
+    if check.needs_pilot and patient.pilot is None:
+        return
+    try:
+        yield from check.examine(patient)
+    except FaultError as error:
+        yield Finding(
+            check.name,
+            "problem",
+            f"this check could not be made: {brief(error)}",
+            "run it by itself in a plain loop; --json has the whole text of the error",
+            data={"kind": error.fault.kind, "error": str(error)},
+        )
+    except CorralError as error:
+        text = f"this check could not be made: {error}"
+        yield Finding(check.name, "problem", text)
+
+
+def _verdict(patient: Patient, report: Report) -> Verdict | None:
+    """What the checks of sharing say, if they came to an end."""
+    known, sharing = patient.pilot, report.of("isolation")
+    isolation = _told(sharing, "isolation")
+    if known is None or isolation is None:
+        return None
+    found = f"corral doctor found ({known.edition or known.subject}): "
+    return Verdict(
+        known.subject,
+        known.edition,
+        isolation,
+        _told(report.of("threads"), "threads"),
+        any("isolate_rng" in finding.options for finding in report.findings),
+        found + sharing[0].measured,
+    )
+
+
+def _told(findings: Sequence[Finding], name: str) -> Any:
+    """The figure of that name; None if there is none."""
+    return next((one.data[name] for one in findings if name in one.data), None)

@@ -1,0 +1,163 @@
+"""The env under examination: what is known of it, and how it is asked more.
+
+    check ── patient.ask(measure) ──► a worker of its own: measure(factory, ...)
+      ◄── a value, or FaultError ─────  raised, died, hung: never here
+
+Every question gets a fresh process, so no check finds what another one left.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from corral.adapters.factories import make_registered
+from corral.core import Factory
+from corral.doctor.errand import Errand, Measure, run
+from corral.doctor.pilot import Pilot
+from corral.doctor.player import Moment
+from corral.errors import Fault, FaultError
+from corral.mapping import map as run_in_workers
+from corral.supervision.report import error_for
+from corral.workers import luggage
+
+KEPT = 16 * 1024
+"""Bytes of output that a fault shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds that the env takes, and what they go into."""
+
+    construct: float
+    reset: float
+    step: float
+    slowest: float
+    """A step that 1 in 100 is slower than."""
+    computing: float
+    """The fraction of a step that needs a core."""
+    resetting: float
+    """The fraction of the time that goes into resets, as episodes end by themselves."""
+    steps: int
+
+
+@dataclass(slots=True)
+class Patient:
+    """One kind of env, and what the checks so far know of it."""
+
+    name: str
+    factory: Factory
+    expression: str = "make_env"
+    """How a program names it."""
+    import_line: str = ""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    registered: str | None = None
+    """Its id, where it was named by that."""
+    seed: int = 0
+    seconds: float = 60.0
+    """For one question."""
+    pilot: Pilot | None = None
+    deterministic: bool | None = None
+    shares: bool = True
+    """Whether several may share a process, as far as is known."""
+    draws_globally: bool = False
+    """Whether what it does depends on global generators."""
+    cost: Cost | None = None
+    alone: list[Moment] = field(default_factory=list)
+    """What slot 0 does in a process of its own."""
+
+    @property
+    def known(self) -> Pilot:
+        """What the first look told; checks that need it come after it."""
+        assert self.pilot is not None
+        return self.pilot
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it is made with, as far as that is known."""
+        seen = {} if self.pilot is None else self.pilot.arguments
+        return {**parameters_of(self.factory), **seen, **self.kwargs}
+
+    def given(self, name: str, value: Any) -> Patient | None:
+        """The same env with another argument; None if it cannot be given one."""
+        kwargs = {**self.kwargs, name: value}
+        factory: Factory
+        if self.registered is not None:
+            factory = functools.partial(make_registered, self.registered, kwargs)
+        elif name in parameters_of(self.factory):
+            factory = functools.partial(self.factory, **{name: value})
+        else:
+            return None
+        return replace(self, factory=factory, kwargs=kwargs)
+
+    def ask(self, measure: Measure, *arguments: Any) -> Any:
+        """Measure in a worker of its own; raises FaultError if the env fails there."""
+        (answer,) = self.ask_each(measure, [arguments])
+        if isinstance(answer, Fault):
+            raise error_for(answer)
+        return answer
+
+    def ask_each(
+        self, measure: Measure, arguments: Sequence[tuple[Any, ...]]
+    ) -> list[Any]:
+        """The same side by side, a worker each; a Fault stands where one failed."""
+        factory = luggage.Unpacked(luggage.pack(self.factory, "the factory"))
+        with tempfile.TemporaryDirectory() as folder:
+            errands = [
+                Errand(measure, factory, given, os.path.join(folder, str(number)))
+                for number, given in enumerate(arguments)
+            ]
+            answers = run_in_workers(
+                run,
+                errands,
+                workers=len(errands),
+                on_fault="restart",
+                max_restarts=0,
+                item_timeout=self.seconds,
+            )
+            return [
+                _with_output(answer, errand.output)
+                for answer, errand in zip(answers, errands, strict=True)
+            ]
+
+
+def parameters_of(factory: Factory) -> dict[str, Any]:
+    """The names that a factory can be given, and their defaults."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return {}
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {one.name: one.default for one in parameters if one.kind in named}
+
+
+def _with_output(answer: Any, path: str) -> Any:
+    """A fault with what was printed before it."""
+    if not isinstance(answer, Fault):
+        return answer
+    try:
+        with open(path, "rb") as file:
+            printed = file.read()[-KEPT:].decode(errors="replace")
+    except OSError:
+        printed = ""
+    return replace(
+        answer, item=None, worker=None, restarts=0, gave_up=False, output=printed
+    )
+
+
+def brief(fault: Fault | FaultError) -> str:
+    """What went wrong, in a line."""
+    if isinstance(fault, FaultError):
+        fault = fault.fault
+    if fault.kind == "died":
+        how = fault.signal_name or f"exit code {fault.exit_code}"
+        return f"it ended its process ({how})"
+    if fault.kind == "hung":
+        return f"it had not come back after {fault.limit or 0:g} s"
+    text = (fault.error_text or "").strip().splitlines()
+    return f"{fault.error_type}: {text[0] if text else ''}".rstrip(": ")

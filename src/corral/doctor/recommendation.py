@@ -1,0 +1,56 @@
+"""Which line to write, from what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from corral.doctor.finding import Finding
+from corral.doctor.patient import Patient
+from corral.doctor.report import Recommendation
+from corral.executors.assign import choose, usable_cores
+from corral.workers.probe import Measurement
+
+
+def recommend(
+    patient: Patient, findings: Sequence[Finding], num_envs: int
+) -> Recommendation | None:
+    """One sentence, and the line that makes the envs; None if it cannot be run."""
+    if patient.pilot is None:
+        return None
+    several = patient.pilot.kind != "gymnasium"
+    options: dict[str, Any] = {}
+    for finding in findings:
+        options |= finding.options
+    if several:
+        options.pop("infos", None)
+    if options.get("isolation") == "slot":  # which are processes already
+        options.pop("backend", None)
+    sentence, remark = _place(patient, options, num_envs)
+    call = "corral.make_multi" if several else "corral.make"
+    given = {**patient.kwargs, **options.pop("env_kwargs", {})}
+    if given:
+        options = {"env_kwargs": given, **options}
+    arguments = [patient.expression, f"num_envs={num_envs}"]
+    arguments += [f"{name}={_value(value)}" for name, value in options.items()]
+    line = f"envs = {call}({', '.join(arguments)}){remark}"
+    code = f"{patient.import_line}\n{line}" if patient.import_line else line
+    return Recommendation(sentence, code)
+
+
+def _value(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _place(patient: Patient, options: dict[str, Any], num_envs: int) -> tuple[str, str]:
+    """Where the envs would run, and the remark behind the line."""
+    if options.get("isolation") == "slot":
+        return f"{num_envs} envs, each in a process of its own.", ""
+    cost = patient.cost
+    if options.get("backend") == "process":
+        return f"{num_envs} envs in processes, as many as there are cores.", ""
+    if cost is None:
+        return f'{num_envs} envs, where backend="auto" puts them.', ""
+    mean = cost.step + cost.resetting * cost.step
+    placed = choose(num_envs, usable_cores(), Measurement(mean, cost.computing))
+    return f"{placed}.", f'  # "auto" chooses {placed.backend}'

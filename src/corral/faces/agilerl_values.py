@@ -1,0 +1,99 @@
+"""What AgileRL's users are told of a step: placeholders where an agent is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.adapters.team import Team
+from corral.faces.multi_step import MultiStep, mapped
+
+Bools = NDArray[np.bool_]
+
+
+class AgileValues:
+    """Arrays `(slots, ...)` by agent, made of those by group."""
+
+    def __init__(self, team: Team, slots: int) -> None:
+        self._slots = slots
+        self._places = [
+            (agent, team.groups[index].name, position)
+            for agent, (index, position) in team.place.items()
+        ]
+
+    def seen(self, read: MultiStep) -> dict[Any, Any]:
+        """What each agent sees; its last observation in the step that ends it.
+
+        Where an agent is not there: NaN among floats. AgileRL casts NaN into other
+        dtypes, which gives whatever it gives; here these are zeros.
+        """
+        seen = {}
+        for agent, name, position in self._places:
+            alive = read.alive[name][:, position]
+            obs = _column(read.obs[name], position)
+            if alive.all():
+                seen[agent] = obs
+                continue
+            # Where the env goes on without the agent; else a new episode is shown.
+            last = read.ended_agents[name][:, position] & ~read.ended
+            if last.any():
+                final = _column(read.final_obs[name], position)
+                obs = mapped(lambda a, b, at=last: _with(a, b, at), obs, final)
+            gone = ~(alive | last)
+            seen[agent] = mapped(lambda a, at=gone: _without(a, at), obs)
+        return seen
+
+    def outcomes(
+        self, read: MultiStep
+    ) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
+        """Rewards, terminations and truncations."""
+        rewards, terminations, truncations = {}, {}, {}
+        for agent, name, position in self._places:
+            moved = self._moved(read, name, position)
+            # Where the env gave none it is NaN already: see ReturnsAdapter.
+            reward = read.reward[name][:, position].copy()
+            terminated = read.terminated[name][:, position].copy()
+            truncated = read.truncated[name][:, position].copy()
+            if moved is not None:
+                gone = ~moved
+                terminated, truncated = (
+                    terminated.astype(float),
+                    truncated.astype(float),
+                )
+                terminated[gone] = truncated[gone] = np.nan
+            rewards[agent] = reward
+            terminations[agent], truncations[agent] = terminated, truncated
+        return rewards, terminations, truncations
+
+    def _moved(self, read: MultiStep, name: str, position: int) -> Bools | None:
+        """Whom the env returned something for; None for everywhere."""
+        ended = read.ended_agents[name][:, position]
+        # Where a new episode has begun, `alive` speaks of that one.
+        moved: Bools = ended | (read.alive[name][:, position] & ~read.ended)
+        return None if moved.all() else moved
+
+
+def _column(batch: Any, position: int) -> Any:
+    """One agent's part; a number alone becomes an axis of one, as AgileRL has it."""
+
+    def part(array: NDArray[Any]) -> NDArray[Any]:
+        own = array[:, position]
+        return own[:, None] if own.ndim == 1 else own
+
+    return mapped(part, batch)
+
+
+def _with(array: NDArray[Any], other: NDArray[Any], at: Bools) -> NDArray[Any]:
+    array = array.copy()
+    array[at] = other[at]
+    return array
+
+
+def _without(array: NDArray[Any], at: Bools) -> NDArray[Any]:
+    if not at.any():
+        return array
+    array = array.copy()
+    array[at] = np.nan if np.issubdtype(array.dtype, np.floating) else 0
+    return array

@@ -1,0 +1,254 @@
+"""Actions of agents, however they are given, as batches of groups.
+
+    {"agent_0": (slots, ...), ...}       by agent
+    {"agent": (slots, agents, ...)}      by group
+    [{"agent_0": action, ...}, ...]      one dict per slot
+
+In the first two, rows of agents that do not act are ignored, and an agent that acts
+nowhere may be left out. A dict per slot has exactly those that act there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from corral.adapters.team import Agent, Group, Team
+from corral.errors import SpaceMismatch
+from corral.layout.codec import codec_for
+from corral.layout.plan import widened
+
+Flags = Mapping[str, NDArray[np.bool_]]
+"""Group -> (slots, agents): who acts, who is alive."""
+
+
+class MultiActions:
+    """Turns what a caller gives into one batch of the team's action space.
+
+    Args:
+        team: the agents.
+        slots: how many.
+        by: "agent" or "group", what a name means that is both.
+    """
+
+    def __init__(self, team: Team, slots: int, by: str = "agent") -> None:
+        self._team = team
+        self._slots = slots
+        self._by = by
+        self._parts = [_GroupActions(group, slots) for group in team.groups]
+        self._by_name = {part.group.name: part for part in self._parts}
+
+    def batch(self, actions: Any, acting: Flags, alive: Flags) -> dict[str, Any]:
+        """What the pool is sent.
+
+        Args:
+            actions: in any of the forms above.
+            acting: who has to act.
+            alive: who is there; it tells a dead agent from one that waits.
+        """
+        if isinstance(actions, Mapping):
+            if self._are_by_group(actions):
+                return self.by_groups(actions, acting)
+            return self._by_agents(actions, acting)
+        if isinstance(actions, (list, tuple)):
+            return self._by_slots(actions, acting, alive)
+        raise SpaceMismatch(
+            f"actions is {type(actions).__name__}; give a dict of agent -> one action "
+            f"for each of the {self._slots} slots, or one dict per slot"
+        )
+
+    def _are_by_group(self, actions: Mapping[Any, Any]) -> bool:
+        if not actions or not all(key in self._by_name for key in actions):
+            return False
+        # A group of one may have its agent's name.
+        return self._by == "group" or any(
+            key not in self._team.place for key in actions
+        )
+
+    def by_groups(self, actions: Mapping[Any, Any], acting: Flags) -> dict[str, Any]:
+        """The same for actions that are known to be by group."""
+        for name in self._by_name:
+            if name not in actions and acting[name].any():
+                slot, position = np.argwhere(acting[name])[0].tolist()
+                agent = self._by_name[name].group.agents[position]
+                raise SpaceMismatch(
+                    f"actions has nothing for group {name!r}, whose agent {agent!r} "
+                    f"has to act in slot {slot}"
+                )
+        return {
+            name: actions[name] if name in actions else part.nothing()
+            for name, part in self._by_name.items()
+        }
+
+    def _by_agents(self, actions: Mapping[Any, Any], acting: Flags) -> dict[str, Any]:
+        given = 0
+        batch = {}
+        for part in self._parts:
+            batch[part.group.name], found = part.joined(actions, acting)
+            given += found
+        if given < len(actions):
+            self._refuse_strange(actions, "actions")
+        return batch
+
+    def _refuse_strange(self, actions: Mapping[Any, Any], name: str) -> None:
+        for key in actions:
+            if key not in self._team.place:
+                raise SpaceMismatch(
+                    f"{name} has an entry for {key!r}; there are the agents "
+                    f"{list(self._team.agents)}, in the groups {list(self._by_name)}"
+                )
+
+    def _by_slots(
+        self, actions: Sequence[Any], acting: Flags, alive: Flags
+    ) -> dict[str, Any]:
+        if len(actions) != self._slots:
+            raise SpaceMismatch(
+                f"{len(actions)} dicts of actions for {self._slots} slots; one for each"
+            )
+        for slot, given in enumerate(actions):
+            if not isinstance(given, Mapping):
+                raise SpaceMismatch(
+                    f"actions[{slot}] is {type(given).__name__}; expected a dict of "
+                    f"the actions in slot {slot}, by agent"
+                )
+            self._refuse_strange(given, f"actions[{slot}]")
+            self._check_slot(slot, given, acting, alive)
+        return {part.group.name: part.gathered(actions) for part in self._parts}
+
+    def _check_slot(
+        self, slot: int, given: Mapping[Agent, Any], acting: Flags, alive: Flags
+    ) -> None:
+        """Exactly those who act there."""
+        for agent, (index, position) in self._team.place.items():
+            name = self._team.groups[index].name
+            acts = acting[name][slot, position]
+            if acts and agent not in given:
+                raise SpaceMismatch(
+                    f"actions[{slot}] has no action for agent {agent!r}, which has to "
+                    f"act in slot {slot}"
+                )
+            if not acts and agent in given:
+                raise SpaceMismatch(
+                    f"actions[{slot}] has an action for agent {agent!r}, "
+                    + self._why_not(slot, acting, alive[name][slot, position])
+                )
+
+    def _why_not(self, slot: int, acting: Flags, alive: bool) -> str:
+        if not alive:
+            return f"which is not alive in slot {slot}"
+        turn = [
+            agent
+            for agent, (index, position) in self._team.place.items()
+            if acting[self._team.groups[index].name][slot, position]
+        ]
+        return f"but in slot {slot} it is the turn of {turn[0]!r}"
+
+
+class _GroupActions:
+    """The actions of one group, as arrays `(slots, agents, ...)`."""
+
+    def __init__(self, group: Group, slots: int) -> None:
+        self.group = group
+        self._slots = slots
+        self._codec = codec_for(group.action_space)
+        self._join = codec_for(batch_space(group.action_space, len(group.agents)))
+        self._shapes = [
+            (slots, len(group.agents), *leaf.shape) for leaf in self._codec.leaves
+        ]
+        self._names = [f"actions[{agent!r}]" for agent in group.agents]
+
+    def nothing(self) -> Any:
+        """Actions that nobody will take."""
+        return self._assembled([leaf.dtype for leaf in self._codec.leaves])[0]
+
+    def _assembled(self, dtypes: list[np.dtype[Any]]) -> tuple[Any, list[NDArray[Any]]]:
+        arrays = [
+            np.zeros(shape, dtype)
+            for shape, dtype in zip(self._shapes, dtypes, strict=True)
+        ]
+        return self._join.assemble(arrays, ()), arrays
+
+    def joined(self, actions: Mapping[Agent, Any], acting: Flags) -> tuple[Any, int]:
+        """The agents' arrays side by side, and how many were given."""
+        batch = self._side_by_side(actions)
+        if batch is not None:
+            return batch, len(self.group.agents)
+        given = []
+        for position, agent in enumerate(self.group.agents):
+            if agent in actions:
+                leaves, _ = self._codec.split(
+                    actions[agent], self._slots, self._names[position]
+                )
+                given.append((position, leaves))
+            else:
+                self._check_idle(position, acting)
+        # In the space's own dtypes, unless something would be lost: see `Actions`.
+        dtypes = [
+            _dtype_for(leaf.dtype, [leaves[index].dtype for _, leaves in given])
+            for index, leaf in enumerate(self._codec.leaves)
+        ]
+        batch, arrays = self._assembled(dtypes)
+        for position, leaves in given:
+            for array, leaf in zip(arrays, leaves, strict=True):
+                array[:, position] = leaf
+        return batch, len(given)
+
+    def _side_by_side(self, actions: Mapping[Agent, Any]) -> NDArray[Any] | None:
+        """The same, if every agent has a plain array of the right kind, as a rule."""
+        if len(self._shapes) != 1:
+            return None
+        dtype, shape = self._codec.leaves[0].dtype, self._shapes[0]
+        batch = np.empty(shape, dtype)
+        expected = (self._slots, *shape[2:])
+        for position, agent in enumerate(self.group.agents):
+            given = actions.get(agent)
+            if (
+                type(given) is not np.ndarray
+                or given.dtype is not dtype
+                or given.shape != expected
+            ):
+                return None
+            batch[:, position] = given
+        return batch
+
+    def _check_idle(self, position: int, acting: Flags) -> None:
+        waiting = acting[self.group.name][:, position]
+        if waiting.any():
+            raise SpaceMismatch(
+                f"actions has no entry for agent {self.group.agents[position]!r}, "
+                f"which has to act in slot {int(np.argmax(waiting))}"
+            )
+
+    def gathered(self, actions: Sequence[Mapping[Agent, Any]]) -> Any:
+        """One dict per slot, put together."""
+        given = [
+            (slot, position, values[agent])
+            for position, agent in enumerate(self.group.agents)
+            for slot, values in enumerate(actions)
+            if agent in values
+        ]
+        dtypes = [leaf.dtype for leaf in self._codec.leaves]
+        if len(dtypes) == 1:
+            arrays = [value for _, _, value in given if hasattr(value, "dtype")]
+            dtypes = [_dtype_for(dtypes[0], [value.dtype for value in arrays])]
+        batch, arrays = self._assembled(dtypes)
+        encode = self._codec.encoder(arrays, "actions")
+        for slot, position, value in given:
+            try:
+                encode(slot, position, value)
+            except SpaceMismatch:  # once more, only to fail under its name
+                name = f"actions[{slot}][{self.group.agents[position]!r}]"
+                self._codec.encoder(arrays, name)(slot, position, value)
+                raise
+        return batch
+
+
+def _dtype_for(own: np.dtype[Any], given: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    for dtype in given:
+        if dtype is not own and not np.can_cast(dtype, own, "safe"):
+            return widened(own)
+    return own

@@ -1,0 +1,416 @@
+"""Many envs with several agents each, over a pool.
+
+    obs, infos = envs.reset(seed=0)                        obs["agent_0"]: (slots, ...)
+    obs, rewards, terminations, truncations, infos = envs.step(actions)
+
+As PettingZoo's ParallelEnv speaks, with slots as the first axis of every array. What
+else is known of the last step are attributes: `alive`, `acting`, `action_masks`,
+`final_obs`, `final_infos`, `valid`, `started`, `ended`, `state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from numpy.typing import NDArray
+
+from corral.adapters.team import TEAM, Agent, Team
+from corral.core import Autoreset, Step
+from corral.errors import OptionError, OrderError
+from corral.faces.multi_actions import MultiActions
+from corral.faces.multi_step import Bools, MultiStep, mapped
+from corral.faces.watched import Watched
+from corral.layout.infos import add_info
+from corral.pool import Pool, Question
+from corral.pool.rows import SCALARS
+
+BY = ("agent", "group")
+Batch = tuple[
+    dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]
+]
+"""Observations, rewards, terminations, truncations, infos."""
+
+
+class MultiEnv(Watched):
+    """Several agents in each of many slots; made by `corral.make_multi`.
+
+    Args:
+        pool: of adapters that have a Team.
+        by: "agent" for dicts of agent -> `(slots, ...)`, "group" for dicts of group ->
+            `(slots, agents, ...)`.
+        copy: False to hand out views into the block where nothing has to be changed.
+        autoreset: what happens at the end of an episode; as the pool has it if None.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        by: str = "agent",
+        copy: bool = True,
+        autoreset: Autoreset | None = None,
+    ) -> None:
+        if by not in BY:
+            raise OptionError(f"by is {by!r}; choose one of {BY}")
+        self.pool = pool
+        self.layout = pool.layout
+        self.num_envs = pool.num_envs
+        self.by = by
+        self.copy = copy
+        self.team: Team = pool.spec.metadata[TEAM]
+        self.metadata = {k: v for k, v in pool.spec.metadata.items() if k != TEAM}
+        self.render_mode = pool.spec.render_mode
+        self.autoreset: Autoreset = autoreset or pool.autoreset
+        self.possible_agents = self.agents = self.team.agents
+        self.groups = {group.name: group for group in self.team.groups}
+        self.turns = self.team.turns
+        self.observation_spaces: dict[Agent, Space[Any]] = {}
+        self.action_spaces: dict[Agent, Space[Any]] = {}
+        for agent in self.team.agents:
+            group = self.team.group_of(agent)
+            self.observation_spaces[agent] = group.observation_space
+            self.action_spaces[agent] = group.action_space
+        self._places = [
+            (agent, self.team.groups[index].name, position)
+            for agent, (index, position) in self.team.place.items()
+        ]
+        self._same_step = self.autoreset == "same_step"
+        self._actions = MultiActions(self.team, self.num_envs, by)
+        self._pending: str | None = None
+        self._question: Question | None = None
+        self._last: Step | None = None
+        self._read: MultiStep | None = None
+
+    def observation_space(self, agent: Agent) -> Space[Any]:
+        """Of one agent, in one slot."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: Agent) -> Space[Any]:
+        """Of one agent, in one slot."""
+        return self.action_spaces[agent]
+
+    # Reset ----------------------------------------------------------------------------
+
+    def reset(
+        self,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+        slots: Sequence[int] | NDArray[np.integer] | None = None,
+    ) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Start an episode in every slot, or in these; returns what all slots see.
+
+        Args:
+            seed: slot i gets `seed + i`, and its later episodes seeds drawn from these;
+                or one seed for each of the slots asked.
+            options: for the envs' resets.
+            slots: all if None.
+        """
+        self.reset_async(seed, options, slots)
+        return self.reset_wait()
+
+    def reset_async(
+        self,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+        slots: Sequence[int] | NDArray[np.integer] | None = None,
+    ) -> None:
+        """Send the resets; `reset_wait` takes the results."""
+        self._begin("reset_async")
+        chosen = range(self.num_envs) if slots is None else slots
+        root: int | None = None
+        seeds: list[int | None] | None = None
+        if isinstance(seed, (int, np.integer)):
+            seeds = [int(seed) + int(slot) for slot in chosen]
+            # A new root counts every slot's episodes from the start again.
+            root = int(seed) if slots is None else None
+        elif seed is not None:
+            seeds = list(seed)
+        self.pool.send_reset(slots, seed=root, seeds=seeds, options=options)
+        self._pending = "reset"
+
+    def reset_wait(
+        self, timeout: float | None = None
+    ) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Wait for the resets that were sent."""
+        read = self._finish_reset(timeout)
+        return self._shown(read.obs), self._infos(read.step)
+
+    def reset_groups(
+        self,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+        slots: Sequence[int] | NDArray[np.integer] | None = None,
+    ) -> MultiStep:
+        """`reset`, by groups."""
+        self.reset_async(seed, options, slots)
+        return self._finish_reset(None)
+
+    def _finish_reset(self, timeout: float | None) -> MultiStep:
+        before = self._last
+        step = self._receive("reset", timeout)
+        over = np.zeros(self.num_envs, np.bool_)
+        if len(step) < self.num_envs:
+            if before is not None:
+                over |= before.ended
+                over[step.slots] = False
+            step = self._overlaid(before, step)
+        self._last = step
+        self._read = MultiStep(self.team, step, self._same_step, self.copy, over)
+        return self._read
+
+    def _overlaid(self, before: Step | None, part: Step) -> Step:
+        """All slots after a reset of some."""
+        count = self.num_envs
+        changed: dict[str, Any] = {}
+        for name in SCALARS:
+            held = getattr(part, name)
+            all_slots = np.zeros(count, held.dtype)
+            if before is not None:
+                all_slots[:] = getattr(before, name)
+            all_slots[part.slots] = held
+            changed[name] = all_slots
+        return replace(
+            part,
+            slots=np.arange(count),
+            obs=self.pool.observe(),
+            infos=_Spread(part, count),
+            **changed,
+        )
+
+    # Step -----------------------------------------------------------------------------
+
+    def step(self, actions: Any) -> Batch:
+        """Step every slot.
+
+        Args:
+            actions: a dict of agent -> one action for each slot, a dict of group ->
+                the same for all its agents, or one dict per slot; see `multi_actions`.
+        """
+        return self._told(self._exchanged(self._batch(actions)))
+
+    def step_async(self, actions: Any) -> None:
+        """Send the actions; `step_wait` takes the results."""
+        self._begin("step_async")
+        self.pool.send(self._batch(actions), autoreset=self.autoreset)
+        self._pending = "step"
+
+    def step_wait(self, timeout: float | None = None) -> Batch:
+        """Wait for the steps that were sent."""
+        return self._told(self._stepped(self._receive("step", timeout)))
+
+    def step_groups(self, actions: Mapping[str, Any]) -> MultiStep:
+        """`step`, by groups."""
+        self._begin("step_groups")
+        acting = self.last.acting
+        return self._exchanged(self._actions.by_groups(actions, acting))
+
+    def _batch(self, actions: Any) -> dict[str, Any]:
+        last = self.last
+        return self._actions.batch(actions, last.acting, last.alive)
+
+    def _exchanged(self, batch: dict[str, Any]) -> MultiStep:
+        if self._pending is not None:
+            self._begin("step")
+        step = None
+        if self.autoreset == self.pool.autoreset:
+            step = self.pool.exchange(batch)
+        if step is None:
+            self._begin("step")
+            self.pool.send(batch, autoreset=self.autoreset)
+            self._pending = "step"
+            step = self._receive("step", None)
+        return self._stepped(step)
+
+    def _stepped(self, step: Step) -> MultiStep:
+        self._last = step
+        self._read = MultiStep(self.team, step, self._same_step, self.copy)
+        return self._read
+
+    def _told(self, read: MultiStep) -> Batch:
+        return (
+            self._shown(read.obs),
+            self._shown(read.reward),
+            self._shown(read.terminated),
+            self._shown(read.truncated),
+            self._infos(read.step),
+        )
+
+    def _shown(self, groups: dict[str, Any]) -> dict[Any, Any]:
+        """By agent or by group, as `by` says."""
+        if self.by == "group":
+            return groups
+        shown: dict[Any, Any] = {}
+        for agent, name, position in self._places:
+            batch = groups[name]
+            if type(batch) is np.ndarray:
+                shown[agent] = batch[:, position]
+            elif batch is None:
+                shown[agent] = None
+            else:
+                shown[agent] = mapped(lambda leaf, at=position: leaf[:, at], batch)
+        return shown
+
+    def _infos(self, step: Step) -> dict[Any, Any]:
+        infos: dict[Any, Any] = {agent: {} for agent in self.team.agents}
+        if step.infos:
+            infos.update(step.infos.to_vector(self.num_envs))
+        return infos
+
+    # Of the last step -----------------------------------------------------------------
+
+    @property
+    def last(self) -> MultiStep:
+        """The last step, by groups."""
+        if self._read is None:
+            raise OrderError("nothing was received yet: reset first")
+        return self._read
+
+    @property
+    def alive(self) -> dict[Any, Bools]:
+        """Who is there, and will be asked to act."""
+        return self._shown(mapped(np.copy, self.last.alive))
+
+    @property
+    def acting(self) -> dict[Any, Bools]:
+        """Who is asked to act now: all that are alive, or the one whose turn it is."""
+        return self._shown(mapped(np.copy, self.last.acting))
+
+    @property
+    def action_masks(self) -> dict[Any, Bools | None]:
+        """Which actions each agent may take; None where there can be no mask."""
+        return self._shown(self.last.action_mask)
+
+    @property
+    def final_obs(self) -> dict[Any, Any]:
+        """The last observation of those whose part ended; zeros for all others.
+
+        To be read before the next step is sent.
+        """
+        return self._shown(self.last.final_obs)
+
+    @property
+    def final_infos(self) -> dict[int, dict[Any, Any]]:
+        """(same_step) Slot -> what its agents were told at the end of an episode."""
+        return self.last.step.final_infos
+
+    @property
+    def ended(self) -> Bools:
+        """Where an episode ended."""
+        return self.last.ended.copy()
+
+    @property
+    def state(self) -> Any:
+        """Of every env as a whole, if state=True was asked for; else None."""
+        return self.last.state
+
+    # Calls ----------------------------------------------------------------------------
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method, or read an attribute, of every env."""
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Send the calls; `call_wait` takes the results."""
+        self._begin("call_async")
+        payload = (name, args, kwargs)
+        self._question = self.pool.pose("call", None, lambda _: payload)
+        self._pending = "call"
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Wait for the calls that were sent."""
+        self._expect("call")
+        self._pending = None
+        assert self._question is not None
+        return self.pool.collect(self._question, timeout)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of every env."""
+        self._begin("get_attr")
+        return tuple(self.pool.get_attr(name))
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env; a list or tuple has one value for each."""
+        self._begin("set_attr")
+        self.pool.set_attr(name, values)
+
+    def render(self) -> tuple[Any, ...]:
+        """Render every env."""
+        return self.call("render")
+
+    # States ---------------------------------------------------------------------------
+
+    def _begin(self, method: str) -> None:
+        """Nothing else may be under way."""
+        if self._pending is not None:
+            raise OrderError(
+                f"{method} while {self._pending}_async is under way; "
+                f"take its results first: {self._pending}_wait"
+            )
+        if self.pool.waiting:
+            # A wait that timed out left results behind; they belong to nobody.
+            self.pool.recv(copy=False)
+
+    def _expect(self, what: str) -> None:
+        if self._pending != what:
+            raise OrderError(f"{what}_wait without {what}_async")
+
+    def _receive(self, what: str, timeout: float | None) -> Step:
+        self._expect(what)
+        self._pending = None
+        return self.pool.recv(timeout=timeout, copy=False)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the pool has been closed."""
+        return self.pool.closed
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close every env and end every worker; bounded, idempotent, never raises."""
+        self.pool.close(timeout)
+
+    def __enter__(self) -> MultiEnv:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Spread:
+    """The infos of some slots, as infos of all."""
+
+    def __init__(self, part: Step, count: int) -> None:
+        self._part = part
+        self._count = count
+
+    def __bool__(self) -> bool:
+        return bool(self._part.infos)
+
+    def of(self, position: int) -> dict[str, Any]:
+        """The info of one slot."""
+        (found,) = np.nonzero(self._part.slots == position)
+        return self._part.infos.of(int(found[0])) if len(found) else {}
+
+    def to_list(self, count: int, own: bool = False) -> list[dict[str, Any]]:
+        """The info of each slot."""
+        infos: list[dict[str, Any]] = [{} for _ in range(count)]
+        told = self._part.infos.to_list(len(self._part), own)
+        for slot, info in zip(self._part.slots.tolist(), told, strict=True):
+            infos[slot] = info
+        return infos
+
+    def to_vector(self, count: int) -> dict[str, Any]:
+        """Gymnasium's dict of arrays."""
+        vector: dict[str, Any] = {}
+        for slot, info in enumerate(self.to_list(count)):
+            add_info(vector, info, slot, count)
+        return vector

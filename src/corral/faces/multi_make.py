@@ -1,0 +1,123 @@
+"""How many envs with several agents each are made."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from corral.adapters.factories import Wrap
+from corral.adapters.multi import multi_env
+from corral.adapters.named import named
+from corral.adapters.team import TEAM
+from corral.core import Autoreset, EnvSpec, Factory
+from corral.errors import OptionError, SpacesDiffer
+from corral.faces.multi_env import MultiEnv
+from corral.pool import FaceOptions, Pool, same_spaces
+
+
+def make_multi(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None = None,
+    *,
+    autoreset: Autoreset = "same_step",
+    by: str = "agent",
+    parallel: bool = False,
+    state: bool = False,
+    observe: str = "acting",
+    copy: bool = True,
+    **options: Any,
+) -> MultiEnv:
+    """Many of PettingZoo's environments, several agents in each.
+
+    Example::
+
+        envs = corral.make_multi(simple_spread_v3.parallel_env, num_envs=8)
+        obs, infos = envs.reset(seed=0)
+        obs["agent_0"]                       # (8, 18)
+
+    Args:
+        env: a factory of ParallelEnvs or AECEnvs, "module:function", or one factory per
+            slot.
+        num_envs: how many; known already when a list of factories is given.
+        autoreset: what happens when the last agent's part has ended.
+        by: "agent" for dicts of agent -> `(slots, ...)`, "group" for dicts of group ->
+            `(slots, agents, ...)`; a group is agents with equal spaces.
+        parallel: turn an AECEnv whose agents may act at once into a ParallelEnv.
+        state: ask for `env.state()` in every step.
+        observe: (AEC) who is observed: "acting", whose turn it is, or "all" alive.
+        copy: False to get views into the block where nothing has to be changed.
+        **options: everything `corral.Pool` takes.
+    """
+    pool = open_team_pool(
+        env,
+        num_envs,
+        autoreset=autoreset,
+        parallel=parallel,
+        state=state,
+        observe=observe,
+        **options,
+    )
+    try:
+        return MultiEnv(pool, by, copy)
+    except OptionError:
+        pool.close()
+        raise
+
+
+def open_team_pool(
+    env: str | Factory | Sequence[Factory],
+    num_envs: int | None = None,
+    *,
+    autoreset: Autoreset = "same_step",
+    bare_resets: bool = False,
+    parallel: bool = False,
+    state: bool = False,
+    observe: str = "acting",
+    wrappers: Sequence[Wrap] = (),
+    env_kwargs: dict[str, Any] | None = None,
+    **options: Any,
+) -> Pool:
+    """A pool of envs with several agents each.
+
+    Args:
+        env: see `make_multi`, as are all that are not said here.
+        num_envs: how many.
+        autoreset: what happens when the last agent's part has ended.
+        bare_resets: whether episodes after the first start without a seed.
+        parallel: turn AECEnvs into ParallelEnvs.
+        state: ask for `env.state()`.
+        observe: (AEC) who is observed.
+        wrappers: put around every env, the first one innermost.
+        env_kwargs: keyword arguments for the factory.
+        **options: everything else `corral.Pool` takes.
+    """
+    if isinstance(env, str):
+        env, env_kwargs = named(env, env_kwargs).factory, None
+    seated = functools.partial(
+        multi_env, parallel=parallel, state=state, observe=observe
+    )
+    return Pool(
+        env,
+        num_envs,
+        autoreset=autoreset,
+        env_kwargs=env_kwargs,
+        wrappers=(*wrappers, seated),
+        _face=FaceOptions(
+            bare_resets=bare_resets, agree=_same_team, empty_finals=False
+        ),
+        **options,
+    )
+
+
+def _same_team(specs: list[EnvSpec]) -> EnvSpec:
+    """The first spec, if all slots have its agents and their spaces."""
+    first = specs[0]
+    for slot, spec in enumerate(specs):
+        ours, theirs = spec.metadata[TEAM].agents, first.metadata[TEAM].agents
+        if ours != theirs:
+            raise SpacesDiffer(
+                f"slot {slot} has other possible_agents than slot 0: {list(ours)} "
+                f"instead of {list(theirs)}"
+            )
+    return same_spaces(specs)

@@ -1,0 +1,210 @@
+"""A Step of envs with several agents, read by groups.
+
+The block holds what `corral.adapters.team` says. Two things are told here otherwise
+than they are kept there:
+
+- In the step that ends an agent its last observation stands in its row of `obs`. Here
+  it is in `final_obs`, and `obs` is zeros, as for everybody who is not alive.
+- Where the same step has begun the next episode, the rewards and ends of the last one
+  stand in the block's final row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.adapters.team import MASK, STATE, Group, Team
+from corral.core import Step
+
+Bools = NDArray[np.bool_]
+
+
+class MultiStep:
+    """What came back; dicts of group -> arrays `(slots, agents, ...)`.
+
+    Args:
+        team: the agents.
+        step: of all slots, as views.
+        same_step: whether a step that ends an episode begins the next one.
+        copy: False to hand out views where nothing has to be changed.
+        over: given for a reset, with no transition behind it: where an episode is over
+            all the same, since only others were reset.
+    """
+
+    def __init__(
+        self,
+        team: Team,
+        step: Step,
+        same_step: bool,
+        copy: bool,
+        over: Bools | None = None,
+    ) -> None:
+        self.team = team
+        self.step = step
+        self._copy = copy
+        self.obs: dict[str, Any] = {}
+        self.reward: dict[str, NDArray[np.float64]] = {}
+        self.terminated: dict[str, Bools] = {}
+        self.truncated: dict[str, Bools] = {}
+        self.alive: dict[str, Bools] = {}
+        """Who is there, and will be asked to act."""
+        fresh = over is not None
+        self._ended = ended = None if fresh else _where(step.ended)
+        """Slots."""
+        cut = None if ended is None else ended[~step.valid[ended]]
+        for group in team.groups:
+            name = group.name
+            self.alive[name] = alive = step.obs[name]["alive"].copy()
+            if fresh:
+                self._nothing_happened(name, alive)
+            else:
+                self._happened(name, cut, same_step)
+            if not same_step:
+                alive[step.ended if over is None else over] = False
+            self.obs[name] = self._seen(name, alive)
+
+    def _nothing_happened(self, name: str, like: Bools) -> None:
+        self.reward[name] = np.zeros(like.shape)
+        self.terminated[name] = np.zeros_like(like)
+        self.truncated[name] = np.zeros_like(like)
+
+    def _happened(
+        self, name: str, cut: NDArray[np.intp] | None, same_step: bool
+    ) -> None:
+        """The transition that led here."""
+        leaves, ended = self.step.obs[name], self._ended
+        self.reward[name] = reward = leaves["reward"].copy()
+        self.terminated[name] = terminated = leaves["terminated"].copy()
+        self.truncated[name] = truncated = leaves["truncated"].copy()
+        if ended is None:
+            return
+        final = self.step.final_obs[name]
+        if same_step:
+            reward[ended] = final["reward"][ended]
+            terminated[ended] = final["terminated"][ended]
+            truncated[ended] = final["truncated"][ended]
+        if cut is not None and len(cut):
+            # A fault: what stands there is the step before, of which those who were
+            # alive are cut short.
+            reward[cut] = 0.0
+            terminated[cut] = False
+            truncated[cut] = final["alive"][cut]
+
+    def _seen(self, name: str, alive: Bools) -> Any:
+        """What agents see, zeros for those that are not alive."""
+        obs = self.step.obs[name]["obs"]
+        if alive.all():
+            return mapped(np.copy, obs) if self._copy else obs
+        dead = ~alive
+        return mapped(lambda leaf: _blanked(leaf, dead), obs)
+
+    # Of the whole slot ----------------------------------------------------------------
+
+    @property
+    def started(self) -> Bools:
+        """True where this is the first observation of an episode."""
+        return self.step.started
+
+    @property
+    def valid(self) -> Bools:
+        """False where the row is filler: a next-step reset, or a fault."""
+        return self.step.valid
+
+    @property
+    def ended(self) -> Bools:
+        """Where an episode ended."""
+        return self.step.ended
+
+    @cached_property
+    def state(self) -> Any:
+        """Of every env as a whole, if it was asked for; else None."""
+        if self.team.state_space is None:
+            return None
+        return mapped(np.copy, self.step.obs[STATE])
+
+    # Seldom asked for -----------------------------------------------------------------
+
+    @cached_property
+    def acting(self) -> dict[str, Bools]:
+        """Who is asked to act now: all that are alive, or the one whose turn it is."""
+        if not self.team.turns:
+            return self.alive
+        return {
+            name: self.step.obs[name]["acting"] & alive
+            for name, alive in self.alive.items()
+        }
+
+    @cached_property
+    def ended_agents(self) -> dict[str, Bools]:
+        """Whose part ended in this step."""
+        return {
+            name: terminated | self.truncated[name]
+            for name, terminated in self.terminated.items()
+        }
+
+    @cached_property
+    def action_mask(self) -> dict[str, Bools | None]:
+        """Which actions each agent may take; None where there can be no mask.
+
+        All of them for those that do not act now: nobody asks for their action, and a
+        distribution over nothing would be none.
+        """
+        return {group.name: self._mask(group) for group in self.team.groups}
+
+    def _mask(self, group: Group) -> Bools | None:
+        if not (group.mask_in_obs or group.mask_by_info):
+            return None
+        leaves = self.step.obs[group.name]
+        given = leaves["obs"][MASK] if group.mask_in_obs else leaves["mask"]
+        mask: Bools = given.astype(np.bool_)
+        mask[~self.acting[group.name]] = True
+        return mask
+
+    @cached_property
+    def final_obs(self) -> dict[str, Any]:
+        """The last observation of those whose part ended; zeros for all others."""
+        return {group.name: self._finals(group.name) for group in self.team.groups}
+
+    def _finals(self, name: str) -> Any:
+        others, ended = ~self.ended_agents[name], self._ended
+        here = self.step.obs[name]["obs"]
+        if ended is None:
+            return mapped(lambda leaf: _blanked(leaf, others), here)
+        final = self.step.final_obs[name]["obs"]
+
+        def of_the_ended(leaf: NDArray[Any], last: NDArray[Any]) -> NDArray[Any]:
+            leaf = leaf.copy()
+            leaf[ended] = last[ended]
+            leaf[others] = 0
+            return leaf
+
+        return mapped(of_the_ended, here, final)
+
+
+def _where(flags: Bools) -> NDArray[np.intp] | None:
+    return np.flatnonzero(flags) if flags.any() else None
+
+
+def _blanked(leaf: NDArray[Any], rows: Bools) -> NDArray[Any]:
+    leaf = leaf.copy()
+    leaf[rows] = 0
+    return leaf
+
+
+def mapped(function: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """The function's value for each array of nested dicts and tuples."""
+    if isinstance(first, dict):
+        return {
+            key: mapped(function, part, *[other[key] for other in others])
+            for key, part in first.items()
+        }
+    if isinstance(first, tuple):
+        return tuple(
+            mapped(function, *parts) for parts in zip(first, *others, strict=True)
+        )
+    return function(first, *others)

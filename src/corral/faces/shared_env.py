@@ -1,0 +1,64 @@
+"""One policy for all agents, as Gymnasium's users know it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from corral.errors import OptionError
+from corral.faces.gymnasium_env import CorralVectorEnv
+from corral.faces.shared_pool import SharedPool
+from corral.pool import Pool
+
+
+class SharedVectorEnv(CorralVectorEnv):
+    """Every agent of every env as one row of a `gymnasium.vector.VectorEnv`.
+
+    Made by `corral.make_shared_policy`. Row i is agent `i % agents` of env
+    `i // agents`. `valid` is False for rows whose agent is not there: their
+    observation is zeros, their reward 0, their action ignored.
+    """
+
+    def __init__(self, shared: SharedPool, copy: bool = True) -> None:
+        batched = batch_space(shared.spec.observation_space, shared.num_envs)
+        # It is used as a pool, of which it has all that a face asks for.
+        super().__init__(cast(Pool, shared), batched, AutoresetMode.SAME_STEP, copy)
+        self.shared = shared
+        self.possible_agents = shared.team.agents
+
+    @property
+    def agents_per_env(self) -> int:
+        """How many rows each env has."""
+        return self.shared.agents
+
+    @property
+    def action_masks(self) -> NDArray[np.bool_] | None:
+        """What each row may do now, `(rows, choices)`; None if nothing is chosen."""
+        return self.shared.action_masks
+
+    def _seeds(self, seed: Any) -> list[int | None] | None:
+        """Env i gets `seed + i`, or one of the seeds that are given for each env."""
+        if seed is None:
+            return None
+        agents, envs = self.shared.agents, self.shared.pool.num_envs
+        if isinstance(seed, (int, np.integer)):
+            return [int(seed) + row // agents for row in range(self.num_envs)]
+        if len(seed) != envs:
+            raise OptionError(
+                f"{len(seed)} seeds for {envs} envs; one for each, whatever the number "
+                "of agents"
+            )
+        return [one for one in seed for _ in range(agents)]
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Wait for the calls that were sent; an env answers for all of its rows."""
+        answers = super().call_wait(timeout)
+        return tuple(one for one in answers for _ in range(self.shared.agents))
+
+    def render(self) -> tuple[Any, ...] | None:
+        """One frame for each env."""
+        return super().call("render")[:: self.shared.agents]

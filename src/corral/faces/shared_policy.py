@@ -1,0 +1,120 @@
+"""A policy that knows agents, asked about whole envs.
+
+What was learnt row by row is evaluated env by env: episodes are those of envs, and an
+env's return is the sum over its agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from corral.adapters.team import Team
+from corral.core import Decision, Generators, Step
+from corral.faces.multi_step import MultiStep
+from corral.faces.shared_spaces import SharedSpaces
+
+
+class SharedPolicy:
+    """Asks a policy for every agent of every env; see `corral.Policy`.
+
+    Args:
+        policy: of rows, one agent each.
+        team: the agents.
+        spaces: what its rows are made with.
+    """
+
+    def __init__(self, policy: Any, team: Team, spaces: SharedSpaces) -> None:
+        self._policy = policy
+        self._team = team
+        self._spaces = spaces
+        self._agents = len(team.agents)
+
+    def deterministic(self) -> SharedPolicy:
+        """Always the likeliest actions."""
+        policy = self._policy.deterministic()
+        return SharedPolicy(policy, self._team, self._spaces)
+
+    def stochastic(self) -> SharedPolicy:
+        """Drawn at random."""
+        return SharedPolicy(self._policy.stochastic(), self._team, self._spaces)
+
+    def initial_carry(self, rows: int) -> Any:
+        """Of so many envs: what each of their agents begins with."""
+        initial = getattr(self._policy, "initial_carry", None)
+        carry = None if initial is None else initial(rows * self._agents)
+        return self._by_env(carry, rows)
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
+        """Choose an action for each agent of each env."""
+        envs, agents = len(step), self._agents
+        decision = self._policy.act(
+            self._rows(step), self._by_agent(carry, envs), AgentGenerators(rng, agents)
+        )
+        action = self._spaces.actions(decision.action, envs)
+        return Decision(action, self._by_env(decision.carry, envs))
+
+    def _rows(self, step: Step) -> Step:
+        """What agents see; what led there is of no matter, and may be lost already."""
+        envs, agents = len(step), self._agents
+        nothing_over = np.zeros(envs, np.bool_)
+        read = MultiStep(self._team, step, True, False, over=nothing_over)
+        rewards = {name: leaves["reward"] for name, leaves in self._leaves(step)}
+        flags = (step.terminated, step.truncated, step.started, step.valid, step.seed)
+        names = ("terminated", "truncated", "started", "valid", "seed")
+        each: dict[str, Any] = {
+            name: np.repeat(one, agents) for name, one in zip(names, flags, strict=True)
+        }
+        return replace(
+            step,
+            slots=np.arange(envs * agents),
+            obs=self._spaces.rows(read.obs, read.alive, envs),
+            reward=self._spaces.flags(rewards).ravel(),
+            previous_action=None,
+            **each,
+        )
+
+    def _leaves(self, step: Step) -> list[tuple[str, Any]]:
+        return [(group.name, step.obs[group.name]) for group in self._team.groups]
+
+    def _by_agent(self, carry: Any, envs: int) -> Any:
+        return _reshaped(carry, lambda shape: (envs * self._agents, *shape[2:]))
+
+    def _by_env(self, carry: Any, envs: int) -> Any:
+        return _reshaped(carry, lambda shape: (envs, self._agents, *shape[1:]))
+
+
+class AgentGenerators:
+    """Agents of one env draw from its generator, one after the other."""
+
+    def __init__(self, envs: Generators, agents: int) -> None:
+        self._envs = envs
+        self._agents = agents
+
+    def __len__(self) -> int:
+        return len(self._envs) * self._agents
+
+    def __getitem__(self, row: int) -> np.random.Generator:
+        return self._envs[row // self._agents]
+
+    def random(self, count: int = 1) -> Any:
+        """Draw `(rows, count)` numbers from [0, 1)."""
+        return self._envs.random(count * self._agents).reshape(len(self), count)
+
+    def normal(self, count: int = 1) -> Any:
+        """Draw `(rows, count)` standard normal numbers."""
+        return self._envs.normal(count * self._agents).reshape(len(self), count)
+
+
+def _reshaped(carry: Any, shape: Callable[[Any], tuple[int, ...]]) -> Any:
+    """Arrays or tensors, in whatever they are nested."""
+    if carry is None:
+        return None
+    if isinstance(carry, dict):
+        return {key: _reshaped(part, shape) for key, part in carry.items()}
+    if isinstance(carry, (tuple, list)):
+        return type(carry)(_reshaped(part, shape) for part in carry)
+    return carry.reshape(shape(tuple(carry.shape)))

@@ -1,0 +1,258 @@
+"""A pool whose slots are agents: for one policy that all of them share.
+
+It is used as any pool is, by faces and collectors alike; beneath it is a pool of envs.
+Rows of one env are stepped together, so a subset of rows has to be made of whole envs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.adapters.team import TEAM, Team
+from corral.core import Step
+from corral.errors import OptionError
+from corral.faces.shared_policy import SharedPolicy
+from corral.faces.shared_rows import SharedRows
+from corral.faces.shared_spaces import shared_spaces
+from corral.pool import Pool
+
+Rows = Sequence[int] | NDArray[np.integer[Any]]
+
+
+class SharedPool:
+    """Every agent of every env of a pool as a slot.
+
+    Args:
+        pool: of envs whose agents act at once, with autoreset "same_step".
+        pad: whether agents with different spaces are given the widest of them.
+    """
+
+    def __init__(self, pool: Pool, pad: bool = False) -> None:
+        team: Team = pool.spec.metadata[TEAM]
+        if team.turns:
+            raise OptionError(
+                "these agents act in turn, so they have no step in common; pass "
+                "parallel=True if the env allows it, or use corral.make_multi"
+            )
+        if pool.autoreset != "same_step":
+            raise OptionError(
+                f"the pool has autoreset={pool.autoreset!r}; agents of one env share "
+                'its restarts, which needs "same_step"'
+            )
+        self.pool = pool
+        self.team = team
+        self.agents = len(team.agents)
+        self.num_envs = pool.num_envs * self.agents
+        self._spaces = shared_spaces(team, pad)
+        self._rows = SharedRows(team, self._spaces, pool.num_envs)
+        self.spec = replace(
+            pool.spec,
+            observation_space=self._spaces.observation_space,
+            action_space=self._spaces.action_space,
+        )
+        self.last: Step | None = None
+        """What the pool of envs gave last."""
+
+    def __getattr__(self, name: str) -> Any:
+        # Seeds, layout, stats, close and so on are those of the pool beneath.
+        if name == "pool":
+            raise AttributeError(name)
+        return getattr(self.pool, name)
+
+    @property
+    def shards(self) -> tuple[range, ...]:
+        """The rows that each worker runs."""
+        each = self.agents
+        return tuple(
+            range(shard.start * each, shard.stop * each) for shard in self.pool.shards
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many rows have a command under way."""
+        return self.pool.waiting * self.agents
+
+    @property
+    def action_masks(self) -> NDArray[np.bool_] | None:
+        """What each row may do now; None where there is nothing to choose from."""
+        return self._rows.masks()
+
+    def for_envs(self, policy: Any) -> SharedPolicy:
+        """The policy of agents as one of envs, to be evaluated in a pool of envs::
+
+        envs = corral.make_multi(make_env, num_envs=4)
+        corral.evaluate(shared.for_envs(policy), envs.pool, episodes=100)
+        """
+        return SharedPolicy(policy, self.team, self._spaces)
+
+    # Sending --------------------------------------------------------------------------
+
+    def send_reset(
+        self,
+        slots: Rows | None = None,
+        *,
+        seed: int | None = None,
+        seeds: Sequence[int | None] | None = None,
+        options: Any = None,
+        tasks: Sequence[Any] | None = None,
+    ) -> None:
+        """As of a pool; rows of one env begin together, so they are given the same."""
+        listed = options is not None and not isinstance(options, dict)
+        self.pool.send_reset(
+            self._envs(slots),
+            seed=seed,
+            seeds=self._once(seeds, "seeds"),
+            options=self._once(options, "options") if listed else options,
+            tasks=self._once(tasks, "tasks"),
+        )
+
+    def _once(self, values: Sequence[Any] | None, name: str) -> list[Any] | None:
+        """What is given for each row, for each env."""
+        if values is None:
+            return None
+        each = self.agents
+        for first in range(0, len(values), each):
+            if any(one != values[first] for one in values[first : first + each]):
+                raise OptionError(
+                    f"{name} has different values for the agents of env "
+                    f"{first // each}, which begin together. To run episodes or "
+                    "evaluate, give whole envs: corral.evaluate(shared.for_envs(policy)"
+                    ", corral.make_multi(...).pool)"
+                )
+        return list(values[::each])
+
+    def send(
+        self, actions: Any, slots: Rows | None = None, *, autoreset: Any = None
+    ) -> None:
+        """Step these rows, or all."""
+        envs = self._envs(slots)
+        count = self.pool.num_envs if envs is None else len(envs)
+        batch = self._spaces.actions(actions, count)
+        self.pool.send(batch, envs, autoreset=autoreset)
+
+    def exchange(self, actions: Any) -> Step | None:
+        """As of a pool."""
+        step = self.pool.exchange(self._spaces.actions(actions, self.pool.num_envs))
+        return None if step is None else self._told(step, copy=False)
+
+    def _envs(self, rows: Rows | None) -> NDArray[np.intp] | None:
+        """The envs whose rows these are; all of each, in order."""
+        if rows is None:
+            return None
+        given = np.asarray(rows, np.intp)
+        envs = given[:: self.agents] // self.agents
+        whole = envs[:, None] * self.agents + np.arange(self.agents)
+        if not np.array_equal(whole.ravel(), given):
+            raise OptionError(
+                f"slots {given.tolist()} are not whole envs: each has {self.agents} "
+                f"agents, which step together as rows {list(range(self.agents))}, "
+                f"{list(range(self.agents, 2 * self.agents))} and so on"
+            )
+        return envs
+
+    # Receiving ------------------------------------------------------------------------
+
+    def recv(
+        self,
+        min_slots: int | None = None,
+        max_slots: int | None = None,
+        *,
+        slots: Rows | None = None,
+        timeout: float | None = None,
+        copy: bool | None = None,
+    ) -> Step:
+        """As of a pool; the numbers of rows are rounded to whole envs, upwards."""
+        step = self.pool.recv(
+            self._rounded(min_slots),
+            self._rounded(max_slots),
+            slots=self._envs(slots),
+            timeout=timeout,
+            copy=False,
+        )
+        return self._told(step, self.pool.copy if copy is None else copy)
+
+    def _rounded(self, count: int | None) -> int | None:
+        return None if count is None else -(-count // self.agents)
+
+    def _told(self, step: Step, copy: bool) -> Step:
+        self.last = step
+        return self._rows.step(step, copy)
+
+    def reset(self, slots: Rows | None = None, **episodes: Any) -> Step:
+        """send_reset and recv."""
+        self.send_reset(slots, **episodes)
+        return self.recv()
+
+    def step(self, actions: Any, slots: Rows | None = None) -> Step:
+        """Send and recv."""
+        self.send(actions, slots)
+        return self.recv()
+
+    # Questions ------------------------------------------------------------------------
+
+    def call(
+        self, name: str, *args: Any, slots: Rows | None = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Ask the env of each of these rows, or of all."""
+        return self._asked(
+            slots, lambda envs: self.pool.call(name, *args, slots=envs, **kwargs)
+        )
+
+    def get_attr(self, name: str, slots: Rows | None = None) -> tuple[Any, ...]:
+        """Of the env of each of these rows, or of all."""
+        return self._asked(slots, lambda envs: self.pool.get_attr(name, slots=envs))
+
+    def set_attr(self, name: str, values: Any, slots: Rows | None = None) -> None:
+        """Of the envs of these rows; of several values for one env, the first."""
+        rows = np.arange(self.num_envs) if slots is None else np.asarray(slots)
+        envs, first = np.unique(rows // self.agents, return_index=True)
+        if isinstance(values, (list, tuple)):
+            if len(values) != len(rows):
+                raise OptionError(f"{len(values)} values for {len(rows)} rows")
+            values = [values[position] for position in first.tolist()]
+        self.pool.set_attr(name, values, slots=envs)
+
+    def apply(
+        self, function: Callable[..., Any], *args: Any, slots: Rows | None = None
+    ) -> tuple[Any, ...]:
+        """`function(env, *args)` beside the env of each of these rows, or of all."""
+        return self._asked(
+            slots, lambda envs: self.pool.apply(function, *args, slots=envs)
+        )
+
+    def render(self, slots: Rows | None = None) -> tuple[Any, ...]:
+        """What the env of each of these rows, or of all, renders."""
+        return self.call("render", slots=slots)
+
+    def _asked(
+        self, rows: Rows | None, ask: Callable[[list[int]], tuple[Any, ...]]
+    ) -> tuple[Any, ...]:
+        """Each env is asked once, and answers for all of its rows."""
+        given = range(self.num_envs) if rows is None else np.asarray(rows).tolist()
+        wanted = [row // self.agents for row in given]
+        envs = sorted(set(wanted))
+        answers = dict(zip(envs, ask(envs), strict=True))
+        return tuple(answers[env] for env in wanted)
+
+    # Ending ---------------------------------------------------------------------------
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close the pool beneath."""
+        self.pool.close(timeout)
+
+    def __enter__(self) -> SharedPool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

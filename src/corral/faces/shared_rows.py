@@ -1,0 +1,157 @@
+"""Every agent of every env as a row of its own, in Steps.
+
+Row i is agent `i % agents` of env `i // agents`, in the env's order of agents. An
+agent's part is the row's episode: it starts when the agent appears and ends when the
+agent does. While an agent is not there its row is filler: zeros, not valid, its action
+ignored; each filler row is `started`, so that nothing reaches from it into anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.adapters.team import Team
+from corral.core import Step
+from corral.faces.multi_step import MultiStep
+from corral.faces.shared_spaces import SharedSpaces
+from corral.layout.infos import Infos
+from corral.workers.seeds import episode_seed
+
+Bools = NDArray[np.bool_]
+
+
+class SharedRows:
+    """Turns Steps of envs into Steps of rows, and remembers what each row is at."""
+
+    def __init__(self, team: Team, spaces: SharedSpaces, envs: int) -> None:
+        self._team = team
+        self._spaces = spaces
+        self.agents = len(team.agents)
+        shape = envs, self.agents
+        self._alive = np.zeros(shape, np.bool_)
+        self._return = np.zeros(shape)
+        self._length = np.zeros(shape, np.int32)
+        self._seed = np.full(shape, -1, np.int64)
+        self._last: MultiStep | None = None
+        """The last Step, if it was of all envs."""
+
+    def step(self, step: Step, copy: bool) -> Step:
+        """The same Step, a row for each agent."""
+        envs = step.slots
+        fresh = bool(step.started.all()) and not step.ended.any()
+        multi = MultiStep(self._team, step, same_step=True, copy=copy)
+        flags = self._spaces.flags
+        alive, before = flags(multi.alive), self._before(step, flags(multi.alive))
+        terminated = flags(multi.terminated) & before
+        truncated = flags(multi.truncated) & before
+        ended = terminated | truncated
+        reward = np.where(before, flags(multi.reward), 0.0)
+        started = ~alive | ~before | ended | step.started[:, None]
+        returns, lengths = self._counted(envs, reward, before, started, fresh)
+        self._alive[envs] = alive
+        self._follow_seeds(step)
+        self._last = multi if len(envs) == len(self._alive) else None
+        infos, final_infos = self._told(step, ended)
+        obs = self._spaces.rows(multi.obs, multi.alive, len(envs))
+        return Step(
+            slots=(envs[:, None] * self.agents + np.arange(self.agents)).ravel(),
+            obs=obs,
+            reward=reward.ravel(),
+            terminated=terminated.ravel(),
+            truncated=truncated.ravel(),
+            started=started.ravel(),
+            valid=(before & step.valid[:, None]).ravel(),
+            final_obs=self._finals(multi, len(envs)) if ended.any() else obs,
+            episode_return=returns.ravel(),
+            episode_length=lengths.ravel(),
+            seed=self._seed[envs].ravel(),
+            infos=infos,
+            final_infos=final_infos,
+        )
+
+    def _before(self, step: Step, alive: Bools) -> Bools:
+        """Who was there when this step began; after a reset, who is there now."""
+        reset = step.started & ~step.ended
+        return np.where(reset[:, None], alive, self._alive[step.slots])
+
+    def _counted(
+        self,
+        envs: NDArray[np.intp],
+        reward: NDArray[np.float64],
+        before: Bools,
+        started: Bools,
+        fresh: bool,
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Return and length of what `reward` belongs to; anew from where it ended."""
+        returns, lengths = self._return[envs], self._length[envs]
+        if fresh:
+            returns[:], lengths[:] = 0.0, 0
+        else:
+            returns, lengths = returns + reward, lengths + before
+        self._return[envs] = np.where(started, 0.0, returns)
+        self._length[envs] = np.where(started, 0, lengths)
+        return returns, lengths.astype(np.int32)
+
+    def _follow_seeds(self, step: Step) -> None:
+        """Agents of one env draw different numbers: their seeds follow from its own."""
+        for position in np.flatnonzero(step.started).tolist():
+            seed = step.seed.item(position)
+            if seed >= 0:
+                self._seed[step.slots[position]] = [
+                    episode_seed(seed, agent) for agent in range(self.agents)
+                ]
+
+    def _finals(self, multi: MultiStep, envs: int) -> Any:
+        """Last observations of those whose part ended."""
+        return self._spaces.rows(multi.final_obs, multi.ended_agents, envs)
+
+    def masks(self) -> Bools | None:
+        """What each row may do now; None if nothing is chosen, or not all were seen."""
+        if self._last is None:
+            return None
+        return self._spaces.masks(self._last.action_mask, len(self._alive))
+
+    # Infos ----------------------------------------------------------------------------
+
+    def _told(
+        self, step: Step, ended: Bools
+    ) -> tuple[Infos, dict[int, dict[str, Any]]]:
+        """What each agent was told, and what those whose part ended were told last."""
+        told: dict[int, dict[str, Any]] = {}
+        final: dict[int, dict[str, Any]] = {}
+        if step.infos:
+            for position in range(len(step)):
+                told.update(self._apart(step.infos.of(position), position))
+        for position, info in step.final_infos.items():
+            final.update(self._apart(info, position))
+        for row in np.flatnonzero(ended).tolist():
+            env = row // self.agents
+            if not step.ended.item(env):  # the env goes on without this agent
+                final[row] = told.pop(row, {})
+            elif step.valid.item(env):
+                final.setdefault(row, {})
+        for position in np.flatnonzero(~step.valid).tolist():
+            _hand_on_fault(step, position, ended, told)
+        return Infos([], told), final
+
+    def _apart(
+        self, info: dict[Any, Any], position: int
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, agent in enumerate(self._team.agents):
+            own = info.get(agent)
+            if own:
+                yield position * self.agents + number, own
+
+
+def _hand_on_fault(
+    step: Step, position: int, ended: Bools, told: dict[int, dict[str, Any]]
+) -> None:
+    """A fault is told once, in the first row that it cut short."""
+    fault = step.infos.of(position).get("fault") if step.infos else None
+    if fault is not None and ended[position].any():
+        row = position * ended.shape[1] + int(np.argmax(ended[position]))
+        told[row] = {**told.get(row, {}), "fault": fault}

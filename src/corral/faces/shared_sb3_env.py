@@ -1,0 +1,115 @@
+"""One policy for all agents, as Stable-Baselines3's users know it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any, cast
+
+from corral.core import Step
+from corral.errors import CorralError, OptionError
+from corral.faces.sb3_env import CorralVecEnv, Indices
+from corral.faces.sb3_errors import translated
+from corral.faces.sb3_masks import METHOD
+from corral.faces.shared_pool import SharedPool
+from corral.pool import Pool
+
+
+class SharedVecEnv(CorralVecEnv):
+    """Every agent of every env as one row of a Stable-Baselines3 `VecEnv`.
+
+    Made by `corral.make_shared_policy(..., api="sb3")`. Stable-Baselines3 knows no
+    masks: rows of agents that are not there are zeros without reward, neither done nor
+    counted as episodes, and it learns from them as from any other; `valid` says which
+    they were. Infos have `episode` where an agent's part ended, as its Monitor writes
+    it, so none is needed; VecMonitor would count filler among the steps of an episode.
+    """
+
+    def __init__(self, shared: SharedPool) -> None:
+        self.shared = shared
+        self._began = time.time()
+        # It is used as a pool, of which it has all that a face asks for.
+        super().__init__(cast(Pool, shared))
+
+    @property
+    def last_step(self) -> Step | None:
+        """What the pool of envs gave last, one row per env."""
+        return self.shared.last
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """With the next reset env i gets `seed + i`."""
+        if seed is not None:
+            agents = self.shared.agents
+            self._seeds = [seed + row // agents for row in range(self.num_envs)]
+        else:
+            super().seed(None)
+        return list(self._seeds)
+
+    def _told(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
+        infos = super()._told(step, ended)
+        seconds = round(time.time() - self._began, 6)
+        for row in compress(range(self.num_envs), (step.ended & step.valid).tolist()):
+            infos[row]["episode"] = {
+                "r": round(step.episode_return.item(row), 6),
+                "l": step.episode_length.item(row),
+                "t": seconds,
+            }
+        return infos
+
+    # Questions: an env answers for all of its rows ------------------------------------
+
+    def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
+        """Read an attribute of the env of each row."""
+        with translated():
+            return list(self.shared.get_attr(attr_name, slots=self._slots(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
+        """Set an attribute of the envs of these rows."""
+        rows = self._slots(indices)
+        with translated():
+            self.shared.set_attr(attr_name, [value] * len(rows), slots=rows)
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether all envs have the attribute; masks come with the steps."""
+        if attr_name == METHOD:
+            return self.shared.action_masks is not None
+        try:
+            self.shared.get_attr(attr_name)
+        except CorralError:
+            return False
+        return True
+
+    def env_method(
+        self,
+        method_name: str,
+        *method_args: Any,
+        indices: Indices = None,
+        **method_kwargs: Any,
+    ) -> list[Any]:
+        """Call a method of the env of each row."""
+        rows = self._slots(indices)
+        if method_name == METHOD:
+            return self._masks_of(rows)
+        with translated():
+            return list(
+                self.shared.call(method_name, *method_args, slots=rows, **method_kwargs)
+            )
+
+    def _masks_of(self, rows: list[int]) -> list[Any]:
+        masks = self.shared.action_masks
+        if masks is None:
+            raise OptionError(
+                "there are no masks: nothing was reset yet, or actions are no choices"
+            )
+        return [masks[row].copy() for row in rows]
+
+    def env_is_wrapped(
+        self, wrapper_class: type, indices: Indices = None
+    ) -> list[bool]:
+        """No row is: Gymnasium's wrappers are not for PettingZoo's envs."""
+        return [False] * len(self._slots(indices))
+
+    def get_images(self) -> Sequence[Any]:
+        """One frame for each env."""
+        return list(self.shared.pool.render())

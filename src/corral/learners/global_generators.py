@@ -1,0 +1,67 @@
+"""The global generators of torch and numpy, lent to a learner that draws from them.
+
+Whatever else in the process draws from them, before, between or after, neither changes
+what the learner draws nor notices it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from corral.learners.framework import torch
+
+SEEDS = 2**32
+"""As many as numpy's can be seeded with."""
+
+
+class GlobalGenerators:
+    """A state of both, put in place while it is needed.
+
+    Args:
+        seed: of both, as `stable_baselines3.common.utils.set_random_seed` gives it.
+        cuda: whether torch draws on a GPU as well.
+    """
+
+    def __init__(self, seed: int, cuda: bool = False) -> None:
+        self._cuda = cuda
+        before = self._current()
+        torch.manual_seed(seed % SEEDS)
+        np.random.seed(seed % SEEDS)
+        self._own = self._current()
+        self._put(before)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """What is drawn in this block is drawn from these."""
+        before = self._current()
+        self._put(self._own)
+        try:
+            yield
+        finally:
+            self._own = self._current()
+            self._put(before)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where they are."""
+        return dict(self._own)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._own = {**self._own, **state}
+
+    def _current(self) -> dict[str, Any]:
+        numpy: Any = np.random.get_state(legacy=False)
+        state = {"torch": torch.get_rng_state(), "numpy": numpy}
+        if self._cuda:
+            state["cuda"] = torch.cuda.get_rng_state()
+        return state
+
+    def _put(self, state: dict[str, Any]) -> None:
+        torch.set_rng_state(state["torch"])
+        np.random.set_state(state["numpy"])
+        if self._cuda and "cuda" in state:
+            torch.cuda.set_rng_state(state["cuda"])

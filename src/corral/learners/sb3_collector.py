@@ -1,0 +1,147 @@
+"""Stable-Baselines3's way of collecting, with the episodes kept that ended in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import Step
+from corral.errors import MissingExtra
+from corral.rollouts.rollout import EpisodeSummary
+from corral.rollouts.settling import settle
+from corral.workers.seeds import episode_seed
+
+if TYPE_CHECKING:
+    from corral.learners.sb3_ppo import SB3PPO
+
+try:
+    from stable_baselines3.common.callbacks import BaseCallback
+except ImportError as error:
+    raise MissingExtra(
+        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"
+    ) from error
+
+_NUMBERED = 4
+"""Sets the roots of episodes after `end_episodes` apart."""
+
+Curriculum = Callable[[Any, int], None]
+"""Called with the VecEnv and the steps so far, before each rollout."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What the envs said; observations and actions are in the model's own buffer."""
+
+    reward: NDArray[np.float64]
+    """[rows, slots], as the envs gave them."""
+    valid: NDArray[np.bool_]
+    """[rows, slots]; False where what came of an action was lost in a fault."""
+    episodes: tuple[EpisodeSummary, ...]
+
+
+class SB3Collector:
+    """Collects rollouts into a model's buffer; episodes go on from each to the next.
+
+    Args:
+        learner: whose model, and whose VecEnv.
+        curriculum: changes the envs as the run goes on.
+    """
+
+    def __init__(self, learner: SB3PPO, curriculum: Curriculum | None = None) -> None:
+        self._learner = learner
+        self._model = learner.model
+        self._venv = learner.venv
+        self._pool = learner.venv.pool
+        self._seed = self._pool.seed
+        self._curriculum = curriculum
+        self._begun = False
+        self._seeds: list[int] = []
+        """By slot: of the episode it is in."""
+        self._watcher = _Watcher(self._took)
+        self._watcher.init_callback(self._model)
+        self._rows: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []
+        self._episodes: list[EpisodeSummary] = []
+
+    def collect(self, steps: int) -> Collected:
+        """The next so many rows of every slot."""
+        if not self._begun:
+            self._begin(self._seed, counted=True)
+        self._prepare()
+        self._rows, self._episodes = [], []
+        model = self._model
+        with self._learner.generators.in_place():
+            model.collect_rollouts(
+                model.env, self._watcher, model.rollout_buffer, n_rollout_steps=steps
+            )
+        reward, valid = (np.stack(one) for one in zip(*self._rows, strict=True))
+        return Collected(reward, valid, tuple(self._episodes))
+
+    def end_episodes(self, number: int) -> None:
+        """End all running episodes; the next ones have seeds from (seed, slot, number).
+
+        As `Collector.end_episodes` does: a run that is resumed by this call goes on as
+        the one that made it and was not interrupted.
+        """
+        self._begin(episode_seed(self._seed, number, _NUMBERED), counted=False)
+
+    def _prepare(self) -> None:
+        if self._curriculum is not None:
+            self._curriculum(self._venv, self._learner.steps)
+
+    def _begin(self, root: int, counted: bool) -> None:
+        settle(self._pool)
+        self._prepare()  # before the reset, as a run that is resumed here does
+        obs = self._venv.begin_at(root)
+        step: Step = self._venv.last_step
+        self._seeds = step.seed.tolist()
+        rows = self._venv.num_envs
+        self._model._last_obs = self._learner.scales.begin(obs, counted)
+        self._model._last_episode_starts = np.ones(rows, np.bool_)
+        self._begun = True
+
+    # What came ------------------------------------------------------------------------
+
+    def _took(self) -> None:
+        """Keep what the step said, which the next one overwrites."""
+        step: Step = self._venv.last_step
+        row = len(self._rows)
+        self._rows.append((step.reward.copy(), step.valid.copy()))
+        for slot in np.flatnonzero(step.ended & step.valid).tolist():
+            self._episodes.append(self._summary(step, slot, row))
+        if step.started.any():
+            self._seeds = step.seed.tolist()
+
+    def _summary(self, step: Step, slot: int, row: int) -> EpisodeSummary:
+        return EpisodeSummary(
+            slot=slot,
+            row=row,
+            seed=self._seeds[slot],
+            return_=step.episode_return.item(slot),
+            length=step.episode_length.item(slot),
+            terminated=step.terminated.item(slot),
+            info=_own(step.final_infos.get(slot, {})),
+        )
+
+
+def _own(info: dict[str, Any]) -> dict[str, Any]:
+    """What the env said, without what Stable-Baselines3 wants to find there."""
+    return {key: value for key, value in info.items() if key not in _ADDED}
+
+
+_ADDED = ("terminal_observation", "TimeLimit.truncated", "episode")
+
+
+class _Watcher(BaseCallback):  # type: ignore[misc]
+    """Tells the collector of every step."""
+
+    def __init__(self, took: Callable[[], None]) -> None:
+        super().__init__()
+        self._took = took
+
+    def _on_step(self) -> bool:
+        self._took()
+        return True

@@ -1,0 +1,75 @@
+"""What Stable-Baselines3 has learnt, as a policy that evaluations ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corral.core import Decision, Generators, Step
+from corral.learners.framework import torch
+
+if TYPE_CHECKING:
+    from corral.learners.sb3_ppo import SB3PPO
+
+CHUNK = 16
+"""Rows of every forward pass: a row must not depend on how many there are."""
+
+
+class SB3Policy:
+    """Asks the learner, in passes of a fixed size.
+
+    Args:
+        learner: whose weights and scales, as they are when it is asked.
+        deterministic: the likeliest action, rather than one drawn at random.
+        chunk: rows of a pass.
+    """
+
+    def __init__(
+        self, learner: SB3PPO, deterministic: bool = False, chunk: int = CHUNK
+    ) -> None:
+        self._learner = learner
+        self._deterministic = deterministic
+        self._chunk = chunk
+
+    def deterministic(self) -> SB3Policy:
+        """Always the likeliest action."""
+        return SB3Policy(self._learner, deterministic=True)
+
+    def stochastic(self) -> SB3Policy:
+        """Drawn at random."""
+        return SB3Policy(self._learner, deterministic=False)
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
+        """Choose an action for each row of a step."""
+        if not self._deterministic:
+            return Decision(self._drawn(step.obs, rng))
+        rows = len(step)
+        parts = [
+            self._learner.predict(taken(step.obs, self._filled(first, rows)))
+            for first in range(0, rows, self._chunk)
+        ]
+        return Decision(np.concatenate(parts)[:rows])
+
+    def initial_carry(self, rows: int) -> None:
+        """It remembers nothing."""
+
+    def _filled(self, first: int, rows: int) -> Any:
+        """So many rows from the first on; the last one again where there are fewer."""
+        return np.minimum(np.arange(first, first + self._chunk), rows - 1)
+
+    def _drawn(self, obs: Any, rng: Generators) -> Any:
+        """Row by row, each from a seed of its own episode."""
+        drawn = []
+        with torch.random.fork_rng():
+            for row in range(len(rng)):
+                torch.manual_seed(int(rng[row].integers(2**62)))
+                drawn.append(self._learner.predict(taken(obs, [row]), False))
+        return np.concatenate(drawn)
+
+
+def taken(obs: Any, rows: Any) -> Any:
+    """Some rows of observations."""
+    if isinstance(obs, dict):
+        return {key: part[rows] for key, part in obs.items()}
+    return obs[rows]

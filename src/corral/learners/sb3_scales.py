@@ -1,0 +1,108 @@
+"""`VecNormalize` around a VecEnv, if anything is to be scaled, and what it knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from corral.errors import MissingExtra, OptionError
+
+try:
+    from stable_baselines3.common.vec_env import VecNormalize
+except ImportError as error:
+    raise MissingExtra(
+        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"
+    ) from error
+
+
+class SB3Scales:
+    """What Stable-Baselines3 steps, and how it scales what it sees.
+
+    Args:
+        venv: the outermost VecEnv.
+        normalize: the VecNormalize among its wrappers, if there is one.
+    """
+
+    def __init__(self, venv: Any, normalize: Any = None) -> None:
+        self.venv = venv
+        self.normalize = normalize
+
+    @classmethod
+    def around(cls, venv: Any, obs: bool, reward: bool, gamma: float) -> SB3Scales:
+        """Scales for what is asked; none if nothing is."""
+        if not (obs or reward):
+            return cls(venv)
+        try:
+            normalize = VecNormalize(
+                venv, norm_obs=obs, norm_reward=reward, gamma=gamma
+            )
+        except ValueError as error:
+            raise OptionError(f"normalise_obs: {error}") from None
+        return cls(normalize, normalize)
+
+    def __call__(self, obs: Any) -> Any:
+        """Observations as the policy sees them; learns nothing from them."""
+        return obs if self.normalize is None else self.normalize.normalize_obs(obs)
+
+    def begin(self, obs: Any, counted: bool) -> Any:
+        """The first observations of new episodes, scaled.
+
+        Args:
+            obs: as the envs gave them.
+            counted: whether they are learnt from. Not those of a checkpoint, which a
+                resumed run sees a second time.
+        """
+        if self.normalize is None:
+            return obs
+        self.normalize.returns = np.zeros(self.venv.num_envs)
+        self.normalize.old_obs = obs
+        if counted and self.normalize.norm_obs:
+            _update(self.normalize.obs_rms, obs)
+        return self.normalize.normalize_obs(obs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Means and variances, to be saved."""
+        if self.normalize is None:
+            return {}
+        state = {"reward": _moments(self.normalize.ret_rms)}
+        if self.normalize.norm_obs:
+            state["obs"] = _moments(self.normalize.obs_rms)
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        if self.normalize is None:
+            return
+        if "reward" in state:
+            _load(self.normalize.ret_rms, state["reward"])
+        if self.normalize.norm_obs and "obs" in state:
+            _load(self.normalize.obs_rms, state["obs"])
+
+
+def _update(moments: Any, obs: Any) -> None:
+    if isinstance(moments, dict):
+        for key, one in moments.items():
+            one.update(obs[key])
+    else:
+        moments.update(obs)
+
+
+def _moments(moments: Any) -> dict[str, Any]:
+    if isinstance(moments, dict):
+        return {key: _moments(one) for key, one in moments.items()}
+    return {
+        "mean": np.array(moments.mean),
+        "var": np.array(moments.var),
+        "count": float(moments.count),
+    }
+
+
+def _load(moments: Any, state: dict[str, Any]) -> None:
+    if isinstance(moments, dict):
+        for key, one in moments.items():
+            _load(one, state[key])
+        return
+    for name in ("mean", "var"):
+        setattr(moments, name, np.array(state[name]))
+    moments.count = state["count"]

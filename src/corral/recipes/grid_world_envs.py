@@ -1,0 +1,34 @@
+"""The grid world as a run takes it; workers import this, so it imports no learner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.adapters.flattened import FlattenedAgents
+from corral.adapters.multi import multi_env
+from corral.errors import OptionError
+from corral.zoo import grid_world
+
+VIEWS = ("flattened", "shared")
+
+
+def make(
+    view: str = "flattened",
+    reward: str = "sum",
+    render_mode: str | None = None,
+    **arguments: Any,
+) -> Any:
+    """One grid world, in the view that its learner has of it.
+
+    Args:
+        view: "flattened", all agents as one, or "shared", one policy for each of them.
+        reward: ("flattened") how agents' rewards become one: "sum" or "mean".
+        render_mode: "rgb_array", or None.
+        **arguments: for the grid world itself: size, ground, air, goal, max_steps, ...
+    """
+    env = grid_world.parallel_env(render_mode=render_mode, **arguments)
+    if view == "flattened":
+        return FlattenedAgents(env, reward)
+    if view == "shared":
+        return multi_env(env)
+    raise OptionError(f"view is {view!r}; choose one of {', '.join(VIEWS)}")

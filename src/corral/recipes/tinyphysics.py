@@ -1,0 +1,294 @@
+"""TinyPhysics: steer a car that a small language model simulates.
+
+    corral train tinyphysics                              routes and model made here
+    corral train tinyphysics --set data=DIR --set model=FILE
+
+A policy is cloned from a PID controller, then PPO goes on from there. Routes are shared
+out once: those it trains on, those that choose the best checkpoint, and those that the
+best one is judged by, beside the PID controller.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from corral.core import Decision, Generators, Policy, Step
+from corral.errors import OptionError
+from corral.learners.cloning import clone
+from corral.learners.ppo import PPO, PPOConfig
+from corral.pool import Pool
+from corral.recipes import config as base
+from corral.recipes import parts as plain
+from corral.rollouts.collector import Collector
+from corral.rollouts.episodic import run_episodes
+from corral.rollouts.evaluation import Evaluation
+from corral.zoo.tinyphysics import (
+    PID,
+    RouteOrder,
+    find_routes,
+    make_tinyphysics_batched,
+)
+from corral.zoo.tinyphysics.cockpit import (
+    make_cockpit,
+    make_cockpit_batched,
+    turn_of_pid,
+)
+
+__all__ = ["Config", "build"]
+
+
+class Config(base.Config):
+    """Beats the PID controller on routes that it was not trained on."""
+
+    recipe: str = "tinyphysics"
+    env: str = "corral.zoo.tinyphysics.cockpit:make_cockpit"
+    data: str | None = Field(
+        default=None, description="a directory of routes; made-up ones if null"
+    )
+    model: str | None = Field(
+        default=None, description="an ONNX file; a small generated one if null"
+    )
+    parallel: bool = Field(
+        default=True,
+        description="false: one env after the other, in this process",
+    )
+    batched: bool = Field(
+        default=True, description="one call of the model moves all cars of a worker"
+    )
+    validation_routes: int = Field(
+        default=15, ge=1, description="that choose the best checkpoint"
+    )
+    test_routes: int = Field(
+        default=25, ge=1, description="that the best one is judged by"
+    )
+    clone_rows: int = Field(
+        default=12_800, ge=1, description="of a PID controller, to be cloned from"
+    )
+    clone_epochs: int = Field(
+        default=20, ge=0, description="of cloning; 0: begin with a policy of no skill"
+    )
+    num_envs: int = Field(default=64, ge=1)
+    total_steps: int = Field(default=1_000_000, ge=1)
+    evaluate_episodes: int = Field(default=15, ge=1)
+    final_episodes: int = Field(default=25, ge=0)
+    normalise_reward: bool = True
+    best_metric: str = "eval/cost"
+    best_is: Literal["max", "min"] = "min"
+    video: Literal["end", "evaluations", "never"] = "never"
+    ppo: PPOConfig = PPOConfig(
+        lr=6e-4,
+        lr_schedule="linear",
+        n_steps=100,
+        batch_size=1_600,
+        n_epochs=6,
+        # A turn of the wheel is over and done with after a second or two.
+        gamma=0.95,
+        gae_lambda=0.95,
+        clip_range=0.2,
+        log_std_init=math.log(0.15),
+        # Costs are squares of what is seen: a tanh critic explains none of them.
+        activation="relu",
+    )
+
+
+# Routes -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Which routes are for what; none is for two things."""
+
+    training: list[str]
+    validation: list[str]
+    test: list[str]
+
+    @classmethod
+    def of(cls, config: Config) -> Split:
+        """Share the routes out, as the run's seed has it."""
+        paths = find_routes(config.data)
+        held_out = config.validation_routes + config.test_routes
+        if len(paths) <= held_out:
+            raise OptionError(
+                f"there are {len(paths)} routes ({config.data or 'made up'}), and "
+                f"{config.validation_routes} + {config.test_routes} of them are not to "
+                "be trained on: lower validation_routes and test_routes"
+            )
+        order = np.random.default_rng(config.seed).permutation(len(paths))
+        mixed = [paths[place] for place in order]
+        test, rest = mixed[: config.test_routes], mixed[config.test_routes :]
+        bound = config.validation_routes
+        return cls(rest[bound:], rest[:bound], test)
+
+
+# Pools --------------------------------------------------------------------------------
+
+
+def open_pool(
+    config: Config, slots: int, backend: str, workers: int | None, **options: Any
+) -> Pool:
+    """So many cars, as the config has them."""
+    if not config.parallel:
+        backend, workers = "serial", None
+    batched = config.batched and config.parallel
+    return Pool(
+        make_cockpit_batched if batched else make_cockpit,
+        slots,
+        batched=batched,
+        backend=backend,
+        workers=workers,
+        seed=config.seed,
+        infos="final",
+        on_fault=config.on_fault,
+        step_timeout=config.step_timeout,
+        reset_timeout=config.reset_timeout,
+        **options,
+    )
+
+
+def _training_pool(config: Config, routes: list[str]) -> Pool:
+    """Every slot by turns, and no two drives alike."""
+    return open_pool(
+        config,
+        config.num_envs,
+        config.backend,
+        config.workers,
+        env_kwargs={"routes": routes, "model": config.model, "noise": "episode"},
+        sample_task=RouteOrder(routes, config.num_envs, config.seed),
+    )
+
+
+# The run ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TinyPhysicsParts(plain.Parts):
+    """A run of the recipe."""
+
+    routes: Split
+    settings: Config
+    """The config, by its own type."""
+    _pid: dict[str, float] = field(default_factory=dict)
+    """What the PID controller's drives cost, by route."""
+
+    def open_pool(self, backend: str, workers: int | None) -> Pool:
+        """For drives whose noise is the route's own, so that they can be compared."""
+        config = self.settings
+        # No more than have something to do, so that all workers have.
+        slots = min(
+            config.num_envs, max(config.evaluate_episodes, config.final_episodes)
+        )
+        given = {"routes": self.routes.validation, "model": config.model}
+        return open_pool(config, slots, backend, workers, env_kwargs=given)
+
+    def tasks(self, purpose: str, count: int) -> list[Any]:
+        """Validation or test routes, again from the first if there are too few."""
+        routes = self.routes
+        chosen = routes.validation if purpose == "validation" else routes.test
+        return [{"route": chosen[place % len(chosen)]} for place in range(count)]
+
+    def measured(self, result: Evaluation) -> dict[str, float]:
+        """Costs, and how they compare with the PID controller's on the same routes."""
+        costs = [info["episode_cost"] for info in result.infos]
+        by_pid = self.pid_costs([info["route"] for info in result.infos])
+        total = float(np.mean([cost["total"] for cost in costs]))
+        return {
+            "cost": total,
+            "cost_lataccel": float(np.mean([cost["lataccel"] for cost in costs])),
+            "cost_jerk": float(np.mean([cost["jerk"] for cost in costs])),
+            "pid_cost": float(np.mean(by_pid)),
+            "cost_ratio": total / float(np.mean(by_pid)),
+        }
+
+    def pid_costs(self, routes: list[str]) -> list[float]:
+        """Of the official controller, one for each route."""
+        new = [route for route in dict.fromkeys(routes) if route not in self._pid]
+        if new:
+            self._pid |= dict(zip(new, self._driven_by_pid(new), strict=True))
+        return [self._pid[route] for route in routes]
+
+    def _driven_by_pid(self, routes: list[str]) -> list[float]:
+        layout = self.pool.layout
+        with Pool(
+            make_tinyphysics_batched,
+            min(len(routes), self.settings.num_envs),
+            batched=True,
+            backend=layout.backend,
+            workers=None if layout.backend == "serial" else layout.workers,
+            infos="final",
+            env_kwargs={
+                "routes": routes,
+                "model": self.settings.model,
+                "dtype": "float64",
+            },
+        ) as pool:
+            tasks = [{"route": route} for route in routes]
+            run = run_episodes(pool, PID(), tasks=tasks, rows=False)
+            return [episode.info["episode_cost"]["total"] for episode in run]
+
+    def warm_up(self, say: Callable[[str], object]) -> None:
+        """Clone the PID controller."""
+        config = self.settings
+        if not config.clone_epochs:
+            return
+        shown = _shown_to(UnsteadyPID(), self.pool, config.clone_rows)
+        assert isinstance(self.learner, PPO)
+        cloned = functools.partial(
+            clone, self.learner, shown, turn_of_pid(shown), seed=config.seed
+        )
+        losses = cloned(epochs=config.clone_epochs, lr=1e-3)
+        losses += cloned(epochs=max(1, config.clone_epochs // 4), lr=1e-4)
+        off = math.sqrt(losses[-1])
+        say(f"Cloned a PID controller from {len(shown):,} rows: off by {off:.4f}")
+
+
+class UnsteadyPID:
+    """A PID controller with an unsteady hand, so that it has something to correct."""
+
+    DEVIATION = 0.15
+
+    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
+        """Turn every wheel."""
+        turn = turn_of_pid(step.obs) + self.DEVIATION * rng.normal(1)
+        return Decision(turn.astype(np.float32))
+
+
+def _shown_to(policy: Policy, pool: Pool, rows: int) -> NDArray[np.float32]:
+    """What a policy is shown, in so many rows at least."""
+    rollout = Collector(pool, policy).collect(-(-rows // pool.num_envs))
+    shown: NDArray[np.float32] = rollout.obs.reshape(-1, rollout.obs.shape[-1])
+    return shown
+
+
+def build(config: Config) -> TinyPhysicsParts:
+    """Open the pool and make a learner for what it shows."""
+    import torch
+
+    torch.set_num_threads(config.threads)
+    device = plain.device_for(config.device)
+    routes = Split.of(config)
+    given = {"routes": routes.training, "model": config.model, "noise": "episode"}
+    config = config.model_copy(update={"env_kwargs": given})
+    pool = _training_pool(config, routes.training)
+    try:
+        parts = plain.around(pool, config, device)
+        return TinyPhysicsParts(
+            parts.config,
+            parts.pool,
+            parts.learner,
+            parts.collector,
+            parts.obs_norm,
+            parts.reward_norm,
+            routes,
+            config,
+        )
+    except BaseException:
+        pool.close()
+        raise

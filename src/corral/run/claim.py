@@ -1,0 +1,43 @@
+"""A run's directory belongs to one program at a time.
+
+Guarantees: whoever holds a claim is alone, wherever the file system knows locks; the
+end of the program, however it comes, gives it back.
+"""
+
+from __future__ import annotations
+
+import os
+
+from corral.errors import OptionError
+from corral.run.directory import RunDirectory
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nobody is kept out
+    fcntl = None  # type: ignore[assignment]
+
+
+class Claim:
+    """Held until it is closed."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._descriptor: int | None = None
+        if fcntl is None:
+            return
+        self._descriptor = os.open(directory.path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise OptionError(
+                f"{directory.path} is being trained by another program: wait for its "
+                "end, or stop it with Ctrl-C, then resume"
+            ) from None
+        except OSError:  # no locks there
+            self.close()
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

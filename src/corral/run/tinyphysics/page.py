@@ -1,0 +1,110 @@
+"""The page about a controller: what its routes cost, and how five of them went."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from corral.reports.charts import COLORS, INK, Curve, histogram, lines
+from corral.reports.page import Page
+from corral.run.tinyphysics.driving import Trace
+from corral.zoo.tinyphysics import Costs
+from corral.zoo.tinyphysics.costs import STEP, WEIGHT
+from corral.zoo.tinyphysics.route import CONTROL_START
+
+SAMPLES = 5
+MEAN = "mean"
+
+
+def mean_of(costs: Mapping[str, Costs]) -> Costs:
+    """Of all routes."""
+    return Costs(*(float(one) for one in np.mean(list(costs.values()), axis=0)))
+
+
+def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
+    """The cheapest route, the dearest, and some between, evenly spaced."""
+    ranked = sorted(costs, key=lambda path: costs[path].total)
+    places = np.linspace(0, len(ranked) - 1, min(count, len(ranked)))
+    return [ranked[round(place)] for place in places]
+
+
+def page(
+    controller: str,
+    costs: Mapping[str, Costs],
+    traces: Sequence[Trace],
+    facts: Mapping[str, str],
+    command: Sequence[str],
+) -> str:
+    """The whole file."""
+    mean = mean_of(costs)
+    built = Page(f"{controller} on {len(costs)} routes", "tinyphysics")
+    built.callout(
+        f"Mean cost {mean.total:.3f}: {WEIGHT:g} × {mean.lataccel:.3f} for being off, "
+        f"{mean.jerk:.3f} for jerk. Less is better."
+    )
+    _add_histogram(built, controller, costs)
+    _add_traces(built, traces)
+    _add_table(built, costs, mean)
+    built.heading("How")
+    built.facts(facts)
+    built.code(shlex.join(command))
+    return built.render()
+
+
+def _add_histogram(built: Page, controller: str, costs: Mapping[str, Costs]) -> None:
+    built.heading("What routes cost")
+    totals = [cost.total for cost in costs.values()]
+    built.figure(
+        histogram(
+            {controller: totals},
+            {controller: COLORS["blue"]},
+            "total cost of a route",
+            "% of the routes",
+        ),
+        f"Median {np.median(totals):.1f}, from {min(totals):.1f} to {max(totals):.1f}.",
+    )
+
+
+def _add_traces(built: Page, traces: Sequence[Trace]) -> None:
+    built.heading("How some of them went")
+    built.paragraph(
+        "From the cheapest to the dearest; the lateral acceleration that was asked for "
+        "and what the car did, then the steer, to the right.",
+        soft=True,
+    )
+    for trace in traces:
+        seconds = STEP * (CONTROL_START + np.arange(len(trace.target)))
+        curves = [
+            _curve("target", seconds, trace.target, INK),
+            _curve("actual", seconds, trace.actual, COLORS["orange"]),
+        ]
+        steer = [_curve("steer", seconds, trace.steer, COLORS["blue"])]
+        cost = trace.costs
+        built.paragraph(
+            f"{trace.path}: cost {cost.total:.1f}, of it {WEIGHT * cost.lataccel:.1f} "
+            f"for being off and {cost.jerk:.1f} for jerk"
+        )
+        built.figure(lines(curves, "seconds", "lateral acceleration, m/s²"))
+        built.figure(lines(steer, "seconds", "steer"))
+
+
+def _curve(name: str, seconds: np.ndarray, values: np.ndarray, color: str) -> Curve:
+    points = list(zip(seconds.tolist(), values.tolist(), strict=True))
+    return Curve(name, points, color, "-", "")
+
+
+def _add_table(built: Page, costs: Mapping[str, Costs], mean: Costs) -> None:
+    built.heading("Every route")
+    rows = [(path, *_shown(cost)) for path, cost in costs.items()]
+    built.table(
+        ["route", "lataccel", "jerk", "total"],
+        [*rows, (MEAN, *_shown(mean))],
+        texts=(0,),
+        kinds=[*[""] * len(rows), "first strong"],
+    )
+
+
+def _shown(cost: Costs) -> tuple[str, str, str]:
+    return f"{cost.lataccel:.3f}", f"{cost.jerk:.3f}", f"{cost.total:.3f}"

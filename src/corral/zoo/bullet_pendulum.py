@@ -1,0 +1,222 @@
+"""A wheeled inverted pendulum in PyBullet, several of which can share a process.
+
+    obs      pitch, ground position, pitch rate, ground velocity
+    action   ground velocity to aim for, of at most 1 m/s
+    reward   1 for every step on its wheels; an episode ends when it falls
+
+PyBullet keeps its simulators in a table of the process, and a call that names none goes
+to the first. So every call here goes through one client, which names it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from corral.errors import MissingExtra
+
+try:
+    import pybullet
+except ImportError as error:
+    raise MissingExtra(
+        "this env needs PyBullet, which has wheels up to Python 3.11: "
+        "pip install 'corral[bullet]'"
+    ) from error
+
+RATE = 50.0
+"""Steps per second."""
+SUBSTEPS = 5
+FALLEN = 1.0
+"""Radians."""
+WHEEL_RADIUS = 0.08
+HALF_HEIGHT = 0.25
+"""Of the rod, and so the distance from the axle to its middle."""
+TORQUE = 2.0
+"""Newton metres, of each wheel."""
+WHEELS = (0, 1)
+PICTURE = (320, 240)
+
+Obs = NDArray[np.float32]
+
+
+class Client:
+    """One simulator: `client.stepSimulation()` steps this one and no other."""
+
+    def __init__(self) -> None:
+        self.number: int = pybullet.connect(pybullet.DIRECT)
+        if self.number < 0:
+            raise RuntimeError("PyBullet has no room for another simulator")
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = getattr(pybullet, name)
+
+        def named(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, physicsClientId=self.number, **kwargs)
+
+        self.__dict__[name] = named  # the next time it is there already
+        return named
+
+    def close(self) -> None:
+        """Disconnect this one; again, and nothing happens."""
+        if self.number >= 0:
+            pybullet.disconnect(physicsClientId=self.number)
+            self.number = -1
+
+
+class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
+    """A rod on two wheels.
+
+    Args:
+        max_steps: an episode is truncated after so many; None: never.
+        init_rand: how far from upright and at rest an episode begins at most, in
+            radians, and in radians and metres per second.
+        render_mode: None or "rgb_array".
+    """
+
+    metadata = {  # noqa: RUF012 - as Gymnasium has it
+        "render_modes": ["rgb_array"],
+        "render_fps": int(RATE),
+        "corral.isolation": "shared",
+    }
+
+    def __init__(
+        self,
+        *,
+        max_steps: int | None = 300,
+        init_rand: float = 0.1,
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = render_mode
+        self.max_steps = max_steps
+        self.init_rand = init_rand
+        high = np.array([math.pi, np.inf, np.inf, np.inf], np.float32)
+        self.observation_space = Box(-high, high)
+        self.action_space = Box(-1.0, 1.0, (1,), np.float32)
+        self.client = self.connect()
+        self._steps = 0
+
+    def connect(self) -> Any:
+        """The simulator that all calls go to."""
+        return Client()
+
+    def update_init_rand(self, init_rand: float) -> None:
+        """From the next episode on: a curriculum calls this."""
+        self.init_rand = init_rand
+
+    # Episodes -------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Obs, dict[str, Any]]:
+        """A new world, so that nothing of the last episode is left in the solver."""
+        super().reset(seed=seed)
+        pitch, pitch_rate, velocity = self.np_random.uniform(
+            -self.init_rand, self.init_rand, 3
+        )
+        self._steps = 0
+        self._build(pitch)
+        client = self.client
+        client.resetBaseVelocity(self._rod, [velocity, 0, 0], [0, pitch_rate, 0])
+        for wheel in WHEELS:
+            spin = velocity / WHEEL_RADIUS - pitch_rate
+            client.resetJointState(self._rod, wheel, 0.0, spin)
+        return self._observed(), {}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
+        """Drive for a fiftieth of a second."""
+        velocity = float(np.clip(action[0], -1.0, 1.0))
+        client = self.client
+        client.setJointMotorControlArray(
+            self._rod,
+            WHEELS,
+            pybullet.VELOCITY_CONTROL,
+            targetVelocities=[velocity / WHEEL_RADIUS] * 2,
+            forces=[TORQUE] * 2,
+        )
+        for _ in range(SUBSTEPS):
+            client.stepSimulation()
+        self._steps += 1
+        obs = self._observed()
+        fallen = bool(abs(obs[0]) > FALLEN)
+        late = self.max_steps is not None and self._steps >= self.max_steps
+        return obs, 1.0, fallen, late and not fallen, {}
+
+    def _observed(self) -> Obs:
+        client, rod = self.client, self._rod
+        position, orientation = client.getBasePositionAndOrientation(rod)
+        linear, angular = client.getBaseVelocity(rod)
+        pitch = pybullet.getEulerFromQuaternion(orientation)[1]
+        # Of the axle, which is where the wheels are: the rod's middle sways.
+        ground = position[0] - HALF_HEIGHT * math.sin(pitch)
+        speed = linear[0] - HALF_HEIGHT * math.cos(pitch) * angular[1]
+        return np.array([pitch, ground, angular[1], speed], np.float32)
+
+    # The world ------------------------------------------------------------------------
+
+    def _build(self, pitch: float) -> None:
+        client = self.client
+        client.resetSimulation()
+        client.setGravity(0.0, 0.0, -9.81)
+        client.setTimeStep(1.0 / (RATE * SUBSTEPS))
+        floor = client.createCollisionShape(pybullet.GEOM_PLANE)
+        client.createMultiBody(0.0, floor)
+        rod = self._shape(pybullet.GEOM_BOX, halfExtents=[0.03, 0.1, HALF_HEIGHT])
+        wheel = self._shape(pybullet.GEOM_CYLINDER, radius=WHEEL_RADIUS, height=0.04)
+        across = pybullet.getQuaternionFromEuler([math.pi / 2, 0.0, 0.0])
+        height = WHEEL_RADIUS + HALF_HEIGHT * math.cos(pitch)
+        self._rod = client.createMultiBody(
+            2.0,
+            *rod,
+            [HALF_HEIGHT * math.sin(pitch), 0.0, height],
+            pybullet.getQuaternionFromEuler([0.0, pitch, 0.0]),
+            linkMasses=[0.3, 0.3],
+            linkCollisionShapeIndices=[wheel[0]] * 2,
+            linkVisualShapeIndices=[wheel[1]] * 2,
+            linkPositions=[[0.0, side, -HALF_HEIGHT] for side in (-0.13, 0.13)],
+            linkOrientations=[across] * 2,
+            linkInertialFramePositions=[[0.0, 0.0, 0.0]] * 2,
+            linkInertialFrameOrientations=[[0.0, 0.0, 0.0, 1.0]] * 2,
+            linkParentIndices=[0, 0],
+            linkJointTypes=[pybullet.JOINT_REVOLUTE] * 2,
+            linkJointAxis=[[0.0, 0.0, -1.0]] * 2,
+        )
+
+    def _shape(self, kind: int, **size: Any) -> tuple[int, int]:
+        """For collisions, and to be seen where there is anything to see."""
+        shape: int = self.client.createCollisionShape(kind, **size)
+        if self.render_mode is None:
+            return shape, -1
+        if "height" in size:  # the same thing has another name there
+            size = {"radius": size["radius"], "length": size["height"]}
+        color = [0.2, 0.4, 0.8, 1.0] if kind == pybullet.GEOM_BOX else [0.2] * 3 + [1.0]
+        return shape, self.client.createVisualShape(kind, rgbaColor=color, **size)
+
+    def render(self) -> Any:
+        """A picture that follows the pendulum."""
+        if self.render_mode != "rgb_array":
+            return None
+        (x, _, _), _ = self.client.getBasePositionAndOrientation(self._rod)
+        view = pybullet.computeViewMatrix([x, -1.6, 0.6], [x, 0, 0.25], [0, 0, 1])
+        lens = pybullet.computeProjectionMatrixFOV(50, PICTURE[0] / PICTURE[1], 0.1, 9)
+        _, _, pixels, _, _ = self.client.getCameraImage(
+            *PICTURE, view, lens, renderer=pybullet.ER_TINY_RENDERER
+        )
+        picture = np.asarray(pixels, np.uint8).reshape(PICTURE[1], PICTURE[0], 4)
+        return picture[..., :3]
+
+    def close(self) -> None:
+        """Disconnect this simulator; the others stay."""
+        self.client.close()
+
+
+def make(**kwargs: Any) -> BulletPendulum:
+    """One env, as `corral.zoo.bullet_pendulum:make` names it."""
+    return BulletPendulum(**kwargs)

@@ -1,0 +1,231 @@
+"""The grid world in PettingZoo's words; by turns it is the same world.
+
+Everything random comes from `reset(seed)`: with a seed an episode is the same whatever
+went before it, without one it goes on from the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import Space, spaces
+from gymnasium.spaces.utils import flatten, flatten_space
+
+from corral.zoo.grid_world.agents import Agent, AirAgent, GroundAgent
+from corral.zoo.grid_world.cells import AGENT, CLOUD, GOAL, OBSTACLE, TARGET
+from corral.zoo.grid_world.picture import Frame, picture_of
+from corral.zoo.grid_world.world import Outcome, Rules, World
+
+try:
+    from pettingzoo import AECEnv, ParallelEnv
+    from pettingzoo.utils import parallel_to_aec, wrappers
+except ImportError as error:
+    raise ImportError(
+        f"the grid world needs PettingZoo ({error}): pip install pettingzoo"
+    ) from error
+
+SIZES = {
+    "small": {"size": 10, "max_steps": 250, "obstacles": 3, "clouds": 3},
+    "medium": {"size": 15, "max_steps": 250, "obstacles": 4, "clouds": 4},
+    "large": {"size": 20, "max_steps": 500, "obstacles": 5, "clouds": 5},
+}
+Parts = dict[str, Any]
+
+
+class GridWorld(ParallelEnv):  # type: ignore[misc]
+    """All agents act at once; whoever is out leaves `agents`, the others go on.
+
+    Args:
+        size: "small", "medium" or "large", or the cells of a side.
+        ground: how many agents on the ground: `ground_0` and so on.
+        air: how many in the air: `air_0` and so on.
+        flat: True for one float32 vector instead of a Dict: 27 numbers on the ground,
+            55 in the air, as Gymnasium flattens them.
+        show_target: whether agents are told where the target is.
+        render_mode: "rgb_array", or None.
+        **rules: any of `Rules`: max_steps, watch, goal, death_on_sight, ...
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "name": "grid_world_v0",
+        "render_modes": ["rgb_array"],
+        "render_fps": 5,
+        "is_parallelizable": True,
+    }
+
+    def __init__(
+        self,
+        size: str | int = "small",
+        ground: int = 2,
+        air: int = 1,
+        flat: bool = False,
+        show_target: bool = False,
+        render_mode: str | None = None,
+        **rules: Any,
+    ) -> None:
+        self.rules = _rules(size, rules)
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode is {render_mode!r}; there is 'rgb_array'")
+        if ground < 0 or air < 0 or ground + air < 1:
+            raise ValueError(f"ground={ground} and air={air}: somebody has to play")
+        self.render_mode = render_mode
+        self.flat = flat
+        self.show_target = show_target
+        kinds = [(GroundAgent, "ground", ground), (AirAgent, "air", air)]
+        everybody: list[Agent] = [
+            kind(f"{name}_{number}", number)
+            for kind, name, count in kinds
+            for number in range(count)
+        ]
+        self._by_name = {agent.name: agent for agent in everybody}
+        self.possible_agents = list(self._by_name)
+        self.agents: list[str] = []
+        self._full = {one.name: self._full_space(one) for one in everybody}
+        self.observation_spaces: dict[str, Space[Any]] = {
+            name: _flat_space(space) if flat else space
+            for name, space in self._full.items()
+        }
+        self.action_spaces = {
+            one.name: spaces.Discrete(one.actions) for one in everybody
+        }
+        side = self.rules.size
+        self.state_space = spaces.Box(0, GOAL, (side, side), np.int8)
+        self._rng: np.random.Generator | None = None
+        self._world: World | None = None
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        """Of one agent."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        """Five moves on the ground; up, hold and down as well in the air."""
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Parts]]:
+        """Draw a new board and put everybody on it."""
+        if seed is not None or self._rng is None:
+            self._rng = np.random.default_rng(seed)
+        self._world = World(self.rules, list(self._by_name.values()), self._rng)
+        self.agents = list(self.possible_agents)
+        return self._observations(), {name: {} for name in self.agents}
+
+    def step(
+        self, actions: dict[str, int]
+    ) -> tuple[
+        dict[str, Any],
+        dict[str, float],
+        dict[str, bool],
+        dict[str, bool],
+        dict[str, Parts],
+    ]:
+        """One action of everybody who is still there."""
+        world = self._begun()
+        if not self.agents:
+            return {}, {}, {}, {}, {}
+        outcomes = world.step({name: int(actions[name]) for name in self.agents})
+        late = world.late
+        ended = {name: one.ended for name, one in outcomes.items()}
+        # Whoever is out still gets a last observation.
+        observations = self._observations()
+        world.leave({name for name in outcomes if ended[name] or late})
+        self.agents = [agent.name for agent in world.present]
+        return (
+            observations,
+            {name: one.reward for name, one in outcomes.items()},
+            ended,
+            dict.fromkeys(outcomes, late),
+            {name: _info(one) for name, one in outcomes.items()},
+        )
+
+    def state(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """The whole board, one number a cell."""
+        world = self._begun()
+        board = np.where(world.board.clouds, CLOUD, 0).astype(np.int8)
+        board[world.board.obstacles] = OBSTACLE
+        if world.goal is not None:
+            board[world.goal] = GOAL
+        for agent in world.present:
+            board[agent.cell] = AGENT
+        board[world.target.cell] = TARGET
+        return board
+
+    def render(self) -> Frame | None:
+        """A frame, if render_mode asked for frames."""
+        return picture_of(self._begun()) if self.render_mode is not None else None
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _begun(self) -> World:
+        if self._world is None:
+            raise RuntimeError("the grid world has no episode yet: reset it first")
+        return self._world
+
+    def _full_space(self, agent: Agent) -> spaces.Dict:
+        parts = agent.observation_parts(self.rules.size, self.rules.goal)
+        place = spaces.Box(0, self.rules.size - 1, (2,), np.int32)
+        if self.show_target:
+            parts["target"] = place
+        if self.rules.goal:
+            parts["goal"] = place
+        return spaces.Dict(parts)
+
+    def _observations(self) -> dict[str, Any]:
+        return {name: self._observe(self._by_name[name]) for name in self.agents}
+
+    def _observe(self, agent: Agent) -> Any:
+        world = self._begun()
+        parts = agent.observed(world.look(agent))
+        if self.show_target:
+            parts["target"] = np.array(world.target.cell, np.int32)
+        if world.goal is not None:
+            parts["goal"] = np.array(world.goal, np.int32)
+        if not self.flat:
+            return parts
+        return np.asarray(flatten(self._full[agent.name], parts), np.float32)
+
+
+def _rules(size: str | int, given: Parts) -> Rules:
+    known = {field.name for field in fields(Rules)}
+    if unknown := given.keys() - known:
+        raise TypeError(
+            f"the grid world has no {', '.join(sorted(unknown))}; its rules are "
+            f"{', '.join(sorted(known))}"
+        )
+    if isinstance(size, str) and size not in SIZES:
+        raise ValueError(f"size is {size!r}; choose {', '.join(SIZES)} or a number")
+    preset = SIZES[size] if isinstance(size, str) else {"size": int(size)}
+    if preset["size"] < 4:
+        raise ValueError(f"size is {size}; the smallest board has 4 cells a side")
+    return Rules(**{**preset, **given})
+
+
+def _flat_space(space: spaces.Dict) -> spaces.Box:
+    whole = flatten_space(space)
+    assert isinstance(whole, spaces.Box)
+    return spaces.Box(
+        whole.low.astype(np.float32), whole.high.astype(np.float32), dtype=np.float32
+    )
+
+
+def _info(outcome: Outcome) -> Parts:
+    return {
+        "detects_target": outcome.detects,
+        "seen_by_target": outcome.seen,
+        "obstacle_hit": outcome.hit,
+    }
+
+
+def parallel_env(**arguments: Any) -> GridWorld:
+    """The grid world, all agents at once; arguments as for `GridWorld`."""
+    return GridWorld(**arguments)
+
+
+def env(**arguments: Any) -> AECEnv:
+    """The same by turns: the world moves on when everybody has had one."""
+    turns = parallel_to_aec(GridWorld(**arguments))
+    return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(turns))

@@ -1,0 +1,302 @@
+"""Many cars in step: one call of the model moves them all.
+
+Each slot drives as it would alone; the slots share the call and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from corral.errors import OptionError
+from corral.zoo.tinyphysics.costs import reward, told
+from corral.zoo.tinyphysics.drives import Drives
+from corral.zoo.tinyphysics.model import Model, load_model
+from corral.zoo.tinyphysics.observation import (
+    FIRST_AHEAD,
+    LOOKING_AHEAD,
+    SIZE,
+    action_space,
+    finished,
+    observation_space,
+)
+from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, COST_END
+from corral.zoo.tinyphysics.routes import Asked, asked_by
+from corral.zoo.tinyphysics.tokens import BINS, encode, sample
+from corral.zoo.tinyphysics.track import AHEAD, LARGEST_CHANGE, STEER_LIMIT, Track
+
+WINDOW = np.arange(1 - CONTEXT, 1)
+ROAD = np.arange(AHEAD)
+ROWS = 640
+"""Of the arrays at first; a longer route makes them longer."""
+TABLE = ("target", "speed", "curvature", "draws")
+DRAW = 3
+"""What is read of a track's row, and where the draw is in it."""
+EVERY = slice(None)
+
+Rows = slice | NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+
+class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
+    """`num_envs` cars; takes what TinyPhysicsEnv takes, and does as that many would.
+
+    Episodes are begun by the caller: `reset(options={"reset_mask": mask})` begins those
+    of the mask, `options["tasks"]` says which routes, and `step(actions, step_mask)`
+    leaves the others as they are.
+
+    Args:
+        num_envs: how many cars.
+        routes: see TinyPhysicsEnv, also for the rest.
+        model: likewise.
+        slots: the numbers of these among `total`, where routes go by turns.
+        total: how many there are in all; as many as here if None.
+        shuffle: likewise.
+        noise: likewise.
+        whole_route: likewise.
+        dtype: likewise.
+        scaled: likewise.
+        road: likewise.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium declares it
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.DISABLED,
+        "corral.threads": True,
+    }
+
+    def __init__(
+        self,
+        num_envs: int,
+        routes: str | Sequence[str] | None = None,
+        model: str | Model | None = None,
+        *,
+        slots: Sequence[int] | None = None,
+        total: int | None = None,
+        shuffle: int | None = 0,
+        noise: str = "route",
+        whole_route: bool = False,
+        dtype: str = "float32",
+        scaled: bool = False,
+        road: str = "curvature",
+    ) -> None:
+        self.num_envs = num_envs
+        # Without the whole number nobody knows whose turn it is.
+        known = slots if total is not None else None
+        total = num_envs if total is None else total
+        self._drives = Drives(routes, num_envs, known, total, shuffle, noise, road)
+        self._model = model if isinstance(model, Model) else load_model(model)
+        if self._model.rows not in (None, num_envs):
+            raise OptionError(
+                f"the model {self._model.path} takes {self._model.rows} routes at "
+                f"once, and {num_envs} are to be driven: leave out batched, or export "
+                "it with a free first axis"
+            )
+        self._whole_route = whole_route
+        self._dtype = np.dtype(dtype)
+        self._scaled = scaled
+        self._road = road
+        self.single_observation_space = observation_space(dtype)
+        self.single_action_space = action_space()
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._begin_nowhere()
+
+    def _begin_nowhere(self) -> None:
+        """No slot has a route yet."""
+        count = self.num_envs
+        self._paths = [""] * count
+        self._traced = [False] * count
+        self._index = np.zeros(count, np.intp)
+        self._end = np.zeros(count, np.intp)
+        self._now = np.zeros(count)
+        self._row = np.zeros((count, len(TABLE)))
+        self._seen = np.zeros((count, SIZE))
+        self._held: dict[str, NDArray[Any]] = {}
+        self._hold(ROWS)
+
+    def _hold(self, rows: int) -> None:
+        """Arrays for routes of so many rows; what they held is kept."""
+        count, old = self.num_envs, self._held
+        held: dict[str, NDArray[Any]] = {
+            "states": np.zeros((count, rows, 4), np.float32),
+            "tokens": np.zeros((count, rows), np.int64),
+            "table": np.zeros((count, rows, len(TABLE))),
+            "lataccel": np.zeros((count, rows)),
+            "ahead": np.zeros((count, rows + AHEAD)),
+        }
+        for name, array in old.items():
+            held[name][:, : array.shape[1]] = array
+        self._held = held
+        # The same as one long list of rows, which is quicker to take from.
+        self._first = np.arange(count) * rows
+        self._first_ahead = np.arange(count) * (rows + AHEAD) + 1
+        self._states = held["states"].reshape(-1, 4)
+        self._tokens = held["tokens"].reshape(-1)
+        self._table = held["table"].reshape(-1, len(TABLE))
+        self._lataccel = held["lataccel"].reshape(-1)
+        self._ahead = held["ahead"].reshape(-1)
+
+    # Episodes -------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begin the next routes, all or those of `options["reset_mask"]`."""
+        options = dict(options or {})
+        mask = options.pop("reset_mask", None)
+        rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        tasks = options.pop("tasks", None)
+        seeds = self._seeds(seed)
+        begun: list[tuple[int, Track, Asked]] = []
+        for row in rows.tolist():
+            task = {} if tasks is None else {"task": tasks[row]}
+            asked = asked_by({**options, **task})
+            track = self._drives.begin(row, seeds[row], asked.route)
+            begun.append((row, track, asked))
+        # Every route has been read by now: a bad one leaves all slots as they were.
+        for row, track, asked in begun:
+            self._load(row, track)
+            self._traced[row] = asked.trace
+        self._see(rows)
+        infos: dict[str, Any] = {}
+        for row in rows.tolist():
+            infos = self._add_info(infos, {"route": self._paths[row]}, row)
+        return self._shown(), infos
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        if isinstance(seed, (int, np.integer)):
+            return [int(seed) + row for row in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise OptionError(f"{len(seed)} seeds for {self.num_envs} slots")
+        return [None if one is None else int(one) for one in seed]
+
+    def _load(self, row: int, track: Track) -> None:
+        rows = track.length + 1
+        if rows > self._held["tokens"].shape[1]:
+            self._hold(rows)
+        held = self._held
+        for name in ("states", "tokens", "lataccel"):
+            held[name][row, :rows] = getattr(track, name)
+        for column, name in enumerate(TABLE):
+            held["table"][row, :rows, column] = getattr(track, name)
+        held["ahead"][row, : rows + AHEAD] = track.ahead
+        self._paths[row] = track.path
+        self._index[row] = CONTROL_START
+        self._end[row] = track.length if self._whole_route else COST_END
+        self._now[row] = track.lataccel[CONTROL_START - 1]
+        self._seen[row, 0], self._seen[row, 2] = track.error, track.error_sum
+
+    # Steps ----------------------------------------------------------------------------
+
+    def step(
+        self, actions: NDArray[np.float32], step_mask: Mask | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float64], Mask, Mask, dict[str, Any]]:
+        """Steer for a tenth of a second: all, or those in the mask."""
+        rows = EVERY if step_mask is None else np.flatnonzero(step_mask)
+        actions = np.asarray(actions)
+        self._check(rows, actions)
+        before, target = self._now[rows].copy(), self._row[rows, 0].copy()
+        after = self._drive(rows, actions[rows, 0])
+        # The costs know no jerk in the first row that counts.
+        counted = self._index[rows] > CONTROL_START
+        rewards = np.zeros(self.num_envs)
+        rewards[rows] = reward(target - after, counted * (after - before))
+        self._index[rows] += 1
+        self._see(rows)
+        over = np.zeros(self.num_envs, np.bool_)
+        over[rows] = self._index[rows] == self._end[rows]
+        infos = self._told(over) if over.any() else {}
+        return self._shown(), rewards, np.zeros_like(over), over, infos
+
+    def _check(self, rows: Rows, actions: NDArray[Any]) -> None:
+        if actions.shape != (self.num_envs, 1):
+            raise OptionError(
+                f"actions are of shape {actions.shape}; expected {(self.num_envs, 1)}, "
+                "one steer for each car"
+            )
+        over = self._index[rows] >= self._end[rows]
+        if over.any():
+            which = np.arange(self.num_envs)[rows][over].tolist()
+            raise gymnasium.error.ResetNeeded(
+                f"the routes of {which} are over: reset them, or leave them out by "
+                "step_mask"
+            )
+
+    def _drive(self, rows: Rows, steer: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Where the cars are after those steers."""
+        if np.isnan(steer).any():
+            row = int(np.arange(self.num_envs)[rows][np.isnan(steer)][0])
+            raise OptionError(
+                f"the steer of slot {row} at row {self._index[row]} of "
+                f"{self._paths[row]} is nan"
+            )
+        at = self._first[rows] + self._index[rows]
+        self._states[at, 0] = np.minimum(np.maximum(steer, -STEER_LIMIT), STEER_LIMIT)
+        window = at[:, None] + WINDOW
+        logits = self._model.logits(
+            self._states.take(window, axis=0), self._tokens.take(window - 1)
+        )
+        chosen, now = BINS[sample(logits, self._row[rows, DRAW])], self._now[rows]
+        after = np.maximum(chosen, now - LARGEST_CHANGE)
+        after = np.minimum(after, now + LARGEST_CHANGE)
+        self._lataccel[at] = self._now[rows] = after
+        self._tokens[at] = encode(after)
+        return after
+
+    def _see(self, rows: Rows) -> None:
+        """Look at the rows where these are, before they are steered."""
+        index, seen = self._index[rows], self._seen
+        row = self._table.take(self._first[rows] + index, axis=0)
+        now = self._now[rows]
+        error = row[:, 0] - now
+        seen[rows, 1] = error - seen[rows, 0]
+        seen[rows, 2] += error
+        seen[rows, 0] = error
+        seen[rows, 3] = now
+        seen[rows, 4:FIRST_AHEAD] = row[:, 1:DRAW]
+        road = (self._first_ahead[rows] + index)[:, None] + ROAD
+        seen[rows, LOOKING_AHEAD] = self._ahead.take(road)
+        if self._road == "lataccel":
+            seen[rows, -1] = self._states[self._first[rows] + index - 1, 0]
+        self._row[rows] = row
+
+    def _shown(self) -> NDArray[Any]:
+        return finished(self._seen, self._dtype, self._scaled)
+
+    def _told(self, over: Mask) -> dict[str, Any]:
+        """What the last steps of routes say."""
+        infos: dict[str, Any] = {}
+        for row in np.flatnonzero(over).tolist():
+            info = told(
+                self._paths[row],
+                self._held["table"][row, :, 0],
+                self._held["lataccel"][row],
+                self._held["states"][row],
+                self._traced[row],
+            )
+            infos = self._add_info(infos, info, row)
+        return infos
+
+
+def make_tinyphysics_batched(
+    num_envs: int,
+    routes: str | Sequence[str] | None = None,
+    model: str | Model | None = None,
+    *,
+    slots: Sequence[int] | None = None,
+    **options: Any,
+) -> TinyPhysicsVectorEnv:
+    """So many envs in one; see TinyPhysicsVectorEnv for what it takes."""
+    return TinyPhysicsVectorEnv(num_envs, routes, model, slots=slots, **options)

@@ -1,0 +1,59 @@
+"""What a drive costs: how far it was off, and how rough."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.zoo.tinyphysics.route import CONTROL_START, COST_END, Floats
+
+STEP = 0.1
+"""Seconds from row to row."""
+WEIGHT = 50.0
+"""Of being off, beside being rough."""
+PERCENT = 100.0
+_Number = TypeVar("_Number", float, Floats)
+
+
+class Costs(NamedTuple):
+    """Of one route; less is better."""
+
+    lataccel: float
+    jerk: float
+    total: float
+
+
+def costs(target: Floats, lataccel: Floats) -> Costs:
+    """Of the rows that count: CONTROL_START up to COST_END."""
+    wanted = target[CONTROL_START:COST_END]
+    actual = lataccel[CONTROL_START:COST_END]
+    off = float(np.mean((wanted - actual) ** 2) * PERCENT)
+    rough = float(np.mean((np.diff(actual) / STEP) ** 2) * PERCENT)
+    return Costs(off, rough, off * WEIGHT + rough)
+
+
+def told(
+    path: str, target: Floats, lataccel: Floats, states: NDArray[Any], trace: bool
+) -> dict[str, Any]:
+    """The last info of a route; a trace has targets, lataccels and steers."""
+    info = {"route": path, "episode_cost": costs(target, lataccel)._asdict()}
+    if trace:
+        counted = slice(CONTROL_START, COST_END)
+        columns = (target[counted], lataccel[counted], states[counted, 0])
+        info["trace"] = np.column_stack(columns)
+    return info
+
+
+def reward(error: _Number, change: _Number) -> _Number:
+    """Of one row: what it adds to the costs, with the other sign.
+
+    Args:
+        error: target - lataccel, of the row that the action led to.
+        change: from the lataccel of the row before; 0 for the first that counts, since
+            the costs know no jerk there.
+    """
+    jerk = change / STEP
+    # Products, since a power may round otherwise for one number than for an array.
+    return -(WEIGHT * (error * error) + jerk * jerk) / PERCENT

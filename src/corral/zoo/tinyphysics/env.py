@@ -1,0 +1,176 @@
+"""One car on one route at a time, as a Gymnasium env."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.errors import OptionError
+from corral.zoo.tinyphysics.costs import reward, told
+from corral.zoo.tinyphysics.drives import Drives
+from corral.zoo.tinyphysics.model import Model, load_model
+from corral.zoo.tinyphysics.observation import (
+    FIRST_AHEAD,
+    LOOKING_AHEAD,
+    SIZE,
+    action_space,
+    finished,
+    observation_space,
+)
+from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, COST_END
+from corral.zoo.tinyphysics.routes import asked_by
+from corral.zoo.tinyphysics.tokens import decode_one, encode_one, sample_one
+from corral.zoo.tinyphysics.track import AHEAD, LARGEST_CHANGE, STEER_LIMIT, Track
+
+Observation = NDArray[Any]
+
+
+class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
+    """Steer a car so that it turns as it is asked to, and smoothly.
+
+    An episode is the part of a route that counts, 400 steps; then it is truncated. Its
+    first observation is that of row 100, behind the warm-up. The last info has
+    `episode_cost`: lataccel, jerk and total.
+
+    Args:
+        routes: a directory of CSV files, one file, or a list of paths; made-up routes
+            if None.
+        model: an ONNX file, or a model that was loaded; a small generated one if None.
+        slot: which of `num_envs` this is; episode k then takes route
+            permutation[k * num_envs + slot]. If None, a route is drawn from the
+            reset's seed. A reset with `options={"route": path}`, or a task of that
+            form, takes that route; with `"trace": True` the last info has `trace`,
+            the (400, 3) array of targets, lateral accelerations and steers.
+        num_envs: how many there are in all.
+        shuffle: what the permutation is seeded with; None keeps the order given.
+        noise: "route" seeds the simulation with the path's spelling, as the official
+            costs are made; "episode" with the reset's seed.
+        whole_route: go on to the end of the file, though costs end with row 499.
+        dtype: of observations; float64 where a controller has to be exact.
+        scaled: multiply observations with OBS_SCALE.
+        road: "curvature" to be told how the road bends; "lataccel" for the
+            acceleration that it asks of the steer (target less that of the roll), which
+            means something also where the car stands, and the steer of the row before
+            as the last number.
+    """
+
+    # The model releases the GIL.
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium declares it
+        "render_modes": [],
+        "corral.threads": True,
+    }
+
+    def __init__(
+        self,
+        routes: str | Sequence[str] | None = None,
+        model: str | Model | None = None,
+        *,
+        slot: int | None = None,
+        num_envs: int = 1,
+        shuffle: int | None = 0,
+        noise: str = "route",
+        whole_route: bool = False,
+        dtype: str = "float32",
+        scaled: bool = False,
+        road: str = "curvature",
+    ) -> None:
+        slots = None if slot is None else [slot]
+        self._drives = Drives(routes, 1, slots, num_envs, shuffle, noise, road)
+        self._model = model if isinstance(model, Model) else load_model(model)
+        self._whole_route = whole_route
+        self._dtype = np.dtype(dtype)
+        self._scaled = scaled
+        self._road = road
+        self.observation_space = observation_space(dtype)
+        self.action_space = action_space()
+        self._track: Track | None = None
+        self._trace = False
+        self._index = self._end = 0
+        self._now = self._error = self._error_sum = 0.0
+        self._seen = np.zeros(SIZE)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin the next route, behind its warm-up."""
+        super().reset(seed=seed)
+        asked = asked_by(options)
+        track = self._drives.begin(0, seed, asked.route)
+        self._trace = asked.trace
+        self._track = track
+        self._index = CONTROL_START
+        self._end = track.length if self._whole_route else COST_END
+        self._error, self._error_sum = track.error, track.error_sum
+        self._now = track.lataccel.item(CONTROL_START - 1)
+        self._see(track, CONTROL_START)
+        return self._shown(), {"route": track.path}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Steer for a tenth of a second."""
+        track, index, before = self._track, self._index, self._now
+        if track is None or index >= self._end:
+            raise gymnasium.error.ResetNeeded("the route is over: call reset")
+        after = self._drive(track, index, float(action[0]))
+        # The costs know no jerk in the first row that counts.
+        change = after - before if index > CONTROL_START else 0.0
+        gained = reward(track.target.item(index) - after, change)
+        self._index = index = index + 1
+        self._see(track, index)
+        over = index == self._end
+        return self._shown(), gained, False, over, self._told(track) if over else {}
+
+    def _drive(self, track: Track, index: int, steer: float) -> float:
+        """Where the car is after that steer."""
+        if steer != steer:
+            raise OptionError(f"the steer at row {index} of {track.path} is nan")
+        states, tokens, now = track.states, track.tokens, self._now
+        states[index, 0] = min(max(steer, -STEER_LIMIT), STEER_LIMIT)
+        logits = self._model.logits(
+            states[None, index + 1 - CONTEXT : index + 1],
+            tokens[None, index - CONTEXT : index],
+        )
+        chosen = decode_one(sample_one(logits[0], track.draws.item(index)))
+        after = min(max(chosen, now - LARGEST_CHANGE), now + LARGEST_CHANGE)
+        self._now = track.lataccel[index] = after
+        tokens[index] = encode_one(after)
+        return after
+
+    def _see(self, track: Track, index: int) -> None:
+        """Look at that row, before it is steered."""
+        error = track.target.item(index) - self._now
+        self._error_sum += error
+        change, self._error = error - self._error, error
+        seen = self._seen
+        seen[:FIRST_AHEAD] = (
+            error,
+            change,
+            self._error_sum,
+            self._now,
+            track.speed.item(index),
+            track.curvature.item(index),
+        )
+        seen[LOOKING_AHEAD] = track.ahead[index + 1 : index + 1 + AHEAD]
+        if self._road == "lataccel":
+            seen[-1] = track.states[index - 1, 0]
+
+    def _shown(self) -> Observation:
+        return finished(self._seen, self._dtype, self._scaled)
+
+    def _told(self, track: Track) -> dict[str, Any]:
+        """What the last step says."""
+        return told(track.path, track.target, track.lataccel, track.states, self._trace)
+
+
+def make_tinyphysics(
+    routes: str | Sequence[str] | None = None,
+    model: str | Model | None = None,
+    **options: Any,
+) -> TinyPhysicsEnv:
+    """One env; see TinyPhysicsEnv for what it takes."""
+    return TinyPhysicsEnv(routes, model, **options)

@@ -1,0 +1,120 @@
+"""Which routes there are, and who drives which when."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from corral.errors import OptionError
+from corral.zoo.tinyphysics.route import Route, read_route
+from corral.zoo.tinyphysics.synthetic import SYNTHETIC, synthetic_paths, synthetic_route
+
+
+def find_routes(data: str | Sequence[str] | None = None) -> list[str]:
+    """The paths of routes, spelled as they were given.
+
+    Args:
+        data: a directory of CSV files, one such file, or a list of paths; synthetic
+            routes if None.
+    """
+    if data is None:
+        return synthetic_paths()
+    if not isinstance(data, (str, os.PathLike)):
+        return _some([os.fspath(path) for path in data], "an empty list")
+    place = os.fspath(data)
+    if os.path.isfile(place) or place.startswith(SYNTHETIC):
+        return [place]
+    try:
+        names = sorted(os.listdir(place))
+    except OSError as error:
+        raise OptionError(
+            f"the directory of routes {place} cannot be read: {error.strerror}"
+        ) from None
+    # Joined, not normalised: the spelling of a path seeds its route.
+    paths = [os.path.join(place, name) for name in names if name.endswith(".csv")]
+    return _some(paths, place)
+
+
+def _some(paths: list[str], place: str) -> list[str]:
+    if not paths:
+        raise OptionError(f"no routes in {place}: expected files NAME.csv")
+    return paths
+
+
+def load_route(path: str) -> Route:
+    """Read or make the route of that path."""
+    if path.startswith(SYNTHETIC):
+        return synthetic_route(path)
+    return read_route(path)
+
+
+class RouteOrder:
+    """Episode k of slot i drives route permutation[k * num_envs + i].
+
+    So no route is driven twice, by whichever slot, before all have been driven; then
+    comes another permutation. It is a pool's `sample_task`::
+
+        order = RouteOrder(find_routes("data"), num_envs=8)
+        pool = corral.Pool(make_tinyphysics, 8, sample_task=order)
+
+    Args:
+        paths: of the routes.
+        num_envs: how many slots there are in all.
+        shuffle: what the permutations are seeded with; None keeps the order given.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], num_envs: int = 1, shuffle: int | None = 0
+    ) -> None:
+        if num_envs < 1:
+            raise OptionError(f"num_envs is {num_envs}; there is one slot at least")
+        self.paths = _some(list(paths), "an empty list")
+        self.num_envs = num_envs
+        self.shuffle = shuffle
+
+    def path(self, slot: int, episode: int) -> str:
+        """The route of that episode."""
+        turn, place = divmod(episode * self.num_envs + slot, len(self.paths))
+        if self.shuffle is None:
+            return self.paths[place]
+        return self.paths[_permutation(self.shuffle, turn, len(self.paths))[place]]
+
+    def __call__(self, slot: int, episode: int, rng: Any = None) -> dict[str, str]:
+        """The same as a task."""
+        return {"route": self.path(slot, episode)}
+
+
+@lru_cache(maxsize=4)
+def _permutation(seed: int, turn: int, count: int) -> list[int]:
+    generator = np.random.default_rng((seed, turn))
+    order: list[int] = generator.permutation(count).tolist()
+    return order
+
+
+class Asked(NamedTuple):
+    """What a reset asks for."""
+
+    route: str | None = None
+    """The path of a route; None for whichever comes next."""
+    trace: bool = False
+    """Whether the last info is to tell how it went."""
+
+
+def asked_by(options: dict[str, Any] | None) -> Asked:
+    """By `route` and `trace` in the options of a reset, or in its task."""
+    given = options or {}
+    task = given.get("task")
+    named: dict[str, Any] = task if isinstance(task, dict) else {"route": task}
+    route = given.get("route", named.get("route"))
+    unknown = named.keys() - Asked._fields
+    if unknown or not isinstance(route, (str, os.PathLike, type(None))):
+        raise OptionError(
+            f'a route is asked for by its path, as in {{"route": "data/00000.csv"}}; '
+            f"found {task if unknown else route!r:.80}"
+        )
+    trace = bool(given.get("trace", named.get("trace")))
+    return Asked(None if route is None else os.fspath(route), trace)

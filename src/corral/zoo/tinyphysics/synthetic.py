@@ -1,0 +1,74 @@
+"""Routes that are made up, for machines that have none of the recorded ones.
+
+synthetic:00000, synthetic:00001, ...      the number is all there is to one
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+
+import numpy as np
+
+from corral.errors import OptionError
+from corral.zoo.tinyphysics.route import COLUMNS, CONTROL_START, GRAVITY, Floats, Route
+from corral.zoo.tinyphysics.small_model import GAIN
+
+SYNTHETIC = "synthetic:"
+COUNT, ROWS = 100, 600
+STEP = 0.1
+"""Seconds from row to row."""
+
+
+def synthetic_paths(count: int = COUNT) -> list[str]:
+    """The first so many."""
+    return [f"{SYNTHETIC}{number:05d}" for number in range(count)]
+
+
+def synthetic_route(path: str) -> Route:
+    """Make the route of that number, the same one on every machine."""
+    digits = path.removeprefix(SYNTHETIC)
+    if not digits.isdecimal():
+        raise OptionError(
+            f"{path!r} is no synthetic route; they are {SYNTHETIC}00000 and so on"
+        )
+    # RandomState: its numbers are promised never to change.
+    random = np.random.RandomState(int(digits) % 2**32)
+    speed = random.uniform(8.0, 34.0) + _wandering(random, 1.5, 40.0)
+    v_ego = np.maximum(speed, 1.0)
+    roll = np.arcsin(_wandering(random, 0.02, 20.0))
+    roll_lataccel = np.sin(roll) * GRAVITY
+    target = _wandering(random, random.uniform(0.1, 0.6), 16.0)
+    return Route(
+        path=path,
+        roll_lataccel=roll_lataccel,
+        v_ego=v_ego,
+        a_ego=np.gradient(v_ego, STEP),
+        target=target,
+        steer=((target - roll_lataccel) / GAIN)[:CONTROL_START],
+    )
+
+
+def _wandering(random: np.random.RandomState, size: float, period: float) -> Floats:
+    """A smooth line around 0: six waves, the shortest of a third of the period."""
+    seconds = STEP * np.arange(ROWS)
+    lengths = period * random.uniform(1 / 3, 3.0, 6)
+    phases = random.uniform(0.0, 2 * math.pi, 6)
+    waves = np.sin(2 * math.pi * seconds[:, None] / lengths + phases)
+    line: Floats = size * waves.mean(axis=1) * math.sqrt(12.0)
+    return line
+
+
+def write_route(route: Route, path: str | os.PathLike[str]) -> None:
+    """Write it as a CSV file, as recorded routes are."""
+    steer = [repr(float(-value)) for value in route.steer]
+    steer += [""] * (len(route) - len(steer))
+    roll = np.arcsin(route.roll_lataccel / GRAVITY)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["t", *COLUMNS])
+        for row, wheel in enumerate(steer):
+            values = (route.v_ego, route.a_ego, roll, route.target)
+            numbers = [repr(float(value[row])) for value in values]
+            writer.writerow([repr(STEP * row), *numbers, wheel])

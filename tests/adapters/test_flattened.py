@@ -1,0 +1,253 @@
+"""All agents of an env seen as one: every observation, every action, one reward."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatten
+
+import corral
+from corral.adapters.joint_spaces import JointAction, JointObservation
+from corral.errors import OptionError
+from tests.faces.matching_env import Matching
+from tests.faces.multi_envs import Crowd, SmallerCrowd
+
+AGENTS = ("eye_0", "eye_1", "eye_2")
+
+
+def test_what_all_see_is_one_vector_with_zeros_for_who_is_not_there():
+    flattened, alone = corral.FlattenedAgents(SmallerCrowd()), SmallerCrowd()
+    obs, info = flattened.reset(seed=3)
+    seen, _ = alone.reset(seed=3)
+    for step in range(30):
+        expected = [seen.get(agent, np.zeros((2, 3))).ravel() for agent in AGENTS]
+        assert np.array_equal(obs, np.concatenate(expected))
+        assert flattened.observation_space.contains(obs)
+        assert info["alive"].tolist() == [agent in alone.agents for agent in AGENTS]
+        if not alone.agents:
+            return
+        action = np.array([step % 4, (step + 1) % 4, (step + 2) % 4])
+        given = dict(zip(AGENTS, action.tolist(), strict=True))
+        there = {agent: given[agent] for agent in alone.agents}
+        obs, reward, terminated, truncated, info = flattened.step(action)
+        seen, rewards, over, cut, _ = alone.step(there)
+        assert reward == pytest.approx(sum(rewards.values()))
+        expected_rewards = [rewards.get(agent, 0.0) for agent in AGENTS]
+        assert info["agent_rewards"].tolist() == pytest.approx(expected_rewards)
+        assert (terminated or truncated) == (not alone.agents)
+        more_to_come = any(cut[agent] and not over[agent] for agent in cut)
+        assert truncated == (not alone.agents and more_to_come)
+    pytest.fail("the episode did not end")
+
+
+def test_all_actions_reach_the_env():
+    flattened = corral.FlattenedAgents(Matching())
+    assert flattened.action_space == spaces.MultiDiscrete([3, 3])
+    flattened.reset(seed=0)
+    shown = flattened.env.shown
+    right = [shown["a"], shown["b"]]
+    assert flattened.step(np.array(right))[1] == 2.0
+    shown = flattened.env.shown
+    assert flattened.step(np.array([shown["a"], (shown["b"] + 1) % 3]))[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [("sum", 2.0), ("mean", 1.0), (lambda rewards: 5 * rewards["b"], 5.0)],
+)
+def test_rewards_become_one_as_was_asked_for(reward, expected):
+    flattened = corral.FlattenedAgents(Matching(), reward=reward)
+    flattened.reset(seed=1)
+    action = np.array([flattened.env.shown["a"], flattened.env.shown["b"]])
+    assert flattened.step(action)[1] == expected
+
+
+def test_an_unknown_reward_is_refused():
+    with pytest.raises(OptionError, match="choose sum, mean, or give a function"):
+        corral.FlattenedAgents(Matching(), reward="max")
+
+
+def test_the_mean_is_over_those_who_were_there():
+    flattened = corral.FlattenedAgents(Matching(), reward="mean")
+    flattened.reset(seed=1)
+    for step in range(10):
+        there = flattened.env.agents
+        action = [flattened.env.shown.get(agent, 0) for agent in ("a", "b")]
+        assert flattened.step(np.array(action))[1] == 1.0, (step, there)
+
+
+def test_choices_and_numbers_side_by_side_are_refused_with_the_reason():
+    with pytest.raises(OptionError, match=r"'eye_0' sets.*'hand_0' numbers"):
+        corral.FlattenedAgents(Crowd())
+
+
+def test_parts_of_a_joint_action_are_each_agents_own():
+    joint = JointAction(
+        {
+            "one": spaces.Discrete(3, start=5),
+            "many": spaces.MultiDiscrete([2, 4]),
+            "bits": spaces.MultiBinary(2),
+        }
+    )
+    assert joint.space == spaces.MultiDiscrete([3, 2, 4, 2, 2])
+    action = np.array([2, 1, 3, 0, 1])
+    assert joint.of(action, "one") == 7
+    assert joint.of(action, "many").tolist() == [1, 3]
+    assert joint.of(action, "bits").tolist() == [0, 1]
+    assert [joint.choices(agent) for agent in ("one", "many", "bits")] == [3, 6, 4]
+
+
+def test_numbers_go_side_by_side_in_their_own_shapes_and_dtypes():
+    joint = JointAction(
+        {
+            "square": spaces.Box(-1, 1, (2, 2), np.float32),
+            "pair": spaces.Box(0, 2, (2,), np.float64),
+        }
+    )
+    assert joint.space.shape == (6,)
+    assert joint.space.high.tolist() == [1, 1, 1, 1, 2, 2]
+    action = np.arange(6.0)
+    assert joint.of(action, "square").tolist() == [[0, 1], [2, 3]]
+    assert joint.of(action, "square").dtype == np.float32
+    assert joint.of(action, "pair").dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Dict({"a": spaces.Discrete(2)}), spaces.Box(0, 9, (1,), np.int64)]
+)
+def test_actions_of_other_kinds_are_refused_by_name(space):
+    with pytest.raises(OptionError, match="agent 'odd' has the action space"):
+        JointAction({"odd": space})
+
+
+def test_observations_of_no_fixed_size_are_refused_by_name():
+    with pytest.raises(OptionError, match="agent 'odd' has the observation space"):
+        JointObservation({"odd": spaces.Sequence(spaces.Discrete(2))})
+
+
+def test_unlike_agents_keep_their_places():
+    grid_world = pytest.importorskip("corral.zoo.grid_world", reason="no PettingZoo")
+    flattened = corral.FlattenedAgents(grid_world.parallel_env())
+    assert flattened.observation_space.shape == (27 + 27 + 55,)
+    assert flattened.action_space == spaces.MultiDiscrete([5, 5, 8])
+    obs, _ = flattened.reset(seed=2)
+    alone = grid_world.parallel_env()
+    seen, _ = alone.reset(seed=2)
+    for agent in alone.possible_agents:
+        expected = flatten(alone.observation_space(agent), seen[agent])
+        assert np.array_equal(flattened.agent_view(obs, agent), expected)
+
+
+def test_turns_are_given_up_where_the_env_allows_it():
+    grid_world = pytest.importorskip("corral.zoo.grid_world", reason="no PettingZoo")
+    at_once = corral.FlattenedAgents(grid_world.parallel_env())
+    by_turns = corral.FlattenedAgents(grid_world.env())
+    assert np.array_equal(at_once.reset(seed=5)[0], by_turns.reset(seed=5)[0])
+    action = np.array([0, 1, 5])
+    assert np.array_equal(at_once.step(action)[0], by_turns.step(action)[0])
+
+
+def test_turns_that_cannot_be_given_up_and_lone_agents_are_refused():
+    tictactoe = pytest.importorskip(
+        "pettingzoo.classic.tictactoe_v3", reason="no games"
+    )
+    with pytest.raises(OptionError, match="goes by turns"):
+        corral.FlattenedAgents(tictactoe.env())
+    with pytest.raises(OptionError, match="no agents to be seen as one"):
+        corral.FlattenedAgents(object())
+
+
+def test_masks_stand_end_to_end_and_allow_all_to_who_is_not_there():
+    flattened = corral.FlattenedAgents(SmallerCrowd())
+    _, info = flattened.reset(seed=3)
+    masks = flattened.action_masks().reshape(3, 4)
+    alive = info["alive"]
+    assert 0 < alive.sum() < 3
+    assert (masks[alive] == (np.arange(4) % 3 != 0)).all()
+    assert masks[~alive].all()
+
+
+def test_attributes_of_the_env_are_reached_through_it():
+    flattened = corral.FlattenedAgents(SmallerCrowd())
+    assert flattened.level == 0
+    assert flattened.get_wrapper_attr("level") == 0
+    assert flattened.set_wrapper_attr("level", 3, force=False)
+    assert flattened.env.level == flattened.level == 3
+    assert not flattened.set_wrapper_attr("nothing_of_that_name", 3, force=False)
+    with pytest.raises(AttributeError):
+        _ = flattened.nothing_of_that_name
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_pools_of_flattened_envs_are_exact(backend):
+    with corral.Pool(
+        SmallerCrowd, 2, wrappers=[corral.FlattenedAgents], backend=backend, seed=0
+    ) as pool:
+        step = pool.reset()
+        alone = [corral.FlattenedAgents(SmallerCrowd()) for _ in range(2)]
+        first = [
+            env.reset(seed=int(seed))[0]
+            for env, seed in zip(alone, step.seed, strict=True)
+        ]
+        assert np.array_equal(step.obs, np.stack(first))
+        action = np.array([[0, 1, 2], [3, 2, 1]])
+        step = pool.step(action)
+        outcomes = [env.step(one) for env, one in zip(alone, action, strict=True)]
+        assert np.array_equal(step.obs, np.stack([one[0] for one in outcomes]))
+        assert step.reward.tolist() == [one[1] for one in outcomes]
+
+
+# Learners -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one_thread():
+    """Nets as small as these wait for more threads, and are not helped by them."""
+    torch = pytest.importorskip("torch", reason="what learns needs it")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_our_ppo_learns_all_agents_as_one():
+    from corral.learners.ppo import PPO, PPOConfig
+
+    with corral.Pool(
+        Matching, 8, wrappers=[corral.FlattenedAgents], backend="serial", seed=0
+    ) as pool:
+        config = PPOConfig(n_steps=20, batch_size=64, n_epochs=4, lr=1e-2, gamma=0.5)
+        ppo = PPO(pool.spec.observation_space, pool.spec.action_space, config, seed=0)
+        collector = corral.Collector(pool, ppo.policy)
+        for _ in range(14):
+            rollout = collector.collect(config.n_steps)
+            ppo.update(rollout)
+    # Two agents for five steps, one for five more: 1.5 at best.
+    assert rollout.reward.mean() > 1.1
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_stable_baselines3_learns_all_agents_as_one():
+    pytest.importorskip("stable_baselines3", reason="the learner of this test")
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.vec_env import VecMonitor
+
+    envs = VecMonitor(
+        corral.make_sb3(
+            Matching, 8, wrappers=[corral.FlattenedAgents], backend="serial", seed=0
+        )
+    )
+    model = PPO(
+        "MlpPolicy",
+        envs,
+        n_steps=20,
+        batch_size=40,
+        n_epochs=4,
+        learning_rate=1e-2,
+        gamma=0.5,
+        seed=0,
+        device="cpu",
+    )
+    model.learn(20 * 8 * 14)
+    assert np.mean([one["r"] for one in list(model.ep_info_buffer)[-16:]]) > 11
+    envs.close()

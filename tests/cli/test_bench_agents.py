@@ -1,0 +1,23 @@
+"""`corral bench` on envs with several agents, at once or in turns."""
+
+from pathlib import Path
+
+import pytest
+
+import tests.faces.multi_envs
+
+
+@pytest.mark.parametrize("env", ["Crowd", "Table"])
+def test_several_agents_are_recognised_and_measured(bench, here, env):
+    source = Path(tests.faces.multi_envs.__file__).read_text()
+    (here / "team_envs.py").write_text(source)
+    status, out, _, document = bench(
+        f"team_envs:{env}", "--num-envs", "2", "--backend", "serial"
+    )
+    assert status == 0
+    (group,) = document["groups"]
+    assert {one["title"]: one["state"] for one in group["candidates"]} == {
+        "one bare env": "measured",
+        "Corral, serial": "measured",
+    }
+    assert f"corral.make_multi({env}, num_envs=2" in out

@@ -1,0 +1,149 @@
+"""`corral eval tinyphysics`, as it is typed."""
+
+import json
+
+import pytest
+
+pytest.importorskip("onnxruntime", reason="tinyphysics needs onnxruntime")
+
+from corral.cli.main import main
+from corral.zoo.tinyphysics import load_route, write_route
+from corral.zoo.tinyphysics.small_model import small_model
+
+
+@pytest.fixture
+def corral(tmp_path, monkeypatch, capsys):
+    """Type a command beside a directory of routes; returns status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for number in range(2):
+        path = tmp_path / "data" / f"{number:05d}.csv"
+        write_route(load_route(f"synthetic:{number:05d}"), path)
+    (tmp_path / "car.onnx").write_bytes(small_model())
+
+    def run(*arguments):
+        try:
+            status = main(["eval", *arguments])
+        except SystemExit as end:  # how argparse refuses
+            status = end.code
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_costs_are_the_same_wherever_the_cars_are(corral, tmp_path):
+    found = []
+    for layout in (
+        ["--backend", "serial", "--num-envs", "1"],
+        ["--backend", "process", "--workers", "2", "--num-envs", "2", "--batched"],
+    ):
+        arguments = ["--data", "./data", "--model", "car.onnx", "--json", "costs.json"]
+        status, out, err = corral("tinyphysics", *arguments, *layout)
+        assert status == 0, err
+        assert "over 2 routes" in out
+        found.append(json.loads((tmp_path / "costs.json").read_text()))
+    assert found[0] == found[1]
+    assert list(found[0]) == [f"./data/{number:05d}.csv" for number in range(2)]
+    for path, cost in found[0].items():
+        assert cost["total"] == pytest.approx(50 * cost["lataccel"] + cost["jerk"])
+        assert f"{path}  {cost['lataccel']:9.3f}  {cost['jerk']:9.3f}" in out
+    page = (tmp_path / "costs.html").read_text()
+    assert page.count("<svg") == 1 + 2 * 2
+    assert "target" in page and "actual" in page and "steer" in page
+    assert "data/00001.csv: cost" in page
+
+
+def test_nothing_but_the_name_is_needed(corral, tmp_path):
+    (tmp_path / "tinyphysics.html").mkdir()  # where the report would be
+    status, out, err = corral("tinyphysics", "--limit", "2", "--backend", "serial")
+    assert status == 0, err
+    assert "synthetic:00001" in out and "PID: " in out
+    assert "No report: tinyphysics.html cannot be written" in out
+
+
+def lose_a_column(path):
+    path.write_text(path.read_text().replace("vEgo", "speed"))
+
+
+def spoil(path):
+    lines = path.read_text().splitlines()
+    lines[12] = lines[12].replace(lines[12].split(",")[3], "nan")
+    path.write_text("\n".join(lines))
+
+
+def cut(path):
+    path.write_text("\n".join(path.read_text().splitlines()[:101]))
+
+
+@pytest.mark.parametrize(
+    ("spoiling", "told"),
+    [
+        (lose_a_column, "data/00001.csv has no column vEgo; expected vEgo, aEgo"),
+        (spoil, "data/00001.csv, column roll, row 11: expected a finite number"),
+        (cut, "data/00001.csv is too short: expected at least 500 rows"),
+    ],
+)
+def test_a_bad_route_is_one_message(corral, tmp_path, spoiling, told):
+    spoiling(tmp_path / "data" / "00001.csv")
+    status, out, err = corral("tinyphysics", "--data", "data")
+    assert (status, told in err) == (2, True), err
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--data", "none"], "the directory of routes none cannot be read"),
+        (["--data", "."], "no routes in .: expected files NAME.csv"),
+        (["--model", "none.onnx"], "the model none.onnx cannot be read"),
+        (["--model", "data/00000.csv"], "data/00000.csv is no ONNX model"),
+        (["--controller", "none"], "none is no run"),
+        (["--episodes", "3"], "--episodes has no meaning for tinyphysics"),
+        (["--seed", "0"], "--seed has no meaning for tinyphysics"),
+        (["--stochastic"], "--stochastic has no meaning for tinyphysics"),
+        (["--json", "none/costs.json"], "--json none/costs.json cannot be written"),
+        (["--html", "data"], "--html data cannot be written"),
+        (["--json", "out.html"], "out.html is where the report is written"),
+        (["--num-envs", "0"], "'0' is no whole number >= 1"),
+        (["--backend", "moon"], "invalid choice: 'moon'"),
+    ],
+)
+def test_bad_input_is_one_message(corral, tmp_path, arguments, told):
+    status, out, err = corral("tinyphysics", *arguments)
+    assert (status, told in err) == (2, True), err
+    assert "Traceback" not in out + err
+    assert not (tmp_path / "tinyphysics.html").exists()
+
+
+def test_its_options_go_with_nothing_else(corral):
+    status, _, err = corral("runs/cartpole", "--controller", "pid")
+    assert status == 2
+    assert "--controller goes with `corral eval tinyphysics`" in err
+
+
+def test_a_run_of_the_recipe_can_steer(corral, tmp_path):
+    pytest.importorskip("torch", reason="training needs torch")
+    small = ["--num-envs", "2", "--total-steps", "32", "--out", "run"]
+    for setting in (
+        "backend=serial",
+        "ppo.n_steps=16",
+        "ppo.hidden=[8]",
+        "clone_epochs=0",
+        "evaluate_episodes=1",
+        "final_episodes=0",
+        "checkpoint_every=1",
+    ):
+        small += ["--set", setting]
+    assert main(["train", "tinyphysics", *small]) == 0
+    (tmp_path / "costs.html").mkdir()  # no report: pictures take their time
+    arguments = ["--controller", "run", "--limit", "2", "--json", "costs.json"]
+    found = []
+    for layout in (["--num-envs", "1"], ["--num-envs", "2", "--batched"]):
+        status, out, err = corral(
+            "tinyphysics", *arguments, *layout, "--backend", "serial"
+        )
+        assert status == 0, err
+        assert "run: " in out
+        found.append(json.loads((tmp_path / "costs.json").read_text()))
+    assert list(found[0]) == ["synthetic:00000", "synthetic:00001"]
+    assert found[0] == found[1]

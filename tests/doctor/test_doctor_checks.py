@@ -1,0 +1,337 @@
+"""Each check finds what it is for, says what to do, and has tried it.
+
+What concerns a whole process is looked at through `check`, in workers; the rest by the
+measuring half alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+import misbehaving as bad
+import numpy as np
+import pytest
+
+from corral.doctor import check
+from corral.doctor.checks import (
+    buffers,
+    determinism,
+    generators,
+    infos,
+    isolation,
+    pickling,
+    spaces,
+    window,
+)
+from corral.doctor.differences import first_difference
+from corral.doctor.examination import patient_for
+from corral.doctor.player import Moment, Player
+from corral.doctor.runs import run_alone
+from corral.testing import Leaking
+
+
+def found(env, name, **options):
+    """What one check says of an env."""
+    return check(env, only=[name], **options).of(name)
+
+
+# Sharing a process --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (bad.OneWorld, "the first env, step 1: obs[1] is"),
+        (bad.CrashesInCompany, "it ended its process (SIGABRT)"),
+    ],
+)
+def test_envs_that_disturb_each_other_are_told(env, words):
+    report = check(env, only=["isolation"])
+    (finding,) = report.of("isolation")
+    assert finding.severity == "problem"
+    assert words in finding.measured
+    assert finding.options == {"isolation": "slot"}
+    assert "without an error" in finding.tried
+    assert 'isolation="slot"' in report.recommendation.code
+    assert report.verdict.isolation == "slot"
+
+
+def test_company_is_not_blamed_for_what_happened_once(tmp_path):
+    factory = functools.partial(bad.FailsOnce, tmp_path / "mark")
+    report = check(factory, only=["isolation"])
+    (finding,) = report.of("isolation")
+    assert (finding.severity, finding.options) == ("warning", {})
+    assert "failed in step(): RuntimeError: the server is busy" in finding.measured
+    assert "is not known" in finding.measured and report.verdict is None
+
+
+def test_an_env_that_no_seed_repeats_is_not_judged_by_its_differences():
+    report = check(bad.Undecided, only=["isolation"])
+    (finding,) = report.of("isolation")
+    assert finding.severity == "note" and report.verdict is None
+    assert "no two runs of one env are equal" in finding.measured
+
+
+def test_an_env_that_is_closed_under_another_is_told():
+    together = isolation.measure_together(bad.ClosesAll, 0, 30)
+    words = "the first env failed in step(): RuntimeError: not connected"
+    assert together.trouble == words
+    assert [len(run) for run in together.runs] == [20, 20, 0]
+
+
+def test_envs_with_a_simulator_each_but_calls_that_name_none_are_told():
+    pytest.importorskip("pybullet", reason="the twin is written for PyBullet")
+    twin = Path(__file__).parents[1] / "zoo" / "broken_pendulum.py"
+    if not twin.exists():
+        pytest.skip("there is no broken twin")
+    sys.path.insert(0, str(twin.parent))
+    try:
+        from broken_pendulum import BrokenPendulum
+
+        (finding,) = found(BrokenPendulum, "isolation")
+    finally:
+        sys.path.remove(str(twin.parent))
+    assert finding.severity == "problem" and finding.options == {"isolation": "slot"}
+
+
+@pytest.mark.slow
+def test_upkie_is_told():
+    pytest.importorskip("upkie", reason="upkie is not installed")
+
+    def make():
+        import gymnasium
+        import upkie.envs
+
+        upkie.envs.register()
+        options = {"gui": False, "regulate_frequency": False}
+        return gymnasium.make("Upkie-PyBullet-Pendulum", **options)
+
+    report = check(make)
+    (finding,) = report.of("isolation")
+    assert "the second env failed in reset()" in finding.measured
+    assert report.verdict.edition == "upkie 13.1.0"
+    assert [one.check for one in report.problems] == ["isolation"]
+    assert {one.check for one in report.warnings} <= {"infos"}  # which are large
+
+
+def test_good_manners_among_threads_are_told_as_well():
+    (finding,) = found(bad.Walk, "threads")
+    assert finding.severity in ("ok", "note")  # threads may be worth it
+    assert finding.data["threads"] is True and finding.data["gain"] > 0
+
+
+def test_an_env_of_the_main_thread_is_no_problem_but_not_for_threads():
+    (finding,) = found(bad.MainThreadOnly, "threads")
+    assert finding.severity == "note"
+    assert "only in the main thread" in finding.measured
+    assert finding.data == {"threads": False}
+
+
+# Randomness ---------------------------------------------------------------------------
+
+
+def test_global_generators_that_matter_get_isolate_rng_which_helps():
+    (finding,) = found(bad.ReseedsGlobally, "global RNG")
+    assert finding.severity == "warning"
+    assert "numpy.random" in finding.measured
+    assert finding.options == {"isolate_rng": True}
+    assert finding.tried == "with isolate_rng=True two such runs were equal"
+
+
+@pytest.mark.parametrize("env", [bad.DrawsGlobally, bad.DrawsInVain])
+def test_global_generators_matter_where_values_depend_on_them(env):
+    shared = [generators.measure_with_noise(env, 0, 9, n, False) for n in (1, 2)]
+    own = [generators.measure_with_noise(env, 0, 9, n, True) for n in (1, 2)]
+    assert bool(first_difference(*shared)) == (env is bad.DrawsGlobally)
+    assert not first_difference(*own)
+
+
+def test_the_generator_and_the_call_are_named():
+    def make():
+        import random
+
+        random.random()
+        return bad.DrawsGlobally()
+
+    uses = generators.measure_uses(make, 0, 10)
+    assert uses == {"random": "the constructor", "numpy.random": "step"}
+    assert generators.measure_uses(bad.Walk, 0, 10) == {}
+
+
+@pytest.mark.parametrize("env", [bad.Undecided, bad.ReadsSets])
+def test_an_env_that_no_seed_repeats_is_told(env, monkeypatch):
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    (finding,) = found(env, "determinism")
+    assert finding.severity == "warning"
+    assert "step 1: obs[0] is" in finding.measured
+    sets = "with PYTHONHASHSEED=0 two runs were equal"
+    assert finding.tried == (sets if env is bad.ReadsSets else "")
+
+
+def test_what_survives_a_reset_is_told():
+    alone = run_alone(bad.Remembers, 0, 0, 30)
+    again = determinism.measure_again(bad.Remembers, 0, 30)
+    assert first_difference(alone, again) == "step 1: obs[1] is 1 and 29"
+    clean = run_alone(bad.Walk, 0, 0, 30)
+    assert not first_difference(clean, determinism.measure_again(bad.Walk, 0, 30))
+
+
+# What a process shares, and what is left in it ----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def untidy():
+    """What is said of an env with several bad habits."""
+    return check(bad.Untidy, only=["global state", "leftovers", "buffers"])
+
+
+def test_changes_of_global_state_are_told_by_name_and_call(untidy):
+    findings = untidy.of("global state")
+    told = {one.measured.split(",")[0]: one for one in findings}
+    assert told["changes os.environ"].severity == "note"
+    shared = ("the working directory", "numpy's error handling", "the signal handlers")
+    for what in shared:
+        assert told[f"changes {what}"].severity == "warning"
+        assert told[f"changes {what}"].tried
+    handlers = told["changes the signal handlers"].measured
+    assert "SIGTERM: SIG_DFL became SIG_IGN" in handlers
+
+
+def test_what_is_left_after_close_is_told_and_ends_with_the_worker(untidy):
+    findings = untidy.of("leftovers")
+    left = {kind: count for one in findings for kind, count in one.data.items()}
+    assert left == {"processes": 3, "threads": 3, "descriptors": 6}
+    assert all(one.severity == "warning" and one.tried for one in findings)
+
+
+def test_a_leak_is_told():
+    leaking = functools.partial(Leaking, bytes_per_step=2**14, mean_length=20)
+    (finding,) = found(leaking, "memory")
+    assert finding.severity == "warning"
+    assert "GiB in a million steps" in finding.measured
+    assert finding.data["bytes"] > 2**20
+
+
+# Time ---------------------------------------------------------------------------------
+
+
+def test_sleeping_is_told_with_the_argument_that_ends_it():
+    report = check(bad.Sleeps, only=["waiting"])
+    (finding,) = report.of("waiting")
+    assert finding.severity == "warning"
+    assert finding.remedy.startswith("pass real_time=False")
+    assert finding.tried.startswith("with real_time=False a step takes")
+    assert "env_kwargs={'real_time': False}" in report.recommendation.code
+
+
+# Observations and infos ---------------------------------------------------------------
+
+
+def test_a_reused_buffer_is_told(untidy):
+    changed = buffers.measure(bad.Reuses, 0)
+    assert changed.startswith("the step 2 changed what was returned before (step 1:")
+    assert buffers.measure(bad.Walk, 0) == ""
+    (finding,) = untidy.of("buffers")
+    assert finding.severity == "warning" and "copy" in finding.remedy
+
+
+def test_every_kind_of_misfit_is_told_once():
+    misfits = spaces.measure(bad.Misfits, 0, 5)
+    told = {one.text: one.severity for one in misfits}
+    assert told == {
+        "reset 0: obs['bounds'][1] is 2, its space says -1 to 1": "note",
+        "reset 0: obs['dtype'] is float64, its space says float32": "note",
+        "reset 0: obs['kind'] is float64, its space says int64": "problem",
+        "reset 0: obs['shape'] has shape (2,), its space says (3,)": "problem",
+        "reset 0: obs['number'] is 5, which Discrete(2) does not contain": "problem",
+    }
+    assert spaces.measure(bad.Walk, 0, 5) == []
+
+
+def test_infos_are_weighed():
+    seen = infos.measure(bad.SaysMuch, 0)
+    assert seen.size > 5000 and seen.keys == 3 and seen.odd == ("world",)
+    assert "lock" in infos.measure(bad.SaysTheUnspeakable, 0).trouble
+
+
+def test_a_window_is_told_with_the_argument_that_keeps_it_shut():
+    assert window.measure(bad.Window) == ['its render_mode is "human"']
+    assert window.asks_for_window(patient_for(bad.Window)) == "gui=False"
+    shut = patient_for(bad.Window, {"gui": False})
+    assert window.asks_for_window(shut) == ""
+
+
+def test_a_space_that_cannot_travel_is_told():
+    class Odd(bad.gym.spaces.Discrete):
+        def __reduce__(self):
+            raise TypeError("not this one")
+
+    class Env(bad.Walk):
+        action_space = Odd(2)
+
+    assert pickling.measure(bad.Walk) == []
+    (trouble,) = pickling.measure(lambda: Env())
+    assert trouble == "the action space: TypeError: not this one"
+
+
+# Several agents -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["parallel_env", "env"])
+def test_envs_of_several_agents_play_and_repeat(form):
+    games = pytest.importorskip("pettingzoo.classic.rps_v2", reason="no PettingZoo")
+    make = functools.partial(getattr(games, form), max_cycles=5)
+    one, other = (run_alone(make, 3, 0, 40) for _ in range(2))
+    assert sum(moment.over for moment in one) >= 2
+    assert not first_difference(one, other)
+    assert first_difference(one, run_alone(make, 4, 0, 40))
+
+
+def test_masked_actions_are_drawn_by_their_mask():
+    games = pytest.importorskip("pettingzoo.classic.tictactoe_v3", reason="no games")
+    player = Player(games.env)
+    moments = list(player.play(60))  # the env itself refuses an illegal move
+    assert sum(moment.over for moment in moments) >= 2
+
+
+def test_several_agents_get_a_line_of_their_own():
+    games = pytest.importorskip("pettingzoo.classic.rps_v2", reason="no PettingZoo")
+    report = check(games.parallel_env, only=["api"])
+    assert report.severity == "ok"
+    assert report.recommendation.code.startswith("envs = corral.make_multi(")
+
+
+# Differences --------------------------------------------------------------------------
+
+
+def test_differences_are_found_to_the_last_bit():
+    (moment,) = Player(bad.Walk).play(1)
+    near = np.nextafter(moment.obs, np.float32(9))
+    changed = type(moment)("reset 0", near, 0.0, False, False, None, False)
+    assert first_difference([changed], [moment]).startswith("reset 0: obs[0] is ")
+    assert first_difference([moment], [moment]) == ""
+
+
+class Secretive:
+    """Tells neither whether it is equal, nor what it is."""
+
+    def __init__(self, value):
+        self.value = np.full(2, value)
+
+    def __eq__(self, other):
+        return self.value == other.value
+
+    __hash__ = None
+
+    def __repr__(self):
+        raise RuntimeError("none of your business")
+
+
+def test_values_of_an_envs_own_making_are_compared_by_what_they_hold():
+    def of(value):
+        return [Moment("reset 0", Secretive(value), 0.0, False, False, {}, False)]
+
+    assert first_difference(of(1), of(1)) == ""
+    assert first_difference(of(1), of(2)) == "reset 0: obs is Secretive and Secretive"

@@ -1,0 +1,108 @@
+"""An examination comes to its end, whatever the env does, and says what came of it."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import misbehaving as bad
+import pytest
+
+from corral.doctor import check
+from corral.doctor.finding import SEVERITIES, Finding, worst
+from corral.doctor.report import STATUS, Recommendation, Report
+from corral.errors import OptionError
+from corral.testing import Crashing, Noisy
+
+
+@pytest.mark.parametrize(
+    ("how", "at", "words"),
+    [
+        ("raise", "construct", "OnPurpose: failed on purpose"),
+        ("exit", "reset", "SystemExit: left on purpose"),
+        ("segfault", "step", "it ended its process (SIGSEGV)"),
+        ("os_exit", "close", "it ended its process (exit code 3)"),
+    ],
+)
+def test_an_env_that_cannot_be_played_is_a_finding(how, at, words):
+    report = check(functools.partial(Crashing, how, at), only=["memory"])
+    (finding,) = report.findings  # nothing more was tried
+    assert (finding.check, finding.severity) == ("api", "problem")
+    assert words in finding.measured and finding.remedy
+    assert report.verdict is None and report.recommendation is None and not report
+
+
+def test_an_env_that_fails_later_loses_one_check_and_no_more():
+    late = functools.partial(Crashing, "segfault", "step", after=330)
+    report = check(late, only=["memory", "buffers"])
+    (finding,) = report.problems
+    assert finding.check == "memory"
+    words = "could not be made: it ended its process (SIGSEGV)"
+    assert words in finding.measured and "SIGSEGV" in finding.data["error"]
+    assert report.of("buffers")[0].severity == "ok"
+
+
+def test_an_env_that_hangs_again_and_again_is_left_alone():
+    late = functools.partial(Crashing, "hang_in_c", "step", after=330)
+    report = check(late, only=["memory", "cost", "buffers"], seconds=2.0)
+    assert [one.check for one in report.problems] == ["memory", "cost", "time"]
+    assert "it had not come back after 2 s" in report.problems[0].measured
+    assert not report.of("buffers")
+
+
+def test_a_factory_that_cannot_travel_is_a_finding():
+    import threading
+
+    lock = threading.Lock()
+
+    def make():
+        assert lock
+        return bad.Walk()
+
+    report = check(make, only=["pickling"])
+    assert "lock" in report.of("pickling")[0].measured
+    assert report.severity == "problem"
+
+
+@pytest.mark.parametrize(
+    ("env", "severity", "words"),
+    [
+        (bad.OldApi, "problem", "returned a tuple of 4 values"),
+        (bad.SmallSeeds, "warning", "seeds of 63 bits"),
+        (lambda: None, "problem", "returned None"),
+    ],
+)
+def test_what_is_not_as_the_api_says_is_told(env, severity, words):
+    finding = check(env, only=["api"]).findings[0]
+    assert finding.severity == severity and words in finding.measured
+
+
+def test_nothing_that_an_env_prints_comes_through(capfd):
+    assert check(Noisy, only=["api"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_check_that_is_not_there_is_refused():
+    with pytest.raises(OptionError, match="there is no check 'isolaton'"):
+        check(bad.Walk, only=["isolaton"])
+
+
+def test_the_worst_finding_decides():
+    assert worst([]) == "ok"
+    found = [Finding("a", severity, "") for severity in SEVERITIES]
+    for count, severity in enumerate(SEVERITIES, 1):
+        report = Report("env", found[:count])
+        assert report.severity == severity
+        assert bool(report) == (severity != "problem")
+    assert [STATUS[severity] for severity in SEVERITIES] == [0, 0, 3, 1]
+
+
+def test_a_report_can_be_read_and_written():
+    finding = Finding("waiting", "warning", "it sleeps", "wake it", "it woke up")
+    line = Recommendation("8 envs.", "envs = corral.make(make_env, num_envs=8)")
+    report = Report("robot", [finding], line)
+    for part in ("robot:", "it sleeps", "-> wake it", "tried: it woke up", line.code):
+        assert part in str(report)
+    document = json.loads(json.dumps(report.document()))
+    assert document["severity"] == "warning"
+    assert document["findings"][0]["remedy"] == "wake it"

@@ -1,0 +1,137 @@
+"""Envs that must not share a process get one each; whoever asks otherwise is told."""
+
+import functools
+
+import pytest
+from lonely_envs import (
+    Declared,
+    Entangled,
+    GlobalDice,
+    Hopeless,
+    Lonely,
+    Moody,
+    Particular,
+    Stubborn,
+    Untidy,
+    Walk,
+)
+
+import corral
+from corral.adapters.verdicts import Verdict, edition_of, save_verdict, subject_of
+from corral.errors import EnvError, IsolationError
+from corral.workers import company
+
+
+@pytest.fixture(autouse=True)
+def verdicts(tmp_path, monkeypatch):
+    """None of the user's own."""
+    monkeypatch.setenv("CORRAL_VERDICTS", str(tmp_path))
+
+
+def made(kind, **options):
+    return corral.Pool(kind, **{"num_envs": 3, "seed": 0, **options})
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (
+            Lonely,
+            "the second one in a process cannot be built and reset (RuntimeError: "
+            "getJointState failed.)",
+        ),
+        (
+            Entangled,
+            "an env does something else when another one runs in its process",
+        ),
+        (Declared, 'metadata["corral.isolation"] is "slot"'),
+    ],
+    ids=["fails", "differs", "declares"],
+)
+def test_auto_gives_each_slot_a_process(kind, reason):
+    with made(kind) as pool:
+        assert (pool.layout.backend, pool.layout.workers) == ("process", 3)
+        assert pool.layout.reason == f"one process per slot, since {reason}"
+        pool.reset()
+        assert pool.step([1, 0, 1]).reward.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", [Walk, GlobalDice, Stubborn, Particular])
+def test_auto_lets_others_share(kind):
+    with made(kind) as pool:
+        assert "one process per slot" not in pool.layout.reason
+
+
+def test_slow_envs_are_not_looked_at():
+    class Untouched:
+        reset_time, calls = 0.0, []  # noqa: RUF012
+
+        def reset(self, seed):
+            self.calls.append(seed)
+
+    assert company.repeats(Untouched(), step_time=1.0) is None
+    assert Untouched.calls == []
+
+
+def test_what_the_probe_broke_is_dismissed_without_a_word(capfd):
+    with made(Untidy, num_envs=2) as pool:
+        assert "one process per slot" in pool.layout.reason
+    assert "not connected" not in "".join(capfd.readouterr())
+
+
+def test_a_saved_verdict_counts_for_its_edition_alone():
+    env = Walk()
+    for edition, alone in ((edition_of(env), True), ("walk 0.0.1", False)):
+        save_verdict(Verdict(subject_of(env), edition, "slot", reason="it was found"))
+        with made(Walk) as pool:
+            assert ("one process per slot, since it was found" in str(pool.layout)) == (
+                alone
+            )
+
+
+def test_an_explicit_backend_listens_to_what_the_env_declares():
+    with made(Declared, backend="process") as pool:
+        assert pool.layout.workers == 3
+        assert 'metadata["corral.isolation"] is "slot"' in pool.layout.reason
+
+
+@pytest.mark.parametrize("asked", [{"backend": "serial"}, {"workers": 2}])
+def test_what_would_put_them_together_is_refused(asked):
+    with pytest.raises(IsolationError, match=r'must be alone.*isolation="slot" gives'):
+        made(Declared, **asked)
+    assert Declared.made == 0
+
+
+def test_shared_asks_nobody():
+    with made(Entangled, isolation="shared") as pool:
+        assert "one process per slot" not in pool.layout.reason
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_an_env_that_another_broke_is_told_so(backend):
+    asked = {"num_envs": 2, "backend": backend}
+    if backend == "process":
+        asked["workers"] = 1
+    with made(Lonely, **asked) as pool:
+        with pytest.raises(EnvError, match=r"slot 1.*getJointState failed") as caught:
+            pool.reset()
+        text = str(caught.value)
+        assert "It failed beside another env in one process" in text
+        assert 'isolation="slot" gives every slot its own' in text
+
+
+def test_an_env_that_fails_now_and_then_blames_nobody(tmp_path):
+    factory = functools.partial(Moody, tmp_path / "mark")
+    with corral.Pool(factory, 2, backend="process", workers=1) as pool:
+        with pytest.raises(EnvError, match="getJointState failed") as caught:
+            pool.reset()
+        assert caught.value.fault.alone is None
+        assert "if it works without" in str(caught.value)
+
+
+def test_an_env_that_fails_alone_as_well_blames_nobody():
+    with corral.Pool(Hopeless, 2, backend="process", workers=1) as pool:
+        with pytest.raises(EnvError, match="getJointState failed") as caught:
+            pool.reset()
+        assert caught.value.faults[1].alone in (True, None)
+        assert "break each other" not in str(caught.value)

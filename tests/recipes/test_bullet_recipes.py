@@ -1,0 +1,58 @@
+"""The two recipes in PyBullet: from config to report, with a few steps of learning."""
+
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from corral.run.checkpoint import Checkpoint
+from corral.run.start import begin
+
+pytest.importorskip("pybullet", reason="the simulator; it has wheels up to Python 3.11")
+pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
+
+FEW = {
+    "num_envs": 2,
+    "total_steps": 64,
+    "ppo.n_steps": 16,
+    "ppo.batch_size": 16,
+    "ppo.n_epochs": 1,
+    "evaluate_every": 2,
+    "evaluate_episodes": 1,
+    "checkpoint_every": 2,
+    "final_episodes": 0,
+    "video": "never",
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_pendulums_share_a_process_and_are_filmed():
+    settings = {**FEW, "backend": "serial", "video": "end"}
+    with begin("bullet_pendulum", settings, out=Path("run")) as training:
+        assert training.run() == 0
+        assert training.parts.pool.layout.workers == 1
+    moment = Checkpoint.load(Path("run/checkpoints/best.pt"))
+    assert moment.normalisers["obs"]["count"] > 32  # VecNormalize comes along
+    assert Path("run/checkpoints/best_vecnormalize.pkl").exists()
+    assert Path("run/videos/best.gif").stat().st_size > 1000
+
+
+def test_robots_get_a_process_each_and_are_led_into_trouble_step_by_step():
+    pytest.importorskip("upkie", reason="the robot: pip install 'corral[upkie]'")
+    # Nothing of this module, which workers would import, and torch with it.
+    most_pitch = attrgetter("unwrapped.init_state.randomization.pitch")
+    settings = {**FEW, "curriculum_steps": 128}
+    with begin("upkie", settings, out=Path("run")) as training:
+        pool = training.parts.pool
+        assert pool.layout.workers == 2
+        assert "one process per slot, since the second one" in pool.layout.reason
+        assert "getJointState failed" in pool.layout.reason
+        for part in (0.0, 0.25):
+            training.learn(training.collect())
+            assert pool.apply(most_pitch) == pytest.approx((0.2 * part,) * 2)
+        training.checkpoint()
+        assert Checkpoint.load(training.directory.last).normalisers["obs"]["count"] > 32

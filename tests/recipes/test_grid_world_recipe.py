@@ -1,0 +1,121 @@
+"""The grid world's recipe: two views of the same envs, from config to report."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corral.errors import OptionError
+from corral.recipes.resolve import resolve
+
+pytest.importorskip("pettingzoo", reason="the grid world is a PettingZoo env")
+pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
+
+from corral.recipes.grid_world import build
+from corral.recipes.grid_world_envs import make
+from corral.run.checkpoint import Checkpoint
+from corral.run.revisit import Revisit
+from corral.run.start import begin, resume
+from corral.sinks import jsonl
+
+FEW = {
+    "num_envs": 2,
+    "backend": "serial",
+    "total_steps": 128,
+    "env_kwargs": {"size": 6, "ground": 2, "air": 1, "max_steps": 20},
+    "ppo.n_steps": 16,
+    "ppo.batch_size": 16,
+    "ppo.n_epochs": 1,
+    "evaluate_every": 2,
+    "evaluate_episodes": 2,
+    "checkpoint_every": 2,
+    "final_episodes": 2,
+    "video": "never",
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("view", ["flattened", "shared"])
+def test_a_run_leaves_its_folder_and_can_be_revisited(view):
+    with begin("grid_world", {**FEW, "view": view}, out=Path("run")) as training:
+        assert training.run() == 0
+        rows = training.parts.model.model.env.num_envs
+    assert rows == (2 if view == "flattened" else 6)
+    assert Path("run/report.html").exists()
+    assert Checkpoint.load(Path("run/checkpoints/best.pt")).steps > 0
+    ended = jsonl.read(Path("run/episodes.jsonl"))
+    assert ended and all(1 <= one["length"] <= 20 for one in ended)
+    with Revisit(Path("run")) as revisit:
+        again = revisit.evaluate(2, seed=5)
+    assert np.isfinite(again.mean)
+
+
+def lead(training, updates):
+    """So many updates, saved after every second one."""
+    with training:
+        while training.progress.update < updates:
+            rollout = training.collect()
+            training.log(rollout, training.learn(rollout))
+            if training.progress.update % 2 == 0:
+                training.checkpoint()
+        return training.directory
+
+
+def test_three_updates_of_a_shared_policy_and_one_more_are_four():
+    settings = {**FEW, "view": "shared"}
+    whole = lead(begin("grid_world", settings, out=Path("whole")), 4)
+    parts = lead(begin("grid_world", settings, out=Path("parts")), 3)
+    lead(resume(parts.path, {}), 4)
+    ours, theirs = Checkpoint.load(parts.last), Checkpoint.load(whole.last)
+    assert ours.update == theirs.update == 4
+    for name, weights in theirs.learner["net"].items():
+        assert np.array_equal(ours.learner["net"][name], weights), name
+    assert jsonl.read(parts.episodes) == jsonl.read(whole.episodes)
+
+
+def test_slot_0_is_filmed_at_every_evaluation():
+    settings = {**FEW, "view": "shared", "video": "evaluations"}
+    with begin("grid_world", settings, out=Path("run")) as training:
+        rollout = training.collect()
+        training.log(rollout, training.learn(rollout))
+        training.evaluate()
+    (video,) = Path("run/videos").iterdir()
+    assert video.name == "update-000001.gif"
+    assert video.stat().st_size > 1000
+
+
+def test_one_env_runs_in_the_process_that_trains():
+    settings = {**FEW, "num_envs": 1, "backend": "auto"}
+    parts = build(resolve("grid_world", settings))
+    try:
+        assert parts.pool.layout.backend == "serial"
+        assert parts.pool.envs[0].possible_agents == ["ground_0", "ground_1", "air_0"]
+    finally:
+        parts.pool.close()
+
+
+def test_a_yaml_file_says_everything():
+    Path("grid.yaml").write_text(
+        "recipe: grid_world\n"
+        "view: shared\n"
+        "num_envs: 4\n"
+        "env_kwargs: {size: large, ground: 1, air: 2, goal: true, watch: 0.3}\n"
+        "ppo: {lr: 0.0001}\n"
+    )
+    config = resolve("grid.yaml", {})
+    assert (config.view, config.num_envs, config.ppo.lr) == ("shared", 4, 1e-4)
+    env = make(view="flattened", **config.env_kwargs)
+    assert env.env.rules.size == 20
+    assert env.env.rules.watch == 0.3
+    assert env.possible_agents == ["ground_0", "air_0", "air_1"]
+
+
+def test_other_learners_and_views_are_refused_with_the_reason():
+    with pytest.raises(OptionError, match="is for learner: sb3_ppo"):
+        build(resolve("grid_world", {**FEW, "learner": "ppo"}))
+    with pytest.raises(OptionError, match="choose one of flattened, shared"):
+        make(view="sideways")

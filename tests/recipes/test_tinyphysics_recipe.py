@@ -1,0 +1,132 @@
+"""The recipe `tinyphysics`: a PID controller is cloned, and PPO goes on from there."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import psutil
+import pytest
+
+pytest.importorskip("torch", reason="training needs torch")
+pytest.importorskip("onnxruntime", reason="the simulator is an ONNX model")
+
+from corral.core import Decision
+from corral.errors import OptionError
+from corral.pool import Pool
+from corral.recipes import tinyphysics
+from corral.recipes.resolve import resolve
+from corral.recipes.tinyphysics import Split
+from corral.rollouts.collector import Collector
+from corral.run.revisit import load_policy
+from corral.run.start import begin
+from corral.zoo.tinyphysics.cockpit import make_cockpit, turn_of_pid
+
+SMALL = {
+    "num_envs": 4,
+    "clone_rows": 1600,
+    "clone_epochs": 8,
+    "evaluate_episodes": 2,
+    "final_episodes": 2,
+    "total_steps": 800,
+    "ppo.n_steps": 200,
+}
+GIBIBYTE = 1 << 30
+
+
+@pytest.fixture(autouse=True, scope="module")
+def threads():
+    """Leave torch as it was."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def trained(path, **settings):
+    """Run to the end; the folder, and what was measured of clone and policy."""
+    with begin("tinyphysics", {**SMALL, **settings}, out=path) as training:
+        cloned = training.evaluator.validate()
+        assert training.run() == 0
+    lines = training.directory.metrics.read_text().splitlines()
+    found = [line for line in map(json.loads, lines) if "eval/cost" in line]
+    return training.directory, [cloned, *found]
+
+
+@pytest.fixture(scope="module")
+def sequential(tmp_path_factory):
+    """A run with one car after the other, in this process."""
+    return trained(tmp_path_factory.mktemp("sequential") / "run", parallel=False)
+
+
+def test_an_update_later_there_is_a_report_and_a_best_policy(sequential):
+    directory, (cloned, found) = sequential
+    assert directory.report.exists() and directory.best.exists()
+    assert cloned["eval/cost_ratio"] < 1.2, "a clone costs what the PID does"
+    assert found["eval/pid_cost"] == cloned["eval/pid_cost"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"backend": "serial"}, {"backend": "process", "workers": 2}],
+    ids=["batched", "batched in two processes"],
+)
+def test_a_run_in_parallel_costs_what_one_car_after_the_other_does(
+    tmp_path, sequential, settings
+):
+    _, truth = sequential
+    _, found = trained(tmp_path / "run", **settings)
+    for ours, theirs in zip(found, truth, strict=True):
+        assert ours["eval/cost"] == pytest.approx(theirs["eval/cost"], abs=1e-6)
+
+
+def test_a_hundred_drives_are_of_a_hundred_routes_in_little_memory():
+    config = resolve(
+        "tinyphysics",
+        {"num_envs": 20, "backend": "process", "workers": 2},
+    )
+    routes = [f"synthetic:{number:05d}" for number in range(100)]
+    pool = tinyphysics._training_pool(config, routes)
+    try:
+        rollout = Collector(pool, PID()).collect(5 * 400)
+        assert len(rollout.episodes) == 100 and not rollout.faults
+        assert {one.info["route"] for one in rollout.episodes} == set(routes)
+        everyone = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        assert sum(one.memory_info().rss for one in everyone) < 4 * GIBIBYTE
+    finally:
+        pool.close()
+
+
+class PID:
+    def act(self, step, carry, rng):
+        return Decision(turn_of_pid(step.obs))
+
+
+def test_a_policy_can_be_had_without_its_run(sequential):
+    directory, _ = sequential
+    with Pool(make_cockpit, 2, backend="serial") as pool:
+        policy = load_policy(directory.path, pool.spec)
+        turns = policy.act(pool.reset(), None, None).action
+    assert turns.shape == (2, 1) and np.isfinite(turns).all()
+
+
+def test_no_route_is_for_two_things_and_each_seed_shares_them_out_anew():
+    splits = [Split.of(resolve("tinyphysics", {"seed": seed})) for seed in (0, 1)]
+    for split in splits:
+        parts = [set(split.training), set(split.validation), set(split.test)]
+        assert [len(part) for part in parts] == [60, 15, 25]
+        assert len(set.union(*parts)) == 100
+    assert set(splits[0].test) != set(splits[1].test)
+    with pytest.raises(OptionError, match="100 routes"):
+        Split.of(resolve("tinyphysics", {"test_routes": 90}))
+
+
+def test_the_cautious_settings_are_a_recipe_of_their_own():
+    config = resolve("tinyphysics_seed", {"ppo.clip_range": 0.3})
+    assert (config.ppo.lr, config.ppo.n_epochs, config.num_envs) == (1e-5, 4, 8)
+    assert config.ppo.log_std_init == pytest.approx(math.log(0.05))
+    assert config.steps_per_update == 100_000
+    assert config.ppo.clip_range == 0.3
+    assert resolve("tinyphysics_seed", {}).ppo.clip_range == 0.1
