@@ -6,7 +6,9 @@
 
 A step is one step of one env, with all its agents. Everybody gets the same actions
 and delivers all infos; AgileRL has its process per env, SuperSuit as many processes as
-there are cores. Needs mpe2, pettingzoo[classic], agilerl and supersuit.
+there are cores. The limit and the loop step PettingZoo's converted envs as they are;
+Corral does the conversion's part itself, and so may be faster than either. Needs
+mpe2, pettingzoo[classic], agilerl and supersuit.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from corral.executors import usable_cores
 CORES = usable_cores()
 
 
-PEERS = ("agilerl", "supersuit", "loop", "limit", "process", "auto")
+PEERS = ("agilerl", "supersuit", "loop", "limit", "process", "auto", "dropin")
 CONTESTS = (
     Contest(
         "spread-32",
@@ -64,7 +66,11 @@ CONTESTS = (
         lambda: workloads.make_rps,
         64,
         PEERS,
-        (Claim("auto", "agilerl", 8.0), Claim("auto", "limit", 0.9)),
+        (
+            Claim("auto", "agilerl", 8.0),
+            Claim("auto", "limit", 0.9),
+            Claim("dropin", "agilerl", 8.0),
+        ),
     ),
     Contest(
         "signs-64",
@@ -137,6 +143,15 @@ def agilerl_runner(factory, slots: int) -> Runner:
     return Runner(envs, envs.step, drawn(spaces_of(factory), slots), slots)
 
 
+def dropin_runner(factory, slots: int) -> Runner:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from corral.dropin import AsyncPettingZooVecEnv
+    envs = AsyncPettingZooVecEnv([factory] * slots)
+    envs.reset(seed=0)
+    return Runner(envs, envs.step, drawn(spaces_of(factory), slots), slots)
+
+
 def supersuit_runner(factory, slots: int) -> Runner:
     """Its way to vectors: agents are rows, all of one env after the other."""
     import supersuit
@@ -194,6 +209,7 @@ ENTRANTS = {
     "process": Entrant(
         "Corral, process", functools.partial(corral_runner, backend="process")
     ),
+    "dropin": Entrant("Corral for AgileRL", dropin_runner),
     "auto": Entrant("Corral", functools.partial(corral_runner, backend="auto")),
 }
 

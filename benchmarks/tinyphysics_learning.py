@@ -3,6 +3,7 @@
     cd DIR          # with data/*.csv and tinyphysics.onnx: a path's spelling is a seed
     python benchmarks/tinyphysics_learning.py --seeds 10 11 12 --workers 4 --jobs 3
 
+    --recipe tinyphysics    the cautious settings instead of the tuned ones
     --set ppo.lr=1e-4       any setting of the recipe; can be given again
     --steps 20000           much too short: does it run at all?
     --out FOLDER            the runs, results.json and curve.svg
@@ -40,7 +41,7 @@ def run_seed(arguments: argparse.Namespace, seed: int, folder: Path) -> None:
     from corral.run.start import begin
 
     began = time.perf_counter()
-    with begin("tinyphysics", settings_of(arguments, seed), out=folder) as training:
+    with begin(arguments.recipe, settings_of(arguments, seed), out=folder) as training:
         judge = Judge(training)
         cloned = judge.costs()
         training.run()  # and takes the best checkpoint, at its end
@@ -166,6 +167,7 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12])
+    parser.add_argument("--recipe", default="tinyphysics_tuned")
     parser.add_argument("--data", default="data", help="a directory of routes")
     parser.add_argument("--model", default="tinyphysics.onnx")
     parser.add_argument("--steps", type=int, help="of every run, instead of its own")

@@ -12,6 +12,14 @@ import pytest
 from running import ENV, Script
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nobodys_verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What whoever runs the tests has saved about envs is not theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CORRAL_VERDICTS", str(tmp_path_factory.getbasetemp() / "none"))
+        yield
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Script]]:
     """Start Python on a script written to tmp_path, or as `arguments` say."""

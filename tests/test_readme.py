@@ -3,6 +3,7 @@
 A block that only shows a shape is opened with ```python no-run.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -37,6 +38,8 @@ def test_example_runs(source, tmp_path):
         capture_output=True,
         text=True,
         timeout=120,
+        # Torch's own threads would wait for each other, beside other tests.
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr
 

@@ -7,7 +7,7 @@ from gymnasium.spaces.utils import flatten
 
 import corral
 from corral.adapters.joint_spaces import JointAction, JointObservation
-from corral.errors import OptionError
+from corral.errors import OptionError, SpaceMismatch
 from tests.faces.matching_env import Matching
 from tests.faces.multi_envs import Crowd, SmallerCrowd
 
@@ -164,6 +164,28 @@ def test_masks_stand_end_to_end_and_allow_all_to_who_is_not_there():
     assert 0 < alive.sum() < 3
     assert (masks[alive] == (np.arange(4) % 3 != 0)).all()
     assert masks[~alive].all()
+
+
+@pytest.mark.parametrize(
+    "seen, told",
+    [
+        ({"stranger": np.zeros(3)}, "observation for 'stranger'"),
+        ({"a": np.zeros(1)}, "agent 'a' sees .* not of its space Box"),
+        ({"a": {"deep": 1}}, "agent 'a' sees .* not of its space Box"),
+    ],
+)
+def test_what_does_not_fit_is_told_with_the_agents_name(seen, told):
+    box = spaces.Box(0, 1, (3,))
+    with pytest.raises(SpaceMismatch, match=told):
+        JointObservation({"a": box, "b": box}).of(seen)
+
+
+def test_a_mask_of_another_size_is_refused_with_the_agents_name():
+    flattened = corral.FlattenedAgents(SmallerCrowd())
+    flattened.env.told = lambda agent: {"action_mask": np.ones(3)}
+    flattened.reset(seed=3)
+    with pytest.raises(SpaceMismatch, match=r"agent 'eye_.' has an action mask"):
+        flattened.action_masks()
 
 
 def test_attributes_of_the_env_are_reached_through_it():

@@ -139,3 +139,18 @@ def test_actions_that_masks_forbid_are_exchanged() -> None:
     # At time 0 every third action is forbidden to the eyes.
     drawn = {"eye": np.array([0, 1, 3]), "hand": np.zeros((2, 2), np.float32)}
     assert adapter.permitted(drawn)["eye"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "terminated, expected", [(True, (True, False)), (False, (False, True))]
+)
+def test_an_end_is_a_truncation_if_there_was_more_to_come(
+    terminated: bool, expected: tuple[bool, bool]
+) -> None:
+    env = Crowd(odd="everyone")
+    adapter = adapt_multi(env)
+    adapter.reset(0, None, NO_TASK)
+    env.fate = lambda agent: (terminated, True)  # type: ignore[method-assign]
+    env.newcomers = list  # type: ignore[method-assign]
+    _, _, *ends, _ = adapter.step(adapter.spec.action_space.sample())
+    assert tuple(ends) == expected

@@ -55,12 +55,20 @@ def test_nothing_is_saved_of_what_is_not_known(doctor, here):
     assert not (here / "verdicts").exists()
 
 
+def test_a_verdict_that_cannot_be_kept_is_told(doctor, here):
+    (here / "verdicts").write_text("no folder")
+    status, out, err = doctor("CartPole-v1", "--only", "isolation", "--save")
+    assert "bit for bit" in out
+    assert status == 2 and "verdicts cannot be written to" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ((), "name an environment"),
         (("CartPole-v1", "--replay", "fault.zip"), "name an environment"),
         (("CartPole-v1", "--json", "nowhere/found.json"), "cannot be written"),
+        (("CartPole-v1", "--json", "."), "is a directory"),
         (("CartPole-v1", "--only", "magic"), "there is no check 'magic'"),
         (("CartPool-v1",), "near names: CartPole"),
     ],

@@ -1,6 +1,7 @@
 """`corral eval tinyphysics`, as it is typed."""
 
 import json
+import sys
 
 import pytest
 
@@ -59,6 +60,16 @@ def test_nothing_but_the_name_is_needed(corral, tmp_path):
     assert status == 0, err
     assert "synthetic:00001" in out and "PID: " in out
     assert "No report: tinyphysics.html cannot be written" in out
+
+
+def test_without_what_draws_there_are_costs_and_no_report(corral, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("corral.reports.charts", "corral.run.tinyphysics.page"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    status, out, err = corral("tinyphysics", "--data", "data", "--backend", "serial")
+    assert status == 0, err
+    assert "over 2 routes" in out
+    assert "No report: a report with pictures needs matplotlib" in out
 
 
 def lose_a_column(path):

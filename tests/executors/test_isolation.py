@@ -64,7 +64,7 @@ def test_auto_lets_others_share(kind):
 
 def test_slow_envs_are_not_looked_at():
     class Untouched:
-        reset_time, calls = 0.0, []  # noqa: RUF012
+        reset_time, calls = 0.0, []
 
         def reset(self, seed):
             self.calls.append(seed)

@@ -14,8 +14,11 @@ from gymnasium import spaces
 
 EYES, HANDS = ("eye_0", "eye_1", "eye_2"), ("hand_0", "hand_1")
 PIXELS = spaces.Box(0, 255, (2, 3), np.uint8)
-COUNTS = spaces.Dict(
-    {"count": spaces.Box(-(2**62), 2**62, (2,), np.int64), "kind": spaces.Discrete(6)}
+COUNTS = spaces.Dict(  # not in the order that Gymnasium sorts keys in
+    [
+        ("kind", spaces.Discrete(6)),
+        ("count", spaces.Box(-(2**62), 2**62, (2,), np.int64)),
+    ]
 )
 
 
@@ -140,6 +143,12 @@ class Crowd(Agents):
             self.agents.append("stranger_0")
         terminated = {agent: fates.get(agent, (False, False))[0] for agent in present}
         truncated = {agent: fates.get(agent, (False, False))[1] for agent in present}
+        if self.odd == "haunted":
+            observations["ghost_0"] = self.look("eye_0")
+        if self.odd == "lists" and self.time == 2:
+            return observations, [*rewards], [*terminated], [*truncated], [*infos]
+        if self.odd == "untold" and self.time == 2:
+            return observations, rewards, terminated, truncated, None
         return observations, rewards, terminated, truncated, infos
 
 
@@ -215,6 +224,28 @@ class Table(Agents):
             held.pop(agent, None)
         if self.agents:
             self.agent_selection = self.agents[self.turn % len(self.agents)]
+
+
+class Echo(Agents):
+    """Both see what the left one did, in parts that are not in sorted order."""
+
+    possible_agents = ["left", "right"]  # noqa: RUF012
+    parts = spaces.Dict([(key, spaces.Box(0, 9, (1,), np.int8)) for key in "ba"])
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return self.parts
+
+    action_space = observation_space
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents = list(self.possible_agents)
+        seen = {"a": np.array([1], np.int8), "b": np.array([2], np.int8)}
+        return dict.fromkeys(self.agents, seen), {}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        nobody = dict.fromkeys(self.agents, False)
+        seen = dict.fromkeys(self.agents, actions["left"])
+        return seen, dict.fromkeys(self.agents, 0), nobody, nobody, {}
 
 
 FINE, RAISE, KILL = range(3)

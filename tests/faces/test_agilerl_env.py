@@ -1,5 +1,6 @@
 """AgileRL's vector env, held against AgileRL's own way with one env after the other."""
 
+import functools
 import multiprocessing
 import os
 
@@ -18,6 +19,7 @@ from gymnasium.error import (
 )
 
 from corral.dropin import AsyncPettingZooVecEnv
+from corral.errors import SpacesDiffer
 from tests.faces.matching_env import Lenient, Matching
 from tests.faces.multi_envs import EYES, KILL, RAISE, Crowd, Fragile
 
@@ -187,6 +189,14 @@ def test_an_envs_own_exception_comes_out(opened):
     actions["late_0"] = np.array([0, RAISE])
     with pytest.raises(ValueError, match="not that one"):
         envs.step(actions)
+
+
+def test_an_agent_that_nobody_knows_is_named(opened):
+    make = functools.partial(Crowd, odd="haunted")
+    envs = opened(AsyncPettingZooVecEnv([make] * SLOTS, backend="serial"))
+    envs.reset(seed=11)
+    with pytest.raises(SpacesDiffer, match="agent 'ghost_0' is not one of"):
+        envs.step(actions_at(0, envs.possible_agents))
 
 
 def test_a_killed_worker_is_replaced_and_its_agents_are_cut_short(opened):

@@ -359,5 +359,7 @@ def test_make_vec_finds_the_drop_ins_where_they_are_put(monkeypatch, opened):
 
 
 def test_dropin_says_what_it_has():
-    with pytest.raises(AttributeError, match=r"has AsyncVectorEnv, .*SyncVectorEnv"):
+    with pytest.raises(
+        AttributeError, match=r"has AsyncPettingZooVecEnv, .*SyncVectorEnv"
+    ):
         dropin.NoSuchVectorEnv  # noqa: B018

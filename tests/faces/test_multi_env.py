@@ -21,7 +21,7 @@ from corral.errors import (
 )
 from corral.faces.multi_env import MultiEnv
 from corral.faces.multi_make import open_team_pool
-from tests.faces.multi_envs import Crowd, Everyone, SmallerCrowd, Table
+from tests.faces.multi_envs import Crowd, Echo, Everyone, SmallerCrowd, Table
 from tests.faces.multi_loop import (
     Loop,
     ParallelLoop,
@@ -243,6 +243,20 @@ def test_actions_mean_the_same_in_every_form() -> None:
     assert told[0].any()
 
 
+def test_parts_of_a_dict_keep_their_names_whatever_their_order() -> None:
+    first = {"b": np.full((2, 1), 8, np.int8), "a": np.full((2, 1), 7, np.int8)}
+    one = {key: part[0] for key, part in first.items()}
+    pair = {key: np.stack([part, part], axis=1) for key, part in first.items()}
+    with corral.make_multi(Echo, 2, backend="serial") as envs:
+        obs, _ = envs.reset(seed=0)
+        assert [obs["left"][key].tolist() for key in "ab"] == [[[1], [1]], [[2], [2]]]
+        each = dict.fromkeys(envs.agents, first)
+        for actions in (each, {"left+right": pair}, [dict.fromkeys(each, one)] * 2):
+            obs = envs.step(actions)[0]
+            for key in "ab":
+                assert (obs["right"][key] == first[key]).all(), (key, actions)
+
+
 def test_later_episodes_have_seeds_of_their_own_and_can_be_run_again() -> None:
     with corral.make_multi(Crowd, 2, backend="serial") as envs:
         seeds = []
@@ -361,6 +375,8 @@ def test_who_acts_out_of_turn_is_told_whose_turn_it_is() -> None:
             "agent 'eye_1' has another observation space than when the env was built",
         ),
         (functools.partial(Table, odd="undead"), "who is dead, is still selected"),
+        (functools.partial(Crowd, odd="lists"), r"returned \(dict, list, .*; Petting"),
+        (functools.partial(Crowd, odd="untold"), "the infos are NoneType"),
     ],
 )
 def test_an_env_that_breaks_its_word_is_named_with_slot_and_agent(
@@ -385,6 +401,7 @@ def test_an_env_that_breaks_its_word_is_named_with_slot_and_agent(
         (lambda: None, {}, "returned NoneType"),
         (Crowd, {"by": "team"}, "by is 'team'"),
         (Table, {"observe": "some"}, "observe is 'some'"),
+        (Crowd, {"observe": "some"}, "observe is 'some'"),
         ([Crowd, SmallerCrowd], {}, "slot 1 has other possible_agents than slot 0"),
         ("tests.faces.multi_envs:Crwd", {}, "near names: Crowd"),
     ],

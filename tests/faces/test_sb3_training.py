@@ -37,6 +37,15 @@ BACKENDS = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Nets this small are slower with more, above all beside other tests."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request):
     return BACKENDS[request.param]

@@ -41,6 +41,13 @@ def test_pendulums_share_a_process_and_are_filmed():
     assert Path("run/videos/best.gif").stat().st_size > 1000
 
 
+def test_without_a_curriculum_episodes_begin_as_far_off_as_they_ever_do():
+    from corral.recipes.upkie import Config, init_rand_at
+
+    config = Config(curriculum_steps=0, env_kwargs={"init_rand": {"pitch": 0.2}})
+    assert init_rand_at(config, 0) == {"pitch": 0.2}
+
+
 def test_robots_get_a_process_each_and_are_led_into_trouble_step_by_step():
     pytest.importorskip("upkie", reason="the robot: pip install 'corral[upkie]'")
     # Nothing of this module, which workers would import, and torch with it.

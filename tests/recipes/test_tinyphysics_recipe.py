@@ -123,10 +123,10 @@ def test_no_route_is_for_two_things_and_each_seed_shares_them_out_anew():
         Split.of(resolve("tinyphysics", {"test_routes": 90}))
 
 
-def test_the_cautious_settings_are_a_recipe_of_their_own():
-    config = resolve("tinyphysics_seed", {"ppo.clip_range": 0.3})
+def test_there_are_cautious_settings_and_bold_ones():
+    config = resolve("tinyphysics", {"ppo.gamma": 0.9})
     assert (config.ppo.lr, config.ppo.n_epochs, config.num_envs) == (1e-5, 4, 8)
     assert config.ppo.log_std_init == pytest.approx(math.log(0.05))
+    assert (config.ppo.clip_range, config.ppo.gamma) == (0.1, 0.9)
     assert config.steps_per_update == 100_000
-    assert config.ppo.clip_range == 0.3
-    assert resolve("tinyphysics_seed", {}).ppo.clip_range == 0.1
+    assert resolve("tinyphysics_tuned", {}).ppo.lr > config.ppo.lr

@@ -14,11 +14,12 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.from_pettingzoo import _layer_with as layer_with
+from corral.adapters.converted import stepper
+from corral.adapters.from_pettingzoo import layer_with
 from corral.adapters.joint_spaces import JointAction, JointObservation
 from corral.adapters.multi import is_aec, is_parallel
 from corral.adapters.team import MASK, Agent
-from corral.errors import OptionError
+from corral.errors import OptionError, SpaceMismatch
 
 Rewards = Mapping[Agent, float]
 
@@ -62,6 +63,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self, env: Any, reward: str | Callable[[Rewards], float] = "sum"
     ) -> None:
         self.env = env = all_at_once(env)
+        self._advance = stepper(env)
         self.possible_agents = list(env.possible_agents)
         agents = self.possible_agents
         self._observation = JointObservation(
@@ -90,7 +92,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Every agent that is there takes its part of the action."""
         actions = {agent: self._action.of(action, agent) for agent in self._alive}
-        result = self.env.step(actions)
+        result = self._advance(actions)
         observations, rewards, terminations, truncations, infos = result
         # Some envs go on listing agents that are done.
         self._alive = [
@@ -168,8 +170,16 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def _mask(self, agent: Agent) -> NDArray[np.bool_]:
         size = self._action.choices(agent)
         mask = self._masks.get(agent)
-        # Who is not there may do anything: a distribution over nothing is none.
-        return np.ones(size, np.bool_) if mask is None else np.asarray(mask, np.bool_)
+        if mask is None:
+            # Who is not there may do anything: a distribution over nothing is none.
+            return np.ones(size, np.bool_)
+        allowed = np.asarray(mask, np.bool_)
+        if allowed.shape != (size,):
+            raise SpaceMismatch(
+                f"agent {agent!r} has an action mask of shape {allowed.shape}; its "
+                f"action space asks for {(size,)}"
+            )
+        return allowed
 
 
 def _aggregate(reward: Any) -> Callable[[Rewards], float]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter
 from corral.adapters.roster import Seat
-from corral.errors import OptionError, SpaceMismatch
+from corral.errors import SpaceMismatch
 
 OBSERVE = ("acting", "all")
 
@@ -29,8 +29,6 @@ class AecAdapter(PettingZooAdapter):
     def __init__(
         self, env: Any, state: bool = False, observe: str = OBSERVE[0]
     ) -> None:
-        if observe not in OBSERVE:
-            raise OptionError(f"observe is {observe!r}; choose one of {OBSERVE}")
         super().__init__(env, state)
         self._everybody = observe == "all"
         self._acting: Seat | None = None

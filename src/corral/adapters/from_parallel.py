@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from corral.adapters.converted import stepper
 from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter
 from corral.adapters.roster import Seat, as_number
 from corral.errors import SpaceMismatch
@@ -13,6 +14,9 @@ _FIVE = (
     "PettingZoo's API is `observations, rewards, terminations, truncations, infos = "
     "env.step(actions)`, a dict by agent each"
 )
+
+_NUMBERS = (float, int)
+"""What a reward is as a rule, and can be stored as it is."""
 
 
 class ParallelAdapter(PettingZooAdapter):
@@ -23,6 +27,11 @@ class ParallelAdapter(PettingZooAdapter):
     """
 
     turns = False
+
+    def __init__(self, env: Any, state: bool = False) -> None:
+        super().__init__(env, state)
+        self.advance = stepper(env)
+        """What `env.step` does."""
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -45,36 +54,42 @@ class ParallelAdapter(PettingZooAdapter):
     def move(self, actions: Any) -> Outcome:
         """Step the living, each with its own part of the action."""
         roster = self.roster
-        result = self.env.step(roster.taken(actions))
+        result = self.advance(roster.taken(actions))
         try:
             observations, rewards, terminations, truncations, infos = result
-        except (TypeError, ValueError):
+            ends = any(terminations.values()) or any(truncations.values())
+        except (AttributeError, TypeError, ValueError):
             raise SpaceMismatch(
-                f"env.step() returned {type(result).__name__}; {_FIVE}"
+                f"env.step() returned {_kinds(result)}; {_FIVE}"
             ) from None
         if roster.leaving or roster.paid:
             roster.tidy()
-        if (
-            any(terminations.values())
-            or any(truncations.values())
-            or self.env.agents != roster.names
-            or len(rewards) != len(roster.names)
-        ):
+        if ends or self.env.agents != roster.names or len(rewards) != len(roster.names):
             return self._changed(*result)
-        # As a rule nobody comes or goes. All in one place: between two steps an env has
-        # thrown everything out of the caches, and each function here is cold.
+        return self.usual(observations, rewards, infos) or self._changed(*result)
+
+    def usual(
+        self,
+        observations: Mapping[Any, Any],
+        rewards: Mapping[Any, Any],
+        infos: Mapping[Any, Any],
+    ) -> Outcome | None:
+        """As a rule nobody comes or goes; None if somebody was left out."""
+        # All in one place: between two steps an env has thrown everything out of the
+        # caches, and each function here is cold.
         total = 0.0
-        for seat in roster.living:
+        for seat in self.roster.living:
             agent = seat.agent
             if agent not in observations or agent not in rewards:
-                return self._changed(*result)
+                return None
             seat.observe(observations[agent])
             reward = rewards[agent]
-            if type(reward) is not float:
+            if type(reward) not in _NUMBERS:
                 reward = as_number(reward, agent)
             seat.reward[seat.position] = reward
             total += reward
-        told = self._told(infos) if self.masking or any(infos.values()) else {}
+        quiet = not self.masking and type(infos) is dict and not any(infos.values())
+        told = {} if quiet else self._told(infos)
         return self.observed(), total, False, False, told
 
     def _changed(
@@ -132,10 +147,21 @@ class ParallelAdapter(PettingZooAdapter):
 
     def _told(self, infos: Any) -> dict[Any, Any]:
         """The infos of those who were told anything; masks go elsewhere."""
+        if not isinstance(infos, Mapping):
+            raise SpaceMismatch(
+                f"the infos are {type(infos).__name__}; they must be a dict by agent"
+            )
         told = {agent: info for agent, info in infos.items() if info}
         if told or self.masking:
             self.without_masks(told, self.roster.living)
         return told
+
+
+def _kinds(result: Any) -> str:
+    """What came back, by its types."""
+    if not isinstance(result, tuple):
+        return type(result).__name__
+    return f"({', '.join(type(part).__name__ for part in result)})"
 
 
 def _see(seat: Seat, observations: Mapping[Any, Any]) -> None:

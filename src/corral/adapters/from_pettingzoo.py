@@ -112,18 +112,18 @@ class PettingZooAdapter:
 
     def get_attr(self, name: str) -> Any:
         """Read the attribute, wherever in the wrappers it is."""
-        return getattr(_layer_with(self.env, name) or self.env, name)
+        return getattr(layer_with(self.env, name) or self.env, name)
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set the attribute on the layer that has it, else on the env itself."""
-        setattr(_layer_with(self.env, name) or self.env.unwrapped, name, value)
+        setattr(layer_with(self.env, name) or self.env.unwrapped, name, value)
 
     def close(self) -> None:
         """Close the env."""
         self.env.close()
 
 
-def _layer_with(env: Any, name: str) -> Any:
+def layer_with(env: Any, name: str) -> Any:
     """The outermost layer that has the attribute itself; None if none has.
 
     Wrappers hand on what they have not, but nothing that begins with an underscore, and

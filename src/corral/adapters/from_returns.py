@@ -7,7 +7,7 @@ without `agents`. An episode is over when everybody that was returned is done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -44,13 +44,32 @@ class ReturnsAdapter(ParallelAdapter):
     def move(self, actions: Any) -> Outcome:
         """Step with the actions of the living, or with what was sent raw."""
         roster = self.roster
-        if isinstance(actions, RawActions):
-            given = {agent: _bare(one) for agent, one in actions.actions.items()}
-        else:
-            given = {seat.agent: _bare(seat.take(actions)) for seat in roster.living}
-        outcome = self.env.step(given)
-        observations, rewards, terminations, truncations, infos = outcome
+        raw = isinstance(actions, RawActions)
+        taken = actions.actions if raw else roster.taken(actions)
+        result = self.advance({agent: _bare(one) for agent, one in taken.items()})
+        observations, rewards, terminations, truncations, infos = result
         roster.tidy()
+        if (
+            list(observations) == roster.names
+            and len(rewards) == len(roster.names) == len(roster.seats)
+            and not any(terminations.values())
+            and not any(truncations.values())
+        ):
+            outcome = self.usual(observations, rewards, infos)
+            if outcome is not None:
+                return outcome
+        return self._changed(*result)
+
+    def _changed(
+        self,
+        observations: Mapping[Any, Any],
+        rewards: Mapping[Any, Any],
+        terminations: Mapping[Any, Any],
+        truncations: Mapping[Any, Any],
+        infos: Mapping[Any, Any],
+    ) -> Outcome:
+        """The same for a step in which somebody came, left, or was left out."""
+        roster = self.roster
         total = roster.pay(rewards)
         for agent, seat in roster.seats.items():
             if agent not in rewards:
@@ -59,7 +78,7 @@ class ReturnsAdapter(ParallelAdapter):
         for agent in dict.fromkeys((*observations, *terminations)):
             terminated, truncated = terminations.get(agent), truncations.get(agent)
             if terminated or truncated:
-                roster.end(roster.seats[agent], terminated, truncated)
+                roster.end(roster.seat_of(agent), terminated, truncated)
             elif agent in observations:
                 present.append(agent)
         for seat in roster.living:
@@ -68,7 +87,7 @@ class ReturnsAdapter(ParallelAdapter):
                 if seat not in roster.leaving:  # away for now, without an end
                     roster.end(seat, False, False)
         for agent, observation in observations.items():
-            roster.seats[agent].observe(observation)
+            roster.seat_of(agent).observe(observation)
         roster.seat(present)
         over, cut = roster.how()
         return self.observed(), total, over, cut, self._told(infos)

@@ -12,7 +12,7 @@ from gymnasium.spaces.utils import flatten, flatten_space
 from numpy.typing import NDArray
 
 from corral.adapters.team import Agent
-from corral.errors import OptionError
+from corral.errors import OptionError, SpaceMismatch
 
 Array = NDArray[Any]
 
@@ -141,9 +141,29 @@ class JointObservation:
         """Those that are given, in their places."""
         joint = np.zeros(self.space.shape, np.float32)
         for agent, observation in observations.items():
-            flat: Any = flatten(self._spaces[agent], observation)
-            joint[self._parts[agent]] = flat
+            place = self._parts.get(agent)
+            if place is None:
+                raise SpaceMismatch(
+                    f"there is an observation for {agent!r}; there are the agents "
+                    f"{list(self._spaces)}"
+                )
+            flat = self._flattened(agent, observation)
+            if flat.shape != (place.stop - place.start,):
+                raise self._misfit(agent, observation)
+            joint[place] = flat
         return joint
+
+    def _flattened(self, agent: Agent, observation: Any) -> Array:
+        try:
+            return np.asarray(flatten(self._spaces[agent], observation))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise self._misfit(agent, observation) from error
+
+    def _misfit(self, agent: Agent, observation: Any) -> SpaceMismatch:
+        return SpaceMismatch(
+            f"agent {agent!r} sees {observation!r:.80}, which is not of its space "
+            f"{self._spaces[agent]}"
+        )
 
     def part(self, agent: Agent) -> slice:
         """Where an agent's observation is in the vector."""

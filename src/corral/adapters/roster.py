@@ -145,7 +145,7 @@ class Roster:
         living: list[Seat] = []
         new: list[Seat] = []
         for agent in agents:
-            seat = self._seat_of(agent)
+            seat = self.seat_of(agent)
             if agent not in before:
                 self._check_spaces(seat)
                 new.append(seat)
@@ -207,7 +207,7 @@ class Roster:
         for agent, reward in rewards.items():
             if agent in living:
                 continue
-            seat = self._seat_of(agent)
+            seat = self.seat_of(agent)
             value = as_number(reward, agent)
             seat.reward[seat.position] = value
             others.append(seat)
@@ -224,14 +224,19 @@ class Roster:
     def how(self) -> tuple[bool, bool]:
         """Whether the env is at its end: terminated, truncated.
 
-        It is truncated if one of those that left last was.
+        It is truncated if one of those that left last was, and not terminated as well:
+        there was more to come for it.
         """
         if self.living:
             return False, False
-        truncated = any(seat.truncated[seat.position] for seat in self.leaving)
+        truncated = any(
+            seat.truncated[seat.position] and not seat.terminated[seat.position]
+            for seat in self.leaving
+        )
         return not truncated, truncated
 
-    def _seat_of(self, agent: Agent) -> Seat:
+    def seat_of(self, agent: Agent) -> Seat:
+        """The agent's seat; an error names one that has none."""
         seat = self.seats.get(agent)
         if seat is None:
             raise self.unknown(agent)

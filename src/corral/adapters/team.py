@@ -80,7 +80,7 @@ class Group:
         count = len(self.agents)
         flags = ["alive", "terminated", "truncated"] + ["acting"] * turns
         parts: dict[str, Space[Any]] = {name: _booleans(count) for name in flags}
-        parts["obs"] = batch_space(self.observation_space, count)
+        parts["obs"] = batched(self.observation_space, count)
         parts["reward"] = spaces.Box(-np.inf, np.inf, (count,), np.float64)
         if self.mask_by_info:
             parts["mask"] = _booleans(count, self.mask)
@@ -126,7 +126,7 @@ class Team:
         """What the engine takes for the env's action space."""
         return spaces.Dict(
             {
-                group.name: batch_space(group.action_space, len(group.agents))
+                group.name: batched(group.action_space, len(group.agents))
                 for group in self.groups
             }
         )
@@ -172,6 +172,19 @@ def team_of(env: Any, turns: bool, state: bool) -> Team:
         for name, (observation, action, members) in zip(names, found, strict=True)
     )
     return Team(agents, groups, turns, _state_space(env) if state else None)
+
+
+def batched(space: Space[Any], count: int) -> Space[Any]:
+    """Of `count` values at once; parts keep the order that the space has them in.
+
+    Gymnasium's `batch_space` sorts the parts of a Dict, and leaves go by order.
+    """
+    if isinstance(space, spaces.Dict):
+        parts = [(key, batched(part, count)) for key, part in space.items()]
+        return spaces.Dict(parts)
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([batched(part, count) for part in space])
+    return batch_space(space, count)
 
 
 def mask_size(action_space: Space[Any]) -> int:

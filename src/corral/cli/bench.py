@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +89,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("measuring").add_argument
     add(
         "--policy-ms",
-        type=_not_negative,
+        type=kinds.not_negative,
         default=0.0,
         metavar="MS",
         help="a policy that computes this long between two steps (0)",
@@ -98,7 +97,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
     add("--rounds", type=kinds.count, default=5, metavar="N", help="turns for each (5)")
     add(
         "--seconds",
-        type=_positive,
+        type=kinds.positive,
         default=0.3,
         metavar="S",
         help="how long a turn takes (0.3)",
@@ -106,7 +105,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=kinds.whole, default=0, help="of envs and actions (0)")
     add(
         "--deadline",
-        type=_positive,
+        type=kinds.positive,
         default=300.0,
         metavar="S",
         help="give up one that does not start, or end its turn, within this (300)",
@@ -168,17 +167,7 @@ def _against(names: tuple[str, ...]) -> tuple[str, ...]:
 def _check_files(arguments: argparse.Namespace) -> None:
     """Before minutes of measuring: can the results be written at all?"""
     for option in ("json", "html"):
-        path: Path | None = getattr(arguments, option)
-        if path is None:
-            continue
-        folder = path.parent
-        if path.is_dir():
-            raise OptionError(f"--{option} {path} is a directory; name a file in it")
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise OptionError(
-                f"--{option} {path} cannot be written: "
-                f"{folder.resolve()} must be a directory you may write to"
-            )
+        kinds.check_file(f"--{option}", getattr(arguments, option))
     if arguments.html is not None:
         # For its MissingExtra, which says what to install.
         from corral.reports import charts  # noqa: F401
@@ -216,20 +205,3 @@ def _counts(text: str) -> tuple[int, ...]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _positive(text: str) -> float:
-    number = _not_negative(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
-    return number
-
-
-def _not_negative(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number >= 0")
-    return number

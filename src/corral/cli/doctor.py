@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--timeout",
-        type=float,
+        type=kinds.positive,
         metavar="S",
         help="seconds for one measurement (60), or for what failed, where it had hung "
         "(what it was given then)",
@@ -118,8 +118,7 @@ def _examine(arguments: argparse.Namespace) -> int:
     from corral.doctor.report import STATUS
 
     path = arguments.json
-    if path is not None and not path.parent.is_dir():
-        raise OptionError(f"--json {path} cannot be written: no such directory")
+    kinds.check_file("--json", path)
     patient = _patient(arguments)
     with console.progress(patient.name) as progress:
         report = examine(
@@ -155,7 +154,7 @@ def _patient(arguments: argparse.Namespace) -> Patient:
 
 
 def _save(report: Report) -> None:
-    from corral.adapters.verdicts import save_verdict
+    from corral.adapters.verdicts import FOLDER, folder, save_verdict
 
     verdict = report.verdict
     if verdict is None:
@@ -167,7 +166,13 @@ def _save(report: Report) -> None:
             f"not saved: {verdict.subject} belongs to no package and no file, so "
             "nobody could tell when it has changed"
         )
-    print(f"Saved for {verdict.edition}: {save_verdict(verdict)}")
+    try:
+        print(f"Saved for {verdict.edition}: {save_verdict(verdict)}")
+    except OSError as error:
+        raise OptionError(
+            f"not saved: {folder()} cannot be written to ({error.strerror}); "
+            f"{FOLDER}=DIRECTORY names another"
+        ) from None
 
 
 # An episode that failed ---------------------------------------------------------------

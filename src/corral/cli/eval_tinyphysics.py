@@ -67,33 +67,29 @@ def run(arguments: argparse.Namespace) -> int:
     """Drive, show, write; returns the exit status."""
     _check(arguments)
     from corral.bench.console import bar
-    from corral.run.tinyphysics.controller import controller_of
-    from corral.run.tinyphysics.driving import check, drive, open_pool, trace
-    from corral.run.tinyphysics.page import samples_of
+    from corral.run.tinyphysics import driving
+    from corral.run.tinyphysics.controller import PID_NAME, controller_of
     from corral.zoo.tinyphysics import find_routes
 
-    controller = controller_of(
-        "pid" if arguments.controller is None else arguments.controller,
-        arguments.checkpoint,
-    )
+    name = PID_NAME if arguments.controller is None else arguments.controller
+    controller = controller_of(name, arguments.checkpoint)
     paths = find_routes(arguments.data)[: arguments.limit]
-    model = arguments.model
     with bar() as progress:
         progress.expect(len(paths))
         progress.say("reading")
-        check(model, paths)
+        driving.check(arguments.model, paths)
         progress.say("driving")
-        with open_pool(
+        with driving.open_pool(
             controller,
-            model,
+            arguments.model,
             min(arguments.num_envs or NUM_ENVS, len(paths)),
             backend=arguments.backend or "auto",
             workers=arguments.workers,
             batched=arguments.batched,
         ) as pool:
             policy = controller.policy_for(pool.spec)
-            costs = drive(pool, policy, paths, progress.turn)
-            traces = trace(pool, policy, samples_of(costs))
+            costs = driving.drive(pool, policy, paths, progress.turn)
+            traces = driving.trace(pool, policy, driving.samples_of(costs))
             layout = str(pool.layout)
     _show(controller, costs)
     _write(arguments, controller, costs, traces, layout)
@@ -133,7 +129,7 @@ def _writable(path: Path) -> bool:
 
 
 def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
-    from corral.run.tinyphysics.page import mean_of
+    from corral.run.tinyphysics.driving import mean_of
 
     width = max(map(len, costs))
     print(f"{'route':<{width}}  {'lataccel':>9}  {'jerk':>9}  {'total':>9}")

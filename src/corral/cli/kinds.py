@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+from pathlib import Path
 from typing import Any
+
+from corral.errors import OptionError
 
 
 def count(text: str) -> int:
@@ -21,6 +25,39 @@ def whole(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number >= 0")
     return number
+
+
+def positive(text: str) -> float:
+    """A number > 0."""
+    number = not_negative(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
+    return number
+
+
+def not_negative(text: str) -> float:
+    """A number >= 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number >= 0")
+    return number
+
+
+def check_file(option: str, path: Path | None) -> None:
+    """Before minutes of work: can its results be written at all?"""
+    if path is None:
+        return
+    folder = path.parent
+    if path.is_dir():
+        raise OptionError(f"{option} {path} is a directory; name a file in it")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise OptionError(
+            f"{option} {path} cannot be written: "
+            f"{folder.resolve()} must be a directory you may write to"
+        )
 
 
 def json_object(text: str) -> dict[str, Any]:

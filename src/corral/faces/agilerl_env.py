@@ -10,7 +10,6 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from typing import Any, NoReturn
 
 import gymnasium
@@ -31,7 +30,7 @@ from corral.faces.gymnasium_errors import (
     late_for,
     raise_own,
 )
-from corral.faces.multi_make import _same_team as same_team
+from corral.faces.multi_make import same_team
 from corral.faces.multi_step import MultiStep, mapped
 from corral.faces.watched import Watched
 from corral.layout.infos import add_info
@@ -169,7 +168,7 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
 
     def get_observations(self) -> dict[Any, Any]:
         """What was seen last, in memory of the caller's own unless `copy` is False."""
-        return deepcopy(self.observations) if self.copy else self.observations
+        return mapped(np.copy, self.observations) if self.copy else self.observations
 
     def _infos(self, step: Step) -> dict[Any, Any]:
         infos: dict[Any, Any] = {}
@@ -376,7 +375,7 @@ def _opened(env_fns: list[Factory], options: dict[Any, Any]) -> Pool:
             env_fns,
             autoreset="same_step",
             wrappers=wrappers,
-            _face=FaceOptions(bare_resets=True, agree=same_team),
+            _face=FaceOptions(bare_resets=True, agree=same_team, empty_finals=False),
             **options,
         )
     except StartError as error:

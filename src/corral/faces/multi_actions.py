@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from corral.adapters.team import Agent, Group, Team
+from corral.adapters.team import Agent, Group, Team, batched
 from corral.errors import SpaceMismatch
 from corral.layout.codec import codec_for
 from corral.layout.plan import widened
@@ -155,7 +154,7 @@ class _GroupActions:
         self.group = group
         self._slots = slots
         self._codec = codec_for(group.action_space)
-        self._join = codec_for(batch_space(group.action_space, len(group.agents)))
+        self._join = codec_for(batched(group.action_space, len(group.agents)))
         self._shapes = [
             (slots, len(group.agents), *leaf.shape) for leaf in self._codec.leaves
         ]

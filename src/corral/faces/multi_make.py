@@ -103,14 +103,12 @@ def open_team_pool(
         autoreset=autoreset,
         env_kwargs=env_kwargs,
         wrappers=(*wrappers, seated),
-        _face=FaceOptions(
-            bare_resets=bare_resets, agree=_same_team, empty_finals=False
-        ),
+        _face=FaceOptions(bare_resets=bare_resets, agree=same_team, empty_finals=False),
         **options,
     )
 
 
-def _same_team(specs: list[EnvSpec]) -> EnvSpec:
+def same_team(specs: list[EnvSpec]) -> EnvSpec:
     """The first spec, if all slots have its agents and their spaces."""
     first = specs[0]
     for slot, spec in enumerate(specs):

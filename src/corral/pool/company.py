@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SUSPECT = ("construct", "reset")
 """What a second env in a process fails in."""
-SECONDS = 20.0
+SECONDS = 10.0
 """For the envs to be built, and again for each reset."""
 RESETS = 8
 """Alone, all of which have to work; fewer where they take longer than PATIENCE."""

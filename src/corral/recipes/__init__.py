@@ -19,7 +19,7 @@ RECIPES = {
     "memory": "CartPole-v1 without velocities: a recurrent policy has to remember",
     "pendulum": "Pendulum-v1, continuous actions: 100,000 steps",
     "tinyphysics": "steer a simulated car: a PID controller cloned, then improved",
-    "tinyphysics_seed": "the same with cautious settings, which need many more steps",
+    "tinyphysics_tuned": "the same with settings that go much further",
     "upkie": "the Upkie robot balances in PyBullet, with SB3's PPO",
 }
 """Name -> what it is."""

@@ -41,7 +41,7 @@ class Config(base.Config):
     evaluate_episodes: int = Field(default=20, ge=1)
     normalise_obs: bool = True
     video: Literal["end", "evaluations", "never"] = Field(
-        default="evaluations", description="of slot 0, while the training goes on"
+        default="evaluations", description="of slot 0, at every evaluation"
     )
     ppo: PPOConfig = PPOConfig(
         lr=3e-4,

@@ -56,11 +56,16 @@ def build(config: Config) -> Parts:
             "the curriculum of recipe upkie is for learner: sb3_ppo; for another "
             "learner write a config of your own with env: corral.zoo.upkie:make"
         )
-    widest: dict[str, float] = config.env_kwargs.get("init_rand") or {}
 
     def curriculum(venv: Any, steps: int) -> None:
-        part = min(1.0, steps / max(config.curriculum_steps, 1))
-        now = {name: part * most for name, most in widest.items()}
-        venv.env_method("update_init_rand", **now)
+        venv.env_method("update_init_rand", **init_rand_at(config, steps))
 
     return sb3_parts.build(config, curriculum=curriculum)
+
+
+def init_rand_at(config: Config, steps: int) -> dict[str, float]:
+    """How far off episodes begin after so many steps."""
+    widest: dict[str, float] = config.env_kwargs.get("init_rand") or {}
+    ramp = config.curriculum_steps
+    part = min(1.0, steps / ramp) if ramp else 1.0
+    return {name: part * most for name, most in widest.items()}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from corral.adapters.from_batched import Batch, BatchSlot, Outcome, build_batch
 from corral.core import NO_TASK, EnvSpec
-from corral.errors import Fault, OptionError, SpacesDiffer
+from corral.errors import Fault, OptionError
 from corral.layout.codec import Codecs
 from corral.layout.plan import (
     AT,
@@ -40,7 +39,13 @@ from corral.workers import autoreset
 from corral.workers.batch_table import BatchTable
 from corral.workers.commands import MORE, WIDE
 from corral.workers.record import LOST, OVER, STOPS
-from corral.workers.shard import Outlet, Resume, Shard, _Episode
+from corral.workers.shard import (
+    Outlet,
+    Resume,
+    Shard,
+    _Episode,
+    refuse_other_spaces,
+)
 
 
 class BatchedShard(Shard):
@@ -343,24 +348,12 @@ class BatchedShard(Shard):
         self._recorder.mark()
         self._put_away(index)
         batch = build_batch(self._factories[0], self.slots)
-        for name in ("observation_space", "action_space"):
-            ours, theirs = getattr(batch.spec, name), getattr(spec, name)
-            if ours != theirs:
-                with suppress(BaseException):  # what follows says more
-                    batch.close()
-                raise SpacesDiffer(
-                    f"built again it has another {name}: {ours} instead of {theirs}"
-                )
+        refuse_other_spaces(batch, spec)
         self._vitals[DOING] = STEPPING
         self._take(batch)
         self._closed_envs.clear()
         self._lose_others(index)
-        episode = self.episodes[index]
-        episode.broken = True
-        if again:
-            episode.next_seed = episode.seed
-            episode.next_options = episode.options
-            episode.next_task = episode.task
+        self._break_off(index, again)
 
     def _lose_others(self, index: int) -> None:
         """Slots beside the one that failed are without their episodes too."""

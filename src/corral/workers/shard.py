@@ -639,26 +639,22 @@ class Shard:
             delay: seconds to wait first.
             again: whether the caller's own reset is to be repeated as it was.
         """
-        episode, slot = self.episodes[index], self.slots[index]
         self._vitals[DOING] = CONSTRUCTING
         time.sleep(delay)
         self._recorder.mark()
         self._put_away(index)
-        with self.randomness_of(slot):
+        with self.randomness_of(self.slots[index]):
             adapter = _adapted(self._factories[index]())
-        spec = self.adapters[index].spec
-        for name in ("observation_space", "action_space"):
-            ours, theirs = getattr(adapter.spec, name), getattr(spec, name)
-            if ours != theirs:
-                with suppress(BaseException):  # what follows says more
-                    adapter.close()
-                raise SpacesDiffer(
-                    f"built again it has another {name}: {ours} instead of {theirs}"
-                )
+        refuse_other_spaces(adapter, self.adapters[index].spec)
         self._vitals[DOING] = STEPPING
         self.adapters[index] = adapter
         self._closed_envs.discard(index)
         self._steps[index] = self._isolated(index, adapter.step)
+        self._break_off(index, again)
+
+    def _break_off(self, index: int, again: bool) -> None:
+        """The slot's episode went with its env; the next may be the same `again`."""
+        episode = self.episodes[index]
         episode.broken = True
         if again:
             episode.next_seed = episode.seed
@@ -802,6 +798,18 @@ def _adapted(env: Any) -> Adapter:
         with suppress(Exception):
             env.close()
         raise
+
+
+def refuse_other_spaces(built: Any, spec: EnvSpec) -> None:
+    """Refuse, and close, what was built again and has other spaces than before."""
+    for name in ("observation_space", "action_space"):
+        ours, theirs = getattr(built.spec, name), getattr(spec, name)
+        if ours != theirs:
+            with suppress(BaseException):  # what follows says more
+                built.close()
+            raise SpacesDiffer(
+                f"built again it has another {name}: {ours} instead of {theirs}"
+            )
 
 
 def _refuse_odd(info: Any) -> None:

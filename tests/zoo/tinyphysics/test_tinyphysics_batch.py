@@ -110,6 +110,13 @@ def test_a_reset_that_fails_leaves_every_slot_as_it_was():
     ahead = np.ones((2, 1))
     for one, two in zip(ours.step(ahead), other.step(ahead), strict=True):
         assert np.array_equal(one, two)
+    by_turns = {"slots": range(2), "total": 2, "shuffle": None}
+    ours = make_tinyphysics_batched(2, [*PATHS, "missing.csv"], **by_turns)
+    ours.reset()
+    with pytest.raises(OptionError, match=r"missing.csv cannot be read"):
+        ours.reset()
+    _, infos = ours.reset(options={"reset_mask": np.array([True, False])})
+    assert infos["route"][0] == PATHS[2], "its turn was not lost"
 
 
 def test_what_is_over_is_not_stepped():

@@ -17,7 +17,7 @@ from corral.doctor.finding import Finding, Severity
 from corral.doctor.patient import Patient, brief
 from corral.doctor.pilot import Pilot, pilot_of
 from corral.doctor.player import Game, Moment, Player
-from corral.errors import FaultError
+from corral.errors import CorralError, FaultError
 from corral.workers.outcomes import as_reward
 from corral.workers.seeds import episode_seed
 
@@ -149,6 +149,11 @@ def examine(patient: Patient) -> Iterator[Finding]:
     except FaultError as error:
         yield Finding("api", "problem", brief(error), _remedy(patient, error))
         return
+    except CorralError as error:  # what it returned, or is, tells what to do
+        if error.fault is None:
+            raise
+        yield Finding("api", "problem", brief(error.fault))
+        return
     patient.pilot = look.pilot
     for trouble in look.troubles:
         yield Finding("api", trouble.severity, trouble.text, trouble.remedy)
@@ -175,12 +180,17 @@ def _remedy(patient: Patient, error: FaultError) -> str:
     if asked:
         return f"it may be that it wants a window: try {asked}"
     if error.fault.kind in ("died", "hung"):
-        # Of a crash, where that was; what follows is about the interpreter.
-        where = [line.strip() for line in lines if line.lstrip().startswith("File ")]
-        last = f"; its last output: {(where[:1] or lines[-1:])[0]:.160}" * bool(lines)
-        return f"make it run by itself first, in a plain loop{last}"
+        last = _last_words(lines)
+        place = f"; its last output: {last:.160}" if last else ""
+        return f"make it run by itself first, in a plain loop{place}"
     place = _place(error.fault.traceback or "")
     return f"make it run by itself first, in a plain loop{place}"
+
+
+def _last_words(lines: list[str]) -> str:
+    """Of a crash, where it was: what comes after that is about the interpreter."""
+    where = [line.strip() for line in lines if line.lstrip().startswith("File ")]
+    return next(iter([*where, *lines[-1:]]), "")
 
 
 def _place(trace: str) -> str:

@@ -7,7 +7,7 @@ with open_pool(controller, model, num_envs=8) as pool:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from corral.zoo.tinyphysics import Costs, Model, load_route
 from corral.zoo.tinyphysics.route import CONTROL_START, COST_END
 
 STEPS = COST_END - CONTROL_START
+SAMPLES = 5
 Floats = NDArray[np.float64]
 
 
@@ -93,6 +94,18 @@ def trace(pool: Pool, policy: Policy, paths: Sequence[str]) -> list[Trace]:
     """The same, and how it went."""
     tasks = [{"route": path, "trace": True} for path in paths]
     return [_trace(episode) for episode in _episodes(pool, policy, tasks)]
+
+
+def mean_of(costs: Mapping[str, Costs]) -> Costs:
+    """Of all routes."""
+    return Costs(*(float(one) for one in np.mean(list(costs.values()), axis=0)))
+
+
+def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
+    """The cheapest route, the dearest, and some between, evenly spaced."""
+    ranked = sorted(costs, key=lambda path: costs[path].total)
+    places = np.linspace(0, len(ranked) - 1, min(count, len(ranked)))
+    return [ranked[round(place)] for place in places]
 
 
 class Telling:

@@ -9,25 +9,12 @@ import numpy as np
 
 from corral.reports.charts import COLORS, INK, Curve, histogram, lines
 from corral.reports.page import Page
-from corral.run.tinyphysics.driving import Trace
+from corral.run.tinyphysics.driving import Trace, mean_of
 from corral.zoo.tinyphysics import Costs
 from corral.zoo.tinyphysics.costs import STEP, WEIGHT
 from corral.zoo.tinyphysics.route import CONTROL_START
 
-SAMPLES = 5
 MEAN = "mean"
-
-
-def mean_of(costs: Mapping[str, Costs]) -> Costs:
-    """Of all routes."""
-    return Costs(*(float(one) for one in np.mean(list(costs.values()), axis=0)))
-
-
-def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
-    """The cheapest route, the dearest, and some between, evenly spaced."""
-    ranked = sorted(costs, key=lambda path: costs[path].total)
-    places = np.linspace(0, len(ranked) - 1, min(count, len(ranked)))
-    return [ranked[round(place)] for place in places]
 
 
 def page(

@@ -158,11 +158,12 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         tasks = options.pop("tasks", None)
         seeds = self._seeds(seed)
         begun: list[tuple[int, Track, Asked]] = []
-        for row in rows.tolist():
-            task = {} if tasks is None else {"task": tasks[row]}
-            asked = asked_by({**options, **task})
-            track = self._drives.begin(row, seeds[row], asked.route)
-            begun.append((row, track, asked))
+        with self._drives.all_or_none():
+            for row in rows.tolist():
+                task = {} if tasks is None else {"task": tasks[row]}
+                asked = asked_by({**options, **task})
+                track = self._drives.begin(row, seeds[row], asked.route)
+                begun.append((row, track, asked))
         # Every route has been read by now: a bad one leaves all slots as they were.
         for row, track, asked in begun:
             self._load(row, track)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from gymnasium.utils.seeding import np_random
@@ -56,6 +57,16 @@ class Drives:
         self._road = road
         self._episodes = [0] * count
         self._generators: list[np.random.Generator | None] = [None] * count
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """Give the turns of several places back if one of them cannot begin."""
+        episodes, generators = list(self._episodes), list(self._generators)
+        try:
+            yield
+        except BaseException:
+            self._episodes, self._generators = episodes, generators
+            raise
 
     def begin(self, place: int, seed: int | None, asked: str | None) -> Track:
         """The next episode of that place."""
