@@ -84,8 +84,6 @@ def test_an_env_that_is_closed_under_another_is_told():
 def test_envs_with_a_simulator_each_but_calls_that_name_none_are_told():
     pytest.importorskip("pybullet", reason="the twin is written for PyBullet")
     twin = Path(__file__).parents[1] / "zoo" / "broken_pendulum.py"
-    if not twin.exists():
-        pytest.skip("there is no broken twin")
     sys.path.insert(0, str(twin.parent))
     try:
         from broken_pendulum import BrokenPendulum
