@@ -56,6 +56,71 @@ def test_every_info_arrives_as_it_was_said(make_pool: MakePool) -> None:
         step = pool.step([0, 0, 0])
 
 
+SCALARS: dict[str, Any] = {
+    "speed": 1.5,
+    "count": 3,
+    "sure": True,
+    "wide": np.float64(0.1),
+    "narrow": np.float32(0.2),
+    "half": np.float16(0.5),
+    "small": np.uint8(200),
+    "long": np.int64(-5),
+    "flag": np.True_,
+    "both": np.complex64(1 + 2j),
+}
+SURPRISES: list[dict[str, Any]] = [
+    {**SCALARS, "speed": 2},
+    {**SCALARS, "count": 2**64},
+    {**SCALARS, "wide": 0.1},
+    {**SCALARS, "flag": True},
+    dict(reversed(SCALARS.items())),
+    {key: value for key, value in SCALARS.items() if key != "half"},
+    {**SCALARS, "more": 1.0},
+    {**SCALARS, "count": None},
+    {},
+]
+
+
+def test_infos_that_are_always_alike_may_change_at_any_time(
+    make_pool: MakePool,
+) -> None:
+    familiar = [{**SCALARS, "speed": float(n), "count": -n} for n in range(4)]
+    talk = [one for surprise in SURPRISES for one in (*familiar, surprise)]
+    pool = make_pool(
+        [functools.partial(Talker, talk[5 * n :] + talk[: 5 * n]) for n in range(3)]
+    )
+    pool.reset()
+    for number in range(1, 2 * len(talk)):
+        step = pool.step([0, 0, 0])
+        for slot, got in enumerate(step.infos.to_list(3)):
+            assert same(got, talk[(number + 5 * slot) % len(talk)]), (number, slot)
+
+
+ENDS: list[dict[str, Any]] = [
+    {"episode": {"r": 1.5, "l": 3, "t": 0.25}, "speed": 1.0},
+    {"episode": {"r": 2.5, "l": 3, "t": 0.5}, "speed": 2.0},
+    {"speed": 3.0, "name": "ant"},
+    {},
+    {"where": np.arange(3), "episode": {"r": 3.5, "l": 3, "t": 0.75}},
+]
+
+
+def test_an_episode_ends_with_its_own_info(make_pool: MakePool) -> None:
+    talk = [one for end in ENDS for one in ({}, {"speed": 0.5}, end)]
+    pool = make_pool(
+        [functools.partial(Talker, talk[3 * n :] + talk[: 3 * n], 2) for n in range(3)],
+        autoreset="same_step",
+    )
+    pool.reset()
+    for number in range(1, 4 * len(ENDS)):
+        assert pool.step([0, 0, 0]).final_infos == {}
+        step = pool.step([0, 0, 0])
+        for slot in range(3):
+            end = ENDS[(number - 1 + slot) % len(ENDS)]
+            assert same(step.final_infos[slot], end), (number, slot)
+            assert step.infos.of(slot) == {}
+
+
 def test_infos_of_some_slots_are_theirs(make_pool: MakePool) -> None:
     pool = make_pool(talkers())
     pool.reset()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from corral.layout.columns import (
     ARENA_BYTES_PER_SLOT,
+    INFO_ROWS,
     MAX_COLUMNS,
     MAX_COLUMNS_PER_PATH,
     Columns,
@@ -33,8 +34,8 @@ class Colour(enum.IntEnum):
 
 def memory(slots: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     # Filled with junk: what a reader sees must have been written.
-    arena = np.full(2 * slots * ARENA_BYTES_PER_SLOT, 0xA5, np.uint8)
-    return arena, np.zeros((2, slots, MAX_COLUMNS), np.uint8)
+    arena = np.full(INFO_ROWS * slots * ARENA_BYTES_PER_SLOT, 0xA5, np.uint8)
+    return arena, np.zeros((INFO_ROWS, slots, MAX_COLUMNS), np.uint8)
 
 
 class Pair:

@@ -358,3 +358,110 @@ def test_every_recorded_step_is_counted(make) -> None:
 def test_times_of_another_size_are_refused() -> None:
     with pytest.raises(ValueError, match="TIMES"):
         Desk(c_recorder, times=np.zeros(SLOTS + 1, TIMES))
+
+
+class Notebook:
+    """Columns for infos of a count and a speed, of which some slots have begun one."""
+
+    keys, types, columns = ["count", "speed"], [int, np.float32], (0, 1)
+
+    def __init__(self, rows: int = 3, slots: int = 5, first: int = 1) -> None:
+        self.counts = np.zeros(rows * slots, np.int64)
+        self.speeds = np.zeros(rows * slots, np.float32)
+        self.written: list[Any] = [None] * (rows * slots)
+        self.first, self.slots = first, slots
+
+    def offered_to(self, recorder: Any, **changed: Any) -> bool:
+        given = {
+            "keys": self.keys,
+            "types": self.types,
+            "targets": [self.counts, self.speeds],
+            "columns": self.columns,
+            "written": self.written,
+            "first": self.first,
+            "slots": self.slots,
+        }
+        done: bool = recorder.expect(*(given | changed).values())
+        return done
+
+    def begin(self, row: int, *slots: int) -> None:
+        for slot in slots:
+            self.written[row * self.slots + self.first + slot] = self.columns
+
+
+def speaking(*infos: Any) -> list[Callable[[Any], Any]]:
+    return [
+        lambda _, info=info: (image(0), 0.0, False, False, info)  # type: ignore[misc]
+        for info in infos
+    ]
+
+
+FAMILIAR = {"count": 7, "speed": np.float32(2.5)}
+
+
+def test_an_expected_info_is_written_and_does_not_stop_it() -> None:
+    desk, notes = Desk(c_recorder), Notebook()
+    notes.begin(1, 0, 1, 2)
+    assert notes.offered_to(desk.recorder)
+    steps, care = speaking(FAMILIAR, dict(FAMILIAR), FAMILIAR), bytearray([NOISY] * 3)
+    assert desk.recorder.run(1, 2, -1, steps, iter("abc"), care, 4) is None
+    assert notes.counts.tolist() == [0] * 6 + [7] * 3 + [0] * 6
+    assert notes.speeds.tolist() == [0] * 6 + [2.5] * 3 + [0] * 6
+    assert desk.done.tolist() == [4, 4, 4] and desk.rings == 3
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"count": 7},
+        {"speed": np.float32(2.5), "count": 7},
+        {"count": 7, "speed": 2.5},
+        {"count": True, "speed": np.float32(2.5)},
+        {"count": 2**70, "speed": np.float32(2.5)},
+        {"count": 7, "pace": np.float32(2.5)},
+        {"count": 7, "speed": np.float32(2.5), "more": 1},
+        type("Info", (dict,), {})(FAMILIAR),
+        None,
+    ],
+)
+def test_it_stops_at_an_info_that_is_not_as_expected(odd: Any) -> None:
+    desk, notes = Desk(c_recorder), Notebook()
+    notes.begin(0, 0, 1, 2)
+    assert notes.offered_to(desk.recorder)
+    steps, care = speaking(FAMILIAR, odd, FAMILIAR), bytearray([NOISY] * 3)
+    left, result = desk.recorder.run(0, 0, 1, steps, iter("abc"), care, 4)
+    assert (left, desk.recorder.at) == (0, 1) and result[4] is odd
+    assert desk.done.tolist() == [4, 0, 0]
+
+
+def test_it_stops_where_an_expected_info_is_the_first_of_its_kind() -> None:
+    desk, notes = Desk(c_recorder), Notebook()
+    notes.begin(0, 0)
+    assert notes.offered_to(desk.recorder)
+    steps = speaking(FAMILIAR, FAMILIAR, FAMILIAR)
+    run = desk.recorder.run
+    assert run(0, 0, 1, steps, iter("abc"), bytearray([NOISY] * 3), 4)[0] == 0
+    assert desk.recorder.at == 1, "its presence is not marked"
+    assert run(0, 0, 1, steps, iter("abc"), bytearray(3), 4)[0] == 0
+    assert desk.recorder.at == 0, "it was silent until now"
+
+
+def test_it_refuses_to_expect_what_it_cannot_write() -> None:
+    desk, notes = Desk(c_recorder), Notebook()
+    assert notes.offered_to(desk.recorder, types=[int, float]) is False
+    assert notes.offered_to(desk.recorder, types=[int, np.ndarray]) is False
+    strided = np.zeros(30, np.float32)[::2]
+    assert notes.offered_to(desk.recorder, targets=[notes.counts, strided]) is False
+    for changed in ({"slots": 3}, {"first": -1}, {"keys": ["count"]}, {"slots": 9}):
+        with pytest.raises(ValueError, match="fit together"):
+            notes.offered_to(desk.recorder, **changed)
+    with pytest.raises(TypeError, match="expect"):
+        desk.recorder.expect(1, 2)
+    notes.begin(0, 0, 1, 2)
+    steps, care = speaking(FAMILIAR, FAMILIAR, FAMILIAR), bytearray([NOISY] * 3)
+    assert desk.recorder.run(0, 0, 1, steps, iter("abc"), care, 4)[0] == 0
+
+
+def test_only_the_c_recorder_writes_infos() -> None:
+    assert Notebook().offered_to(Desk(PythonRecorder).recorder) is False

@@ -1,8 +1,10 @@
 """Columns hold the numeric entries of infos in the block.
 
 An info is a dict of anything. What is numeric and of fixed shape in it is worth a
-column: an array `[2 rows, slots, *shape]` in an arena of the block, and a presence
-byte per slot. The parent alone makes columns, the workers write them:
+column: an array `[rows, slots, *shape]` in an arena of the block, and a presence byte
+per slot. Two rows are for the infos of steps, by turns, as everything in the block has
+two; the third is for what came with the end of an episode, where the step itself tells
+of the next one's beginning. The parent alone makes columns, the workers write them:
 
     worker   write(row, slot, info) -> remainder     entries that have no column yet
     parent   define(remainder) -> new columns        sent to every worker
@@ -38,6 +40,9 @@ from corral.layout.entries import (
     python_type,
 )
 
+INFO_ROWS = 3
+FINAL_ROW = 2
+"""What came with the end of an episode; until the slot is sent to again."""
 ARENA_BYTES_PER_SLOT = 4096
 """Room for columns, per row and slot."""
 MAX_COLUMNS = 256
@@ -56,8 +61,8 @@ class Columns:
     """The columns of one block, as its parent and its workers see them.
 
     >>> columns = Columns(
-    ...     arena=np.zeros(2 * 1 * ARENA_BYTES_PER_SLOT, np.uint8),
-    ...     presence=np.zeros((2, 1, MAX_COLUMNS), np.uint8),
+    ...     arena=np.zeros(INFO_ROWS * 1 * ARENA_BYTES_PER_SLOT, np.uint8),
+    ...     presence=np.zeros((INFO_ROWS, 1, MAX_COLUMNS), np.uint8),
     ... )
     >>> columns.write(0, 0, {"speed": 1.5, "name": "ant"})
     {'speed': 1.5, 'name': 'ant'}
@@ -68,21 +73,22 @@ class Columns:
     [(('speed',), [2.5])]
 
     Args:
-        arena: flat bytes, at best `2 * slots * ARENA_BYTES_PER_SLOT` of them.
-        presence: `(2, slots, MAX_COLUMNS)`; who attaches to a block that was in use
-            need not clear it.
+        arena: flat bytes, at best `INFO_ROWS * slots * ARENA_BYTES_PER_SLOT` of them.
+        presence: `(INFO_ROWS, slots, MAX_COLUMNS)`; who attaches to a block that was in
+            use need not clear it.
     """
 
     def __init__(self, arena: NDArray[np.uint8], presence: NDArray[np.uint8]) -> None:
         assert arena.ndim == 1 and arena.flags.c_contiguous
-        assert presence.shape[2] == MAX_COLUMNS and presence.flags.c_contiguous
+        assert presence.shape[::2] == (INFO_ROWS, MAX_COLUMNS)
+        assert presence.flags.c_contiguous
         self._arena = arena
         self._presence = presence
-        self._slots = presence.shape[1]
-        self._presence_rows = presence.reshape(2 * self._slots, MAX_COLUMNS)
+        self._slots = int(presence.shape[1])
+        self._presence_rows = presence.reshape(-1, MAX_COLUMNS)
         # What each row of each slot holds now. None: not known, as a worker that died
         # may have left anything.
-        self._written: list[tuple[int, ...] | None] = [None] * (2 * self._slots)
+        self._written: list[tuple[int, ...] | None] = [None] * len(self._presence_rows)
         self._columns: list[Column] = []
         self._by_identity: dict[Identity, Column] = {}
         self._per_path: dict[tuple[str, ...], int] = {}
@@ -93,6 +99,11 @@ class Columns:
         self._used = 0
         self._plans: dict[tuple[Any, ...], _Plan] = {}
         self._recent = _NO_PLAN
+
+    @property
+    def slots(self) -> int:
+        """How many slots the block has."""
+        return self._slots
 
     @property
     def defined(self) -> tuple[Column, ...]:
@@ -171,12 +182,28 @@ class Columns:
                         break
                     target[position] = value
                 else:
-                    if self._written[position] != plan.columns:
+                    # Not equal but the same: `expected` has others compare it so.
+                    if self._written[position] is not plan.columns:
                         self._mark(position, plan.columns)
                     return None
             except (OverflowError, ValueError):
                 pass  # an int that needs more than 64 bits
         return self._write_any(position, info)
+
+    @property
+    def expected(self) -> _Plan | None:
+        """How the last info was written, if one like it could be by anybody.
+
+        Who does puts each value at `[row * slots + slot]` of its array, where `written`
+        has the plan's columns at this place; where not, `write` has to do it.
+        """
+        plan = self._recent
+        return plan if plan.plain and plan.columns else None
+
+    @property
+    def written(self) -> list[tuple[int, ...] | None]:
+        """Which columns are present, by row and slot; None where that is not known."""
+        return self._written
 
     def _write_any(self, position: int, info: dict[Any, Any]) -> dict[Any, Any] | None:
         """As `write`, for all that is not plain or not as it was last time."""
@@ -251,7 +278,8 @@ class Columns:
         plain = all(type(entry) is int for entry in entries)
         columns = tuple(entry for entry in entries if type(entry) is int)
         targets = [self._targets[column] for column in columns]
-        return _Plan([*info], types, entries, plain, columns, targets)
+        arrays = [self._arrays[column].reshape(-1) for column in columns]
+        return _Plan([*info], types, entries, plain, columns, targets, arrays)
 
     def _entry(self, path: tuple[str, ...], kind: type) -> Any:
         """Where a value of this type goes: see `_Plan.entries`."""
@@ -278,15 +306,15 @@ class Columns:
         return column if fits and column.identity not in self._by_identity else None
 
     def _bytes_of(self, column: Column) -> int:
-        cells: int = 2 * self._slots * math.prod(column.shape)
+        cells: int = INFO_ROWS * self._slots * math.prod(column.shape)
         return cells * int(column.dtype.itemsize)
 
     def _add(self, column: Column) -> None:
         assert column.index == len(self._columns), "columns arrive in their order"
         size = self._bytes_of(column)
         cells = self._arena[column.offset : column.offset + size].view(column.dtype)
-        target: Any = cells.reshape(2 * self._slots, *column.shape)
-        self._arrays.append(cells.reshape(2, self._slots, *column.shape))
+        target: Any = cells.reshape(INFO_ROWS * self._slots, *column.shape)
+        self._arrays.append(cells.reshape(INFO_ROWS, self._slots, *column.shape))
         if column.kind == "array":
             known = self._arrays_at.setdefault(column.path, {})
             known[column.dtype, column.shape] = column.index
@@ -318,9 +346,11 @@ class _Plan:
     """Whether all entries are scalars that have a column."""
     columns: tuple[int, ...]
     targets: list[Any]
+    arrays: list[NDArray[Any]]
+    """The same, each as one flat array, where the plan is plain."""
 
 
-_NO_PLAN = _Plan([], [], [], True, (), [])
+_NO_PLAN = _Plan([], [], [], True, (), [], [])
 
 
 def _bool_objects(values: NDArray[Any], mask: Mask) -> NDArray[Any]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.layout.codec import Codec
-from corral.layout.columns import ARENA_BYTES_PER_SLOT, MAX_COLUMNS
+from corral.layout.columns import ARENA_BYTES_PER_SLOT, INFO_ROWS, MAX_COLUMNS
 from corral.layout.fields import Field, Planner
 from corral.layout.times import BUCKETS
 
@@ -190,9 +190,11 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
         final_obs=leaves("final_obs", observation, 1),
         # Untouched pages of the arena cost nothing: the memory is there when written.
         arena=planner.add(
-            "arena", np.dtype("u1"), (ROWS * slots * ARENA_BYTES_PER_SLOT,)
+            "arena", np.dtype("u1"), (INFO_ROWS * slots * ARENA_BYTES_PER_SLOT,)
         ),
-        presence=planner.add("presence", np.dtype("u1"), (ROWS, slots, MAX_COLUMNS)),
+        presence=planner.add(
+            "presence", np.dtype("u1"), (INFO_ROWS, slots, MAX_COLUMNS)
+        ),
         size=planner.size,
     )
 

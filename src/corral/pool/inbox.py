@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from corral.core import Step
 from corral.errors import Fault
 from corral.layout.codec import Codec
-from corral.layout.columns import Columns
+from corral.layout.columns import FINAL_ROW, Columns
 from corral.layout.entries import Column
 from corral.layout.infos import Infos
 from corral.pool.rows import NO_INFOS
@@ -21,9 +21,10 @@ from corral.workers.letters import Letter, completed
 class Inbox:
     """Letters by slot, and the mailed leaves of the latest observations."""
 
-    def __init__(self, codec: Codec, columns: Columns) -> None:
+    def __init__(self, codec: Codec, columns: Columns, empty_finals: bool) -> None:
         self._codec = codec
         self._columns = columns
+        self._empty_finals = empty_finals
         self.letters: dict[int, Letter] = {}
         """By slot, until it is taken."""
         self._obs: dict[int, list[Any]] = {}
@@ -91,6 +92,21 @@ class Inbox:
         infos = Infos(columns, remainders) if columns or remainders else NO_INFOS
         return infos, new
 
+    def take_finals(self, step: Step) -> list[Column]:
+        """What came with ends that a beginning has followed, and new columns of it."""
+        ended = np.flatnonzero(step.started & (step.terminated | step.truncated))
+        if not len(ended):
+            return []
+        slots, remainders = step.slots[ended], {}
+        for index, slot in enumerate(slots.tolist()):
+            letter = self.letters.get(slot)
+            if letter is not None and letter.final_info:
+                remainders[index] = letter.final_info
+        infos = Infos(self._columns.read(FINAL_ROW, slots), remainders)
+        told = zip(ended.tolist(), infos.to_list(len(slots)), strict=True)
+        step.final_infos = {at: info for at, info in told if info or self._empty_finals}
+        return [c for info in remainders.values() for c in self._columns.define(info)]
+
     def complete(self, step: Step) -> None:
         """Put what came by letter where the block has no place for it."""
         for position, slot in enumerate(step.slots.tolist()):
@@ -103,8 +119,6 @@ class Inbox:
                 self._obs[slot] = letter.obs
             if letter.final_obs is not None:
                 self._final_obs[slot] = letter.final_obs
-            if letter.final_info is not None:
-                step.final_infos[position] = letter.final_info
         if self.always:
             step.obs = self.assemble(step.obs, step.slots)
             final = self._mailed(self._final_obs, step.slots)
@@ -115,7 +129,7 @@ class Inbox:
         if letter.slot in self._obs:
             self._final_obs[letter.slot] = self._obs[letter.slot]
         if step.started[position]:
-            letter.final_info = {"fault": letter.restarted}
+            step.final_infos[position] = {"fault": letter.restarted}
 
     def assemble(self, leaves: Sequence[Any], slots: NDArray[np.intp]) -> Any:
         """Observations of these slots, from their leaves in the block and by mail."""

@@ -42,7 +42,7 @@ class FaceOptions:
     agree: Callable[[list[EnvSpec]], EnvSpec] = same_spaces
     """The one spec for all slots, or SpacesDiffer."""
     empty_finals: bool = True
-    """Whether an empty info is told of where an episode ended: a letter each time."""
+    """Whether `final_infos` has empty ones as well."""
     tries_alone: bool = True
     """Whether an env that failed beside others is tried elsewhere; see `company`."""
 

@@ -180,7 +180,6 @@ class Pool:
                 batched=check_batched(
                     batched, isolate_rng=isolate_rng, memory_limit=memory_limit
                 ),
-                empty_finals=self._face.empty_finals,
             ),
             worker_init=worker_init,
             per_worker=per_worker,
@@ -249,7 +248,7 @@ class Pool:
         self._ledger = Ledger(self.num_envs)
         self._actions = Actions(codecs.action, self._views)
         columns = Columns(self._views.arena, self._views.presence)
-        self._inbox = Inbox(codecs.obs, columns)
+        self._inbox = Inbox(codecs.obs, columns, self._tells_empty_finals)
         self._codec = codecs.obs
         self._rows = [
             Row(codecs.obs, self._views, row, self._ledger.all) for row in (0, 1)
@@ -646,6 +645,8 @@ class Pool:
             infos, new = inbox.infos(ledger.all, row, whole=True)
             self._announce(new)
         step = self._rows[row].step(infos, copy or self.debug)
+        if step.started.any():
+            self._announce(inbox.take_finals(step))
         if inbox.letters or inbox.always:
             inbox.complete(step)
         if self.debug and not copy:
@@ -672,6 +673,7 @@ class Pool:
         else:
             row = Row(self._codec, self._views, int(rows[0]), slots, part)
             step = row.step(infos, copy=False)
+        self._announce(self._inbox.take_finals(step))
         self._inbox.complete(step)
         if self.debug and part is not None:
             self._loans.lend(step, rows)
@@ -744,6 +746,10 @@ class Pool:
         failed = np.array([fault.slot for fault in faults], np.intp)
         fine = slots[~np.isin(slots, failed)]
         return self._part(fine, copy=True) if len(fine) else None
+
+    @property
+    def _tells_empty_finals(self) -> bool:
+        return self._face.empty_finals and self._assignment.options.infos != "none"
 
     def _announce(self, columns: list[Column]) -> None:
         if columns:

@@ -2,6 +2,7 @@
  *
  * One call stores a slot's scalars, which all lie on one cache line, and copies the
  * observation when it is a plain, aligned, C-ordered array of the leaf's type and shape.
+ * An info whose keys and types are those it was told to expect goes to its columns.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -17,6 +18,7 @@
 #define OBS 2
 #define REWARD 4
 #define UNFIT 8
+#define NOISY 2
 #define STOPS (1 | 4 | 8) /* OVER, LOST, RESUMED */
 /* Words of `vitals`, as in layout/plan.py: since when, and at which slot. */
 #define MARK 1
@@ -41,6 +43,23 @@ typedef struct {
     uint8_t terminated, truncated, started, valid;
 } Record;
 
+/* One entry of the infos that are expected, and where it goes. */
+typedef struct {
+    PyObject *key;
+    PyTypeObject *type;
+    char *at; /* of the first position */
+    npy_intp size;
+} Entry;
+
+typedef struct {
+    PyObject *kept;    /* what the rest points into, or NULL where none is expected */
+    PyObject *columns; /* what a position's presence bytes have to stand for */
+    PyObject *written; /* and do stand for: a list by position */
+    Py_ssize_t first, row; /* the position of slot 0, and from row to row */
+    Py_ssize_t count;
+    Entry *entries;
+} Expected;
+
 typedef struct {
     PyObject_HEAD
     PyArrayObject *records; /* keep the memory alive */
@@ -57,6 +76,7 @@ typedef struct {
     PyArrayObject *times; /* keeps the memory alive, or NULL */
     char *times_at;
     npy_intp times_slot;
+    Expected expected;
 } Recorder;
 
 static double now(void) {
@@ -177,8 +197,16 @@ static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
     return 0;
 }
 
+static void forget_expected(Recorder *self) {
+    PyObject *kept = self->expected.kept;
+    PyMem_Free(self->expected.entries);
+    self->expected = (Expected){0};
+    Py_XDECREF(kept);
+}
+
 static void Recorder_dealloc(Recorder *self) {
     PyTypeObject *type = Py_TYPE(self);
+    forget_expected(self);
     if (self->records != NULL)
         PyBuffer_Release(&self->done);
     Py_XDECREF(self->records);
@@ -318,6 +346,115 @@ static PyObject *Recorder_reset_took(Recorder *self, PyObject *const *args,
     Py_RETURN_NONE;
 }
 
+/* Whether an array can take a value of this type by the means of `put`. */
+static int is_cell(PyObject *target, PyTypeObject *type, Py_ssize_t positions) {
+    if (!PyArray_CheckExact(target))
+        return 0;
+    PyArrayObject *array = (PyArrayObject *)target;
+    if (PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) != positions ||
+        !PyArray_ISCARRAY(array))
+        return 0;
+    if (type == &PyFloat_Type)
+        return PyArray_TYPE(array) == NPY_DOUBLE;
+    if (type == &PyLong_Type)
+        return PyArray_ITEMSIZE(array) == sizeof(int64_t) && PyArray_ISSIGNED(array);
+    if (type == &PyBool_Type)
+        return PyArray_TYPE(array) == NPY_BOOL;
+    return (PyObject *)type == (PyObject *)PyArray_DESCR(array)->typeobj;
+}
+
+/* expect(keys, types, targets, columns, written, first, slots) */
+static PyObject *Recorder_expect(Recorder *self, PyObject *const *args,
+                                 Py_ssize_t count) {
+    if (count != 7 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) ||
+        !PyList_CheckExact(args[2]) || !PyTuple_CheckExact(args[3]) ||
+        !PyList_CheckExact(args[4]))
+        return PyErr_Format(
+            PyExc_TypeError,
+            "expect(keys, types, targets, columns, written, first, slots)");
+    Py_ssize_t first = PyLong_AsSsize_t(args[5]);
+    Py_ssize_t slots = PyLong_AsSsize_t(args[6]);
+    if (PyErr_Occurred())
+        return NULL;
+    forget_expected(self);
+    Py_ssize_t keys = PyList_GET_SIZE(args[0]), positions = PyList_GET_SIZE(args[4]);
+    if (PyList_GET_SIZE(args[1]) != keys || PyList_GET_SIZE(args[2]) != keys ||
+        first < 0 || slots < first + self->slots || positions < 2 * slots)
+        return PyErr_Format(PyExc_ValueError, "what is expected does not fit together");
+    /* Copies, so that nobody can change them. */
+    PyObject *kept = Py_BuildValue("(NNNOO)", PyList_AsTuple(args[0]),
+                                   PyList_AsTuple(args[1]), PyList_AsTuple(args[2]),
+                                   args[3], args[4]);
+    Entry *entries = PyMem_New(Entry, keys ? keys : 1);
+    if (kept == NULL || entries == NULL) {
+        Py_XDECREF(kept);
+        PyMem_Free(entries);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    self->expected = (Expected){kept, args[3], args[4], first, slots, keys, entries};
+    for (Py_ssize_t i = 0; i < keys; i++) {
+        PyObject *type = PyList_GET_ITEM(args[1], i);
+        PyObject *target = PyList_GET_ITEM(args[2], i);
+        if (!PyType_Check(type) || !is_cell(target, (PyTypeObject *)type, positions)) {
+            forget_expected(self);
+            Py_RETURN_FALSE;
+        }
+        PyArrayObject *array = (PyArrayObject *)target;
+        entries[i] = (Entry){PyList_GET_ITEM(args[0], i), (PyTypeObject *)type,
+                             PyArray_BYTES(array), PyArray_ITEMSIZE(array)};
+    }
+    Py_RETURN_TRUE;
+}
+
+/* 1 when stored; 0 when it does not fit. */
+static int put(const Entry *entry, Py_ssize_t position, PyObject *value) {
+    char *at = entry->at + position * entry->size;
+    if (entry->type == &PyFloat_Type) {
+        *(double *)at = PyFloat_AS_DOUBLE(value);
+    } else if (entry->type == &PyLong_Type) {
+        int overflow;
+        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (overflow)
+            return 0;
+        *(int64_t *)at = number;
+    } else if (entry->type == &PyBool_Type) {
+        *(npy_bool *)at = value == Py_True;
+    } else {
+        PyArray_ScalarAsCtype(value, at);
+    }
+    return 1;
+}
+
+static int same_key(PyObject *key, PyObject *other) {
+    if (key == other)
+        return 1;
+    return PyUnicode_CheckExact(key) && PyUnicode_CheckExact(other) &&
+           PyUnicode_Compare(key, other) == 0;
+}
+
+/* 1 when the info is in its columns, 0 when it is not as expected.
+ * Then some of it may have been written; who takes care of it writes all of it. */
+static int write_expected(Recorder *self, Py_ssize_t row, Py_ssize_t slot,
+                          PyObject *info) {
+    Expected *expected = &self->expected;
+    if (expected->kept == NULL || !PyDict_CheckExact(info) ||
+        PyDict_GET_SIZE(info) != expected->count)
+        return 0;
+    Py_ssize_t position = row * expected->row + expected->first + slot;
+    if (position >= PyList_GET_SIZE(expected->written) ||
+        PyList_GET_ITEM(expected->written, position) != expected->columns)
+        return 0;
+    PyObject *key, *value;
+    Py_ssize_t place = 0;
+    for (Py_ssize_t i = 0; i < expected->count; i++) {
+        const Entry *entry = &expected->entries[i];
+        if (!PyDict_Next(info, &place, &key, &value) || !same_key(key, entry->key) ||
+            Py_TYPE(value) != entry->type || !put(entry, position, value))
+            return 0;
+    }
+    return 1;
+}
+
 /* A step's result, if it is the five-tuple with an empty dict that needs no care. */
 static int is_step(PyObject *result) {
     return PyTuple_CheckExact(result) && PyTuple_GET_SIZE(result) == 5;
@@ -379,7 +516,9 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
             Py_DECREF(result);
             return NULL;
         }
-        if (left || PyByteArray_AS_STRING(care)[self->at] || !is_empty(part[4]))
+        char noise = PyByteArray_AS_STRING(care)[self->at];
+        if (left || noise & ~NOISY ||
+            !(noise ? write_expected(self, row, self->at, part[4]) : is_empty(part[4])))
             return Py_BuildValue("(lN)", left, result);
         Py_DECREF(result);
         self->line[AT] = NOWHERE;
@@ -403,6 +542,8 @@ static PyMethodDef Recorder_methods[] = {
      "Count how long a reset took."},
     {"run", (PyCFunction)(void (*)(void))Recorder_run, METH_FASTCALL,
      "Step slots until one needs care, or none is left."},
+    {"expect", (PyCFunction)(void (*)(void))Recorder_expect, METH_FASTCALL,
+     "Write infos that are like this; returns whether it can."},
     {"mark", (PyCFunction)Recorder_mark, METH_NOARGS,
      "Start the clock of the next slot's step time."},
     {NULL, NULL, 0, NULL},

@@ -27,6 +27,17 @@ class Recorder:
         ticket: int,
         /,
     ) -> tuple[int, Any] | None: ...
+    def expect(
+        self,
+        keys: list[str],
+        types: list[type],
+        targets: list[NDArray[Any]],
+        columns: tuple[int, ...],
+        written: list[tuple[int, ...] | None],
+        first: int,
+        slots: int,
+        /,
+    ) -> bool: ...
     def mark(self) -> None: ...
     def start(self, row: int, slot: int, seed: int, valid: bool, /) -> None: ...
     def reset_took(self, slot: int, seconds: float, /) -> None: ...

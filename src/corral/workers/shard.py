@@ -29,7 +29,7 @@ from corral.errors import (
     SpacesDiffer,
 )
 from corral.layout.codec import Codecs
-from corral.layout.columns import Columns
+from corral.layout.columns import FINAL_ROW, Columns
 from corral.layout.plan import (
     AT,
     BEFORE_RESET,
@@ -94,8 +94,6 @@ class ShardOptions:
     """Whether one vector of environments is the whole shard: see `batched_shard`."""
     minds_company: bool = False
     """Whether envs share a process here, and one that must not is to be refused."""
-    empty_finals: bool = True
-    """Whether an info that ends an episode is sent home when there is nothing in it."""
 
 
 class Retired(BaseException):
@@ -236,6 +234,9 @@ class Shard:
         # in the cache. 2 x 32 Ants, which do not fit in it: 6.6k steps/s, now 7.2k.
         # Not where the caller itself runs the envs and may count on their order.
         self._to_and_fro = outlet.ring is not None
+        self._offered: Any = None
+        """The plan that the recorder was last asked to write infos by."""
+        self._is_expecting = False
         self._episode_words: list[Any] = [words.data for words in outlet.episode]
         self._encode = codecs.obs.encoder(obs, "obs")
         final = [array[:, part] for array in views.final_obs]
@@ -306,6 +307,8 @@ class Shard:
             index, stride = len(steps) - 1, -1
             chosen.reverse()
         actions = iter(chosen)
+        if self._is_expecting:
+            self._outlet.inform()  # before the first of them is published
         while 0 <= index < len(steps):
             try:
                 stop = recorder.run(row, index, stride, steps, actions, care, stamp)
@@ -521,6 +524,24 @@ class Shard:
             autoreset.after_the_end(self, index, row, mode, obs, info)
         else:
             self.write_info(index, row, info, final=False)
+            if self._offered is not self.columns.expected:
+                self._offer_to_write()
+
+    def _offer_to_write(self) -> None:
+        """Have the recorder write infos like the last one, if it can."""
+        plan = self.columns.expected
+        if plan is None or self.options.infos != "all":
+            return
+        self._offered = plan
+        self._is_expecting = self._recorder.expect(
+            plan.keys,
+            plan.types,
+            plan.arrays,
+            plan.columns,
+            self.columns.written,
+            self.slots.start,
+            self.columns.slots,
+        )
 
     def write_final(self, index: int, obs: Any) -> None:
         """Copy the last observation of an episode before anything can change it."""
@@ -533,9 +554,10 @@ class Shard:
         _refuse_odd(info)
         if self.options.infos != "none":
             # Copied before the reset, which may clear a dict that the env keeps.
-            final = _owned(self._wanted(info))
-            if final or self.options.empty_finals:
-                self._letter(index).final_info = self._on_its_way(final)
+            final = self._wanted(info)
+            rest = self.columns.write(FINAL_ROW, self.slots[index], final)
+            if rest:
+                self._letter(index).final_info = self._on_its_way(_owned(rest))
 
     def write_info(self, index: int, row: int, info: Any, final: bool) -> None:
         """Numbers into columns, the rest into a letter."""
@@ -698,6 +720,7 @@ class Shard:
             fields[name][row, index] = False
         fields["truncated"][row, index] = True
         self.write_info(index, row, {}, final=True)
+        self.columns.write(FINAL_ROW, self.slots[index], {})
 
     def begin_next(self, index: int, row: int) -> None:
         """The step's transition stands; its observation is the next episode's first."""
