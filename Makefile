@@ -19,8 +19,11 @@ help:  ## Show this list.
 run: $(VENV)/.train  ## Set up, then `corral train cartpole`: to 475 in about a minute, with a report.
 	$(BIN)/corral train cartpole
 
+# Thousands of workers start in the tests: compiled once, also where Python is told to
+# write no bytecode. Three at a time, since tests that wait leave a core to another.
 test: $(VENV)/.test  ## Set up, then run all tests.
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m compileall -q src tests
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 MINUTES ?= 5
 soak: $(VENV)/.test  ## Slow tests, then MINUTES=5 of random faults; nothing may be wrong or left.
@@ -48,6 +51,7 @@ bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).
 	$(BIN)/python benchmarks/stragglers.py
 	$(BIN)/python benchmarks/threads.py
 	$(BIN)/python benchmarks/stats_cost.py
+	$(BIN)/python benchmarks/torch_threads.py
 
 clean:  ## Remove .venv, builds and caches.
 	rm -rf $(VENV) build dist src/*.egg-info conformance/cache

@@ -85,13 +85,12 @@ TRAINING = Contest(
     ("subproc", "dummy", "auto"),
     (Claim("auto", "subproc", 1.0), Claim("auto", "dummy", 1.0)),
 )
-# Between two forward passes torch's other threads go on spinning for milliseconds, on
-# the cores that workers need. That is why the claim above is made with one thread.
+# Between two forward passes torch's other threads would go on spinning, on the cores
+# that workers need; see corral.executors.openmp.
 CROWDED = replace(
     TRAINING,
     key="ppo-ant-8-crowded",
     title="PPO on Ant-v5 ×8, learning included, torch with a thread per core",
-    claims=(),
 )
 
 

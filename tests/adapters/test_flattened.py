@@ -180,6 +180,30 @@ def test_what_does_not_fit_is_told_with_the_agents_name(seen, told):
         JointObservation({"a": box, "b": box}).of(seen)
 
 
+@pytest.mark.parametrize(
+    "odd, told",
+    [
+        ("untold", r"env.step\(\) returned \(dict, dict, dict, dict, NoneType\)"),
+        ("unpaid", r"env.step\(\) returned \(dict, NoneType"),
+        ("shrugs", "agent 'eye_.' got the reward None"),
+    ],
+)
+def test_what_an_env_should_not_return_is_told(odd, told):
+    flattened = corral.FlattenedAgents(SmallerCrowd(odd=odd))
+    flattened.reset(seed=3)
+    flattened.step(flattened.action_space.sample())
+    with pytest.raises(SpaceMismatch, match=told):
+        flattened.step(flattened.action_space.sample())
+
+
+def test_who_is_told_none_is_told_nothing():
+    flattened = corral.FlattenedAgents(SmallerCrowd())
+    flattened.env.told = lambda agent: None
+    _, info = flattened.reset(seed=3)
+    assert set(info) == {"agent_rewards", "alive"}
+    assert flattened.action_masks().all()
+
+
 def test_a_mask_of_another_size_is_refused_with_the_agents_name():
     flattened = corral.FlattenedAgents(SmallerCrowd())
     flattened.env.told = lambda agent: {"action_mask": np.ones(3)}

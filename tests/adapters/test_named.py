@@ -56,6 +56,26 @@ def test_a_function_of_the_working_directory_is_found():
     assert found.import_line == "from robots_here import make_arm"
 
 
+@pytest.mark.parametrize(
+    "name", ["fleet_here.ships", "fleet_here:ships", "fleet_here:boats"]
+)
+def test_where_a_module_is_named_its_functions_are_told(tmp_path, name):
+    (tmp_path / "fleet_here").mkdir()
+    opening = "from fleet_here import boats\n"
+    (tmp_path / "fleet_here" / "__init__.py").write_text(opening)
+    for module in ("ships", "boats"):
+        path = tmp_path / "fleet_here" / f"{module}.py"
+        path.write_text("def env(): pass\nparallel_env = env\n")
+    dotted = name.replace(":", ".")
+    told = f"{dotted} is a module: write {dotted}:parallel_env or {dotted}:env"
+    try:
+        with pytest.raises(OptionError, match=told):
+            named(name)
+    finally:
+        for known in [one for one in sys.modules if one.startswith("fleet_here")]:
+            del sys.modules[known]
+
+
 def test_a_class_takes_its_arguments():
     env = named("robots_here:Arm", {"size": 7}).factory()
     assert (env.size, env.depth) == (7, 3)

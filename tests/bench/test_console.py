@@ -59,3 +59,9 @@ def test_missing_peers_and_interruptions_are_told(printed):
     text = printed(report(missing=(PEERS["agilerl"],), interrupted=True))
     assert "agilerl is not installed: pip install agilerl" in text
     assert "Interrupted" in text
+
+
+def test_peers_that_have_no_way_with_such_agents_are_named(printed):
+    text = printed(report(agents="in turns", left_out=("agilerl", "supersuit")))
+    assert "A step is one agent's turn." in text
+    assert "Left out: agilerl, supersuit; no way with agents that act in turns." in text

@@ -16,6 +16,8 @@ TOP = {
     "versions",
     "interrupted",
     "missing",
+    "agents",
+    "left_out",
     "recommendation",
     "groups",
 }

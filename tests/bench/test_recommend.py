@@ -85,3 +85,10 @@ def test_the_sentence_has_the_figures_and_the_fastest_peer():
 def test_one_env_is_worded_as_one():
     sentence = recommend([of(1, serial=900.0)], '"X"', "", {}).sentence
     assert sentence.startswith("Use one env in the caller (serial): 900 steps/s")
+
+
+def test_what_is_slower_than_a_loop_is_not_praised():
+    faster = "One env in a for loop is faster"
+    slow, fast = of(2, serial=300.0), of(8, process=1800.0)
+    assert faster in recommend([slow], '"X"', "", {}).sentence
+    assert faster not in recommend([slow, fast], '"X"', "", {}).sentence

@@ -27,6 +27,7 @@ def test_the_choice_of_twins_is_made_by_the_environment() -> None:
         assert (doorbell.KIND == "futex") == doorbell.HAS_FUTEX
 
 
+@pytest.mark.first
 @pytest.mark.skipif(PURE, reason="this is the run without C")
 @pytest.mark.parametrize("part", ["exactness", "autoreset"])
 def test_the_contract_holds_without_the_c_parts(part: str) -> None:

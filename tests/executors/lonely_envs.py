@@ -143,3 +143,72 @@ class Stubborn(Entangled):
     """Says that it bears company, though it does not."""
 
     metadata = {"corral.isolation": "shared"}  # noqa: RUF012
+
+
+class Rude(Walk):
+    """After three steps it fails where any other has stepped."""
+
+    walked = set()  # noqa: RUF012
+
+    def step(self, action):
+        if self.at > 3.0 and self.walked - {self}:
+            raise RuntimeError("stepSimulation failed.")
+        self.walked.add(self)
+        return super().step(action)
+
+
+class RudeLater(Walk):
+    """The same when its next episode begins."""
+
+    walked = set()  # noqa: RUF012
+
+    def reset(self, **arguments):
+        if self.walked - {self}:
+            raise RuntimeError("resetSimulation failed.")
+        return super().reset(**arguments)
+
+    def step(self, action):
+        self.walked.add(self)
+        return super().step(action)
+
+
+class Unlucky(Walk):
+    """Some of the numbers that all envs of a process draw in turn are bad ones."""
+
+    dice = np.random.default_rng(0)
+
+    def step(self, action):
+        if self.dice.random() < 0.02:
+            raise RuntimeError("stepSimulation failed.")
+        return super().step(action)
+
+
+class MoodySteps(Walk):
+    """Fails in its third step, if nobody has failed yet.
+
+    Args:
+        mark: a file that is there once it has failed.
+    """
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def step(self, action):
+        if self.at > 2.0 and not self.mark.exists():
+            self.mark.touch()
+            raise RuntimeError("stepSimulation failed.")
+        return super().step(action)
+
+
+class MoodyAtFirst(Walk):
+    """Now and then it cannot be built: of all, the second one and the fifth.
+
+    Args:
+        marks: a folder with a file for every one.
+    """
+
+    def __init__(self, marks):
+        number = len(list(marks.iterdir()))
+        (marks / str(number)).touch()
+        if number in (1, 4):
+            raise OSError("address already in use")

@@ -10,8 +10,13 @@ from lonely_envs import (
     Hopeless,
     Lonely,
     Moody,
+    MoodyAtFirst,
+    MoodySteps,
     Particular,
+    Rude,
+    RudeLater,
     Stubborn,
+    Unlucky,
     Untidy,
     Walk,
 )
@@ -19,6 +24,7 @@ from lonely_envs import (
 import corral
 from corral.adapters.verdicts import Verdict, edition_of, save_verdict, subject_of
 from corral.errors import EnvError, IsolationError
+from corral.pool import retrial
 from corral.workers import company
 
 
@@ -26,6 +32,12 @@ from corral.workers import company
 def verdicts(tmp_path, monkeypatch):
     """None of the user's own."""
     monkeypatch.setenv("CORRAL_VERDICTS", str(tmp_path))
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """What failed is done again, however busy the machine is."""
+    monkeypatch.setattr(retrial, "MOST_SECONDS", 60.0)
 
 
 def made(kind, **options):
@@ -59,6 +71,11 @@ def test_auto_gives_each_slot_a_process(kind, reason):
 @pytest.mark.parametrize("kind", [Walk, GlobalDice, Stubborn, Particular])
 def test_auto_lets_others_share(kind):
     with made(kind) as pool:
+        assert "one process per slot" not in pool.layout.reason
+
+
+def test_an_env_that_cannot_be_built_now_and_then_may_share(tmp_path):
+    with made(functools.partial(MoodyAtFirst, tmp_path)) as pool:
         assert "one process per slot" not in pool.layout.reason
 
 
@@ -108,7 +125,7 @@ def test_shared_asks_nobody():
 
 
 @pytest.mark.parametrize("backend", ["serial", "process"])
-def test_an_env_that_another_broke_is_told_so(backend):
+def test_an_env_that_another_broke_is_told_so(patient, backend):
     asked = {"num_envs": 2, "backend": backend}
     if backend == "process":
         asked["workers"] = 1
@@ -120,7 +137,41 @@ def test_an_env_that_another_broke_is_told_so(backend):
         assert 'isolation="slot" gives every slot its own' in text
 
 
-def test_an_env_that_fails_now_and_then_blames_nobody(tmp_path):
+def failed(kind, **options):
+    """The fault of a slot that is stepped until it fails, and its second reset."""
+    asked = {"num_envs": 2, "isolation": "shared", "backend": "serial", **options}
+    with made(kind, **asked) as pool, pytest.raises(EnvError) as caught:
+        pool.reset()
+        for _ in range(40):
+            pool.step([1] * pool.num_envs)
+        pool.reset()
+    return caught.value.fault, str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "command"), [(Rude, "step"), (RudeLater, "reset")])
+def test_an_env_that_another_broke_later_is_told_so(patient, kind, command):
+    fault, text = failed(kind, backend="process", workers=1)
+    assert (fault.command, fault.alone) == (command, False)
+    assert f"RuntimeError in {command}: {command}Simulation failed." in text
+    assert 'isolation="slot" gives every slot its own' in text
+
+
+def test_an_env_that_fails_in_some_step_blames_nobody(patient, tmp_path):
+    for kind in (functools.partial(MoodySteps, tmp_path / "mark"), Unlucky):
+        fault, text = failed(kind)
+        assert (fault.command, fault.company) == ("step", 1)
+        assert fault.alone is not False
+        assert "So they break each other" not in text
+
+
+def test_long_episodes_are_not_done_again(monkeypatch):
+    monkeypatch.setattr(retrial, "MOST_SECONDS", 1e-4)
+    fault, text = failed(Rude)
+    assert (fault.company, fault.alone) == (1, None)
+    assert "if it works without" in text
+
+
+def test_an_env_that_fails_now_and_then_blames_nobody(patient, tmp_path):
     factory = functools.partial(Moody, tmp_path / "mark")
     with corral.Pool(factory, 2, backend="process", workers=1) as pool:
         with pytest.raises(EnvError, match="getJointState failed") as caught:
@@ -129,7 +180,7 @@ def test_an_env_that_fails_now_and_then_blames_nobody(tmp_path):
         assert "if it works without" in str(caught.value)
 
 
-def test_an_env_that_fails_alone_as_well_blames_nobody():
+def test_an_env_that_fails_alone_as_well_blames_nobody(patient):
     with corral.Pool(Hopeless, 2, backend="process", workers=1) as pool:
         with pytest.raises(EnvError, match="getJointState failed") as caught:
             pool.reset()

@@ -69,3 +69,16 @@ class Lenient(Matching):
     def step(self, actions: dict[str, Any]) -> Any:
         self.given = dict(actions)
         return super().step({"a": 0, "b": 0, **actions})
+
+
+class Undecided(Matching):
+    """Tells what to do, or None, as AgileRL's algorithms are told it."""
+
+    def __init__(self, told: Any) -> None:
+        super().__init__()
+        self.told = told
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        *rest, _ = super().step(actions)
+        told = {"env_defined_actions": self.told, "why": None, "name": "x"}
+        return *rest, {"a": told, "b": None}

@@ -149,6 +149,11 @@ class Crowd(Agents):
             return observations, [*rewards], [*terminated], [*truncated], [*infos]
         if self.odd == "untold" and self.time == 2:
             return observations, rewards, terminated, truncated, None
+        if self.odd == "unpaid" and self.time == 2:
+            return observations, None, terminated, truncated, infos
+        if self.odd == "shrugs" and self.time == 2:
+            rewards[present[0]] = None
+            infos = dict.fromkeys(infos)
         return observations, rewards, terminated, truncated, infos
 
 
@@ -208,6 +213,10 @@ class Table(Agents):
         self.infos = {one: self.told(one) for one in self.agents}
         if self.odd == "undead":
             self.terminations = dict.fromkeys(self.agents, True)
+        if self.odd == "shrugs":
+            self.rewards[agent] = None
+        if self.odd in ("rewards", "infos"):
+            setattr(self, self.odd, None)
         self.turn += 1
         self.agent_selection = self.agents[self.turn % len(self.agents)]
 

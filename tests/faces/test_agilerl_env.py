@@ -20,7 +20,7 @@ from gymnasium.error import (
 
 from corral.dropin import AsyncPettingZooVecEnv
 from corral.errors import SpacesDiffer
-from tests.faces.matching_env import Lenient, Matching
+from tests.faces.matching_env import Lenient, Matching, Undecided
 from tests.faces.multi_envs import EYES, KILL, RAISE, Crowd, Fragile
 
 SLOTS, STEPS = 3, 40
@@ -226,6 +226,26 @@ def test_agilerls_names_and_spaces_are_there(opened):
     assert [process.is_alive() for process in envs.processes] == [True]
     envs.close()
     assert [process.is_alive() for process in envs.processes] == [False]
+
+
+@pytest.mark.parametrize(
+    "told, expected",
+    [
+        ([None, None], [np.nan, np.nan]),
+        ([None, 2], [np.nan, 2.0]),
+        ([np.array([1, 2]), None], [[1.0, 2.0], [np.nan, np.nan]]),
+    ],
+)
+def test_none_in_an_info_is_nan_as_its_algorithms_expect(told, expected, opened):
+    makes = [functools.partial(Undecided, one) for one in told]
+    envs = opened(AsyncPettingZooVecEnv(makes, backend="serial"))
+    envs.reset(seed=0)
+    for _ in range(2):  # the first time numbers come by mail, then in columns
+        *_, infos = envs.step({agent: np.zeros(2, np.int64) for agent in "ab"})
+    np.testing.assert_array_equal(infos["a"]["env_defined_actions"], expected)
+    assert np.isnan(infos["a"]["why"]).all() and infos["a"]["why"].dtype == np.float32
+    assert infos["a"]["name"].tolist() == ["x", "x"]
+    assert infos["b"] == {}
 
 
 def test_an_unknown_context_is_refused():

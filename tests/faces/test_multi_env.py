@@ -377,6 +377,11 @@ def test_who_acts_out_of_turn_is_told_whose_turn_it_is() -> None:
         (functools.partial(Table, odd="undead"), "who is dead, is still selected"),
         (functools.partial(Crowd, odd="lists"), r"returned \(dict, list, .*; Petting"),
         (functools.partial(Crowd, odd="untold"), "the infos are NoneType"),
+        (functools.partial(Crowd, odd="unpaid"), r"step\(\) returned \(dict, NoneType"),
+        (functools.partial(Crowd, odd="shrugs"), "agent '.*' got the reward None"),
+        (functools.partial(Table, odd="shrugs"), "agent '.*' got the reward None"),
+        (functools.partial(Table, odd="rewards"), "env.rewards is None with agent '"),
+        (functools.partial(Table, odd="infos"), "env.infos is None with agent '"),
     ],
 )
 def test_an_env_that_breaks_its_word_is_named_with_slot_and_agent(

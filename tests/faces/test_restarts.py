@@ -6,10 +6,6 @@ doubled or another slot's shows.
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import time
 from typing import Any
 
 import gymnasium
@@ -20,43 +16,15 @@ from gymnasium import spaces
 import corral
 from corral.errors import EnvError, WorkerDied
 
-FINE, RAISE, LEAVE, KILL, HANG = range(5)
+from .counting_env import FINE, HANG, KILL, LEAVE, LENGTH, RAISE, Counting
+
 KINDS = {RAISE: "raised", LEAVE: "raised", KILL: "died", HANG: "hung"}
-LENGTH = 5
 OPTIONS: dict[str, Any] = {
     "backend": "process",
     "workers": 2,
     "on_fault": "restart",
     "step_timeout": 0.5,
 }
-
-
-class Counting(gymnasium.Env[Any, Any]):
-    """Does what its action says; observes its steps; episodes of five."""
-
-    observation_space = spaces.Box(0, LENGTH, (1,), np.float32)
-    action_space = spaces.Discrete(5)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self._steps = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        if action == RAISE:
-            raise ValueError("not that one")
-        if action == LEAVE:
-            sys.exit(2)
-        if action == KILL:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if action == HANG:
-            time.sleep(600)
-        self._steps += 1
-        obs = np.full(1, self._steps, np.float32)
-        return obs, float(self._steps), self._steps == LENGTH, False, {}
-
-    def pid(self) -> int:
-        return os.getpid()
 
 
 def batch(slot: int, action: int, count: int = 4) -> Any:

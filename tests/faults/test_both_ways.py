@@ -6,50 +6,19 @@ slots that were done before a death lie on different sides of the one that died.
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
+from marked_env import FINE, HANG, KILL, LEAVE, RAISE, Marked
 
 import corral
 from corral import Pool
 from corral.errors import EnvError, WorkerDied
 
-FINE, RAISE, KILL, HANG, LEAVE = range(5)
 BEFORE = {"upwards": 1, "downwards": 2}
 """Commands before the one that fails; the reset is one of them."""
-
-
-class Marked(gymnasium.Env[Any, Any]):
-    """Does what an action's last digit says; observes the rest of it and its steps."""
-
-    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
-    action_space = spaces.Discrete(10_000)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self._steps = 0
-        return np.zeros(2), {}
-
-    def step(self, action: Any) -> Any:
-        what = int(action) % 10
-        if what == RAISE:
-            raise ValueError(f"not {action}")
-        if what == KILL:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if what == HANG:
-            time.sleep(600)
-        if what == LEAVE:
-            sys.exit(1)
-        self._steps += 1
-        return np.array([action // 10, self._steps]), 1.0, False, False, {}
 
 
 def make(**options: Any) -> Pool:

@@ -8,12 +8,11 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import psutil
 import pytest
+from closing_env import Env
 from running import ENV, Script, wait_until
 
 import corral
@@ -21,24 +20,6 @@ from corral.errors import ClosedError, OptionError, OwnershipError, WorkerDied
 from corral.executors import reaping
 
 BACKENDS = ["serial", "thread", "process"]
-
-
-class Env(gym.Env[Any, Any]):
-    observation_space = gym.spaces.Box(-1, 1, (2,))
-    action_space = gym.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        info = {"big": np.zeros(1_000_000)} if action == 1 else {}
-        return np.zeros(2, np.float32), 1.0, False, False, info
-
-    def hang(self):
-        time.sleep(600)
-
-    def pid(self):
-        return os.getpid()
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ import sys
 import time
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import psutil
 import pytest
+from mortal_env import DIE, EXIT, LEAVE, Mortal
 from running import wait_until
 
 import corral
@@ -23,37 +23,6 @@ from corral.errors import (
     WorkerDied,
     WorkerHung,
 )
-
-DIE, EXIT, LEAVE = 1, 2, 3
-
-
-class Mortal(gym.Env[Any, Any]):
-    observation_space = gym.spaces.Box(-1, 1, (2,))
-    action_space = gym.spaces.Discrete(4)
-
-    def reset(self, *, seed=None, options=None):
-        if options and options.get("die"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        if action == DIE:
-            print("about to die")
-            os.kill(os.getpid(), signal.SIGKILL)
-        if action == EXIT:
-            os._exit(3)
-        if action == LEAVE:
-            sys.exit("I am off")
-        return np.zeros(2, np.float32), 1.0, False, False, {}
-
-    def pid(self):
-        return os.getpid()
-
-    def die(self):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def hang(self):
-        time.sleep(600)
 
 
 @pytest.fixture

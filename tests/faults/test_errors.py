@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import functools
 import logging
 import os
 import pickle
 import signal
-import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
+from faulty_env import (
+    FAIL,
+    FINE,
+    Faulty,
+    boom,
+    crash,
+    hang,
+    kill,
+    leave,
+    vanish,
+    vanish_once,
+    wrong_shape,
+)
 
 import corral
 from corral.errors import (
@@ -35,73 +43,6 @@ from corral.errors import (
 from corral.supervision.report import error_for
 
 BACKENDS = ["serial", "thread", "process"]
-FINE, FAIL = 0, 1
-
-
-class Faulty(gym.Env[Any, Any]):
-    """Slot 1's env says its last words, and then does what it is told, once."""
-
-    observation_space = gym.spaces.Box(-1, 1, (2,))
-    action_space = gym.spaces.Discrete(2)
-
-    def __init__(self, at: str = "", deed: Callable[[], Any] = lambda: None) -> None:
-        self.at, self.deed = at, deed
-        self.reach("construct")
-
-    def reach(self, at: str) -> Any:
-        if at == self.at:
-            print(f"last words in {at}", flush=True)
-            return self.deed()
-        return None
-
-    def reset(self, *, seed=None, options=None):
-        if seed is not None:  # the first episode of this env is a fine one
-            self.reach("reset" if (options or {}).get("fail") else "")
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        made = self.reach("step") if action == FAIL else None
-        obs = np.zeros(2, np.float32) if made is None else made
-        info = {"made": self.reach("info")} if action == FAIL else {}
-        return obs, 1.0, False, False, info
-
-    def render(self):
-        return self.reach("render")
-
-    def method(self):
-        return self.reach("call")
-
-    def close(self):
-        self.reach("close")
-
-
-def boom() -> None:
-    raise ZeroDivisionError("boom")
-
-
-def leave() -> None:
-    sys.exit("I am off")
-
-
-def vanish() -> None:
-    os._exit(3)
-
-
-def kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def crash() -> None:
-    ctypes.string_at(0)
-
-
-def hang() -> None:
-    while True:
-        time.sleep(1)
-
-
-def wrong_shape() -> Any:
-    return np.zeros(3, np.float32)
 
 
 @dataclass(frozen=True)
@@ -213,7 +154,8 @@ def provoke(pool: corral.Pool, case: Case) -> None:
 
 def caught_from(case: Case, backend: str) -> CorralError:
     workers = {} if backend == "serial" else {"workers": 2}
-    envs = [Faulty, lambda: Faulty(case.at, case.deed)]
+    at, deed = case.at, case.deed
+    envs = [Faulty, lambda: Faulty(at, deed)]
     with (
         pytest.raises(case.error) as caught,
         corral.Pool(
@@ -351,11 +293,6 @@ def test_a_worker_whose_successor_cannot_be_built_names_the_culprit(tmp_path) ->
     fault = caught.value.fault
     assert (fault.slot, fault.worker, fault.gave_up) == (1, 0, True)
     assert "no licence" in str(caught.value.__cause__)
-
-
-def vanish_once(flag: Path) -> None:
-    flag.touch()
-    os._exit(3)
 
 
 def test_a_fault_can_be_copied_with_what_holds_it() -> None:

@@ -1,5 +1,7 @@
 """The two recipes in PyBullet: from config to report, with a few steps of learning."""
 
+import os
+import signal
 from operator import attrgetter
 from pathlib import Path
 
@@ -63,3 +65,21 @@ def test_robots_get_a_process_each_and_are_led_into_trouble_step_by_step():
             assert pool.apply(most_pitch) == pytest.approx((0.2 * part,) * 2)
         training.checkpoint()
         assert Checkpoint.load(training.directory.last).normalisers["obs"]["count"] > 32
+
+
+@pytest.mark.slow
+def test_a_robot_that_is_restarted_is_led_on_from_there():
+    pytest.importorskip("upkie", reason="the robot: pip install 'corral[upkie]'")
+
+    def doom(env):
+        env.unwrapped.step = lambda action: os.kill(os.getpid(), signal.SIGKILL)
+
+    asked = {"curriculum_steps": 128, "on_fault": "restart", "isolation": "slot"}
+    with begin("upkie", {**FEW, **asked}, out=Path("run")) as training:
+        pool = training.parts.pool
+        training.learn(training.collect())
+        pool.apply(doom, slots=[1])
+        assert training.collect().valid.sum(axis=0).tolist() == [16, 15]
+        most_pitch = attrgetter("unwrapped.init_state.randomization.pitch")
+        assert pool.apply(most_pitch) == pytest.approx((0.2 * 0.25,) * 2)
+        assert abs(pool.observe()[1, 0]) < 0.1

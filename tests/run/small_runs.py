@@ -1,7 +1,7 @@
 """A run that takes no time, and envs for it."""
 
 ENVS = '''
-import signal, gymnasium, numpy as np
+import os, signal, gymnasium, numpy as np
 
 class Counting(gymnasium.Env):
     """Ends after ten steps; rewards are as told."""
@@ -63,6 +63,30 @@ class Endless(Counting):
     def render(self):
         return np.full((8, 8, 3), self.steps % 3 * 90, np.uint8)
 
+class Gated(Endless):
+    """Where it is drawn, it waits for somebody to open the gate."""
+    place = "render"
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.pass_gate("construct")
+
+    def pass_gate(self, place):
+        if self.render_mode is not None and self.place == place:
+            open("gate").read()
+
+    def render(self):
+        if self.steps == 2:
+            self.pass_gate("render")
+        return super().render()
+
+class GatedBefore(Gated):
+    place = "construct"
+
+class Unseen(Endless):
+    def render(self):
+        raise RuntimeError("no screen\\nto draw on")
+
 class SometimesBreaks(Counting):
     """Some episodes, by their seeds."""
     def reset(self, *, seed=None, options=None):
@@ -78,6 +102,22 @@ class SometimesBreaks(Counting):
 class Breaks(Counting):
     def step(self, action):
         raise RuntimeError("broken")
+
+class Led(Counting):
+    """Sees how high its episode began; can be told to take its process down."""
+    height, doomed = 0.9, False
+
+    def reset(self, *, seed=None, options=None):
+        self.began = self.height
+        return super().reset(seed=seed)
+
+    def seen(self):
+        return np.full(2, self.began, np.float32)
+
+    def step(self, action):
+        if self.doomed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
 
 class Wider(Counting):
     observation_space = gymnasium.spaces.Box(-1, 1, (3,))

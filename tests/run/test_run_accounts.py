@@ -1,11 +1,14 @@
 """Where the time went: parts that add up, whatever was counted."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from corral import Pool
+from corral.bench.usage import cpu_seconds
 from corral.run.accounts import PARTS, split_of
 
 
@@ -56,3 +59,10 @@ def test_no_part_is_ever_negative(real, odd):
     split = split_of(stats(real, **odd), dict.fromkeys(OWN, 0.0), workers=2)
     assert set(split) == set(PARTS)
     assert min(split.values()) >= 0.0
+
+
+def test_what_a_process_computed_counts_when_it_has_ended():
+    before = cpu_seconds()
+    code = "import time\nwhile time.process_time() < 0.1: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert cpu_seconds() - before >= 0.09

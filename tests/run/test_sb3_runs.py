@@ -1,5 +1,7 @@
 """A run may learn with Stable-Baselines3's PPO; all else of it stays as it is."""
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +164,26 @@ def test_a_curriculum_changes_the_envs_that_collect_and_no_others():
         assert told == [0, 0, 32, 32, 64, 64, 96]
         assert parts.pool.get_attr("reward") == (96.0, 96.0)
         assert np.isnan(other.get_attr("reward")).all()
+
+
+def test_envs_that_are_restarted_in_a_rollout_learn_of_the_curriculum():
+    """Before their next episode begins; and those that died between two rollouts."""
+    from corral.recipes import sb3_parts
+    from corral.recipes.resolve import resolve
+
+    def curriculum(venv, steps):
+        venv.set_attr("height", 0.125)
+
+    asked = {"env": "run_envs:Led", "backend": "process", "on_fault": "restart"}
+    parts = sb3_parts.build(
+        resolve("cartpole", {**SB3, **asked}), curriculum=curriculum
+    )
+    with parts.pool as pool:
+        parts.collector.collect(16)
+        pool.set_attr("doomed", [False, True])
+        lost = parts.collector.collect(16).valid
+        assert lost.sum(axis=0).tolist() == [16, 15]
+        os.kill(pool.stats().workers[0].pid, signal.SIGKILL)
+        parts.collector.collect(16)
+        assert [fault.worker for fault in pool.faults] == [1, 0]
+        assert (parts.model.model.rollout_buffer.observations == 0.125).all()

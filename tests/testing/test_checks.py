@@ -43,6 +43,7 @@ def test_what_an_env_does_wrong_is_named() -> None:
         check_env(Careless, steps=5, process=False)
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("backend", ["serial", "thread", "process"])
 def test_every_executor_passes(backend: str) -> None:
     workers = 1 if backend == "serial" else 2

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SECONDS = 60
 
 
+@pytest.mark.first
 def test_pools_survive_a_minute_of_soaking() -> None:
     command = [sys.executable, "-m", "corral.testing.soak", "--seed", "1"]
     soak = subprocess.run(

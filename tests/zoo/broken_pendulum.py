@@ -37,3 +37,18 @@ class BrokenPendulum(BulletPendulum):
 
 def make(**kwargs):
     return BrokenPendulum(**kwargs)
+
+
+class LeavingPendulum(BrokenPendulum):
+    """Disconnects at the end of an episode, until the next one begins."""
+
+    def reset(self, **arguments):
+        if not pybullet.isConnected():
+            self.client = self.connect()
+        return super().reset(**arguments)
+
+    def step(self, action):
+        outcome = super().step(action)
+        if outcome[2] or outcome[3]:
+            self.client.close()
+        return outcome

@@ -1,11 +1,13 @@
 """Wheeled pendulums in one process do not know of each other."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 pytest.importorskip("pybullet", reason="the simulator; it has wheels up to Python 3.11")
 
-from broken_pendulum import BrokenPendulum
+from broken_pendulum import BrokenPendulum, LeavingPendulum
 
 import corral
 from corral.zoo.bullet_pendulum import BulletPendulum
@@ -113,3 +115,14 @@ def test_auto_gives_the_broken_one_a_process_each():
         assert (pool.layout.backend, pool.layout.workers) == ("process", 3)
         assert "one process per slot" in pool.layout.reason
         assert np.array_equal(led_in(pool, 15), np.stack(alone))
+
+
+def test_one_that_takes_the_simulator_from_another_is_told_of(monkeypatch):
+    monkeypatch.setattr("corral.pool.retrial.MOST_SECONDS", 60.0)
+    envs = [partial(LeavingPendulum, max_steps=steps) for steps in (5, 20)]
+    asked = {"backend": "process", "workers": 1, "autoreset": "next_step"}
+    with corral.Pool(envs, isolation="shared", **asked) as pool:
+        with pytest.raises(corral.errors.EnvError, match="Not connected") as caught:
+            led_in(pool, 20)
+        assert caught.value.fault.slot == 1
+        assert "It failed beside another env in one process" in str(caught.value)

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.adapters.converted import stepper
+from corral.adapters.from_parallel import five_dicts, two_dicts
 from corral.adapters.from_pettingzoo import layer_with
 from corral.adapters.joint_spaces import JointAction, JointObservation
 from corral.adapters.multi import is_aec, is_parallel
+from corral.adapters.roster import as_number
 from corral.adapters.team import MASK, Agent
 from corral.errors import OptionError, SpaceMismatch
 
@@ -82,7 +84,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start an episode with whoever is there."""
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = two_dicts(self.env.reset(seed=seed, options=options))
         self._alive = list(self.env.agents)
         self._take_masks(observations, infos)
         return self._observation.of(observations), self._told({}, infos)
@@ -93,7 +95,9 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         """Every agent that is there takes its part of the action."""
         actions = {agent: self._action.of(action, agent) for agent in self._alive}
         result = self._advance(actions)
-        observations, rewards, terminations, truncations, infos = result
+        observations, rewards, terminations, truncations, infos = five_dicts(result)
+        for agent, reward in rewards.items():
+            as_number(reward, agent)  # says whose it is if it is none
         # Some envs go on listing agents that are done.
         self._alive = [
             agent

@@ -11,7 +11,7 @@ agents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter
@@ -19,6 +19,14 @@ from corral.adapters.roster import Seat
 from corral.errors import SpaceMismatch
 
 OBSERVE = ("acting", "all")
+_TABLES: dict[str, type] = {
+    "agents": Sequence,
+    "rewards": Mapping,
+    "terminations": Mapping,
+    "truncations": Mapping,
+    "infos": Mapping,
+}
+"""What an AECEnv keeps about its agents."""
 
 
 class AecAdapter(PettingZooAdapter):
@@ -42,6 +50,13 @@ class AecAdapter(PettingZooAdapter):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
         self.start(seed, options, task)
+        try:
+            return self._begun()
+        except (AttributeError, TypeError):
+            self._check_tables()
+            raise
+
+    def _begun(self) -> tuple[Any, dict[str, Any]]:
         self.roster.begin(self.env.agents)
         self._acting, self._shown, self._last_words = None, [], {}
         acting = self._next()
@@ -57,10 +72,28 @@ class AecAdapter(PettingZooAdapter):
         roster.tidy()
         self._last_words = {}
         env.step(acting.take(actions))
-        total = roster.pay(env.rewards)
-        self._give_turn(self._next())
-        terminated, truncated = roster.how()
-        return self.observed(), total, terminated, truncated, self._told()
+        try:
+            total = roster.pay(env.rewards)
+            self._give_turn(self._next())
+            terminated, truncated = roster.how()
+            return self.observed(), total, terminated, truncated, self._told()
+        except (AttributeError, TypeError):
+            self._check_tables()
+            raise
+
+    def _check_tables(self) -> None:
+        """Something went wrong: say so if the env does not keep what it should."""
+        for name, kind in _TABLES.items():
+            table = getattr(self.env, name)
+            if not isinstance(table, kind):
+                what = "a list of agents" if name == "agents" else "a dict by agent"
+                raise SpaceMismatch(
+                    f"env.{name} is {table!r:.80} with {self._whose()} to act; "
+                    f"PettingZoo's API is {what}"
+                )
+
+    def _whose(self) -> str:
+        return f"agent {getattr(self.env, 'agent_selection', None)!r}"
 
     def _next(self) -> Seat | None:
         """Who acts next; the dead that are selected before are stepped with None."""

@@ -10,6 +10,7 @@ from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter
 from corral.adapters.roster import Seat, as_number
 from corral.errors import SpaceMismatch
 
+_TWO = "PettingZoo's API is `observations, infos = env.reset()`, a dict by agent each"
 _FIVE = (
     "PettingZoo's API is `observations, rewards, terminations, truncations, infos = "
     "env.step(actions)`, a dict by agent each"
@@ -38,13 +39,7 @@ class ParallelAdapter(PettingZooAdapter):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
         result = self.start(seed, options, task)
-        try:
-            observations, infos = result
-        except (TypeError, ValueError):
-            raise SpaceMismatch(
-                f"env.reset() returned {type(result).__name__}; PettingZoo's API is "
-                "`observations, infos = env.reset()`"
-            ) from None
+        observations, infos = two_dicts(result)
         roster = self.roster
         roster.begin(self.env.agents)
         for seat in roster.living:
@@ -58,13 +53,14 @@ class ParallelAdapter(PettingZooAdapter):
         try:
             observations, rewards, terminations, truncations, infos = result
             ends = any(terminations.values()) or any(truncations.values())
+            observations.keys()  # what is no dict is told here
+            paid = len(rewards.keys())
         except (AttributeError, TypeError, ValueError):
-            raise SpaceMismatch(
-                f"env.step() returned {_kinds(result)}; {_FIVE}"
-            ) from None
+            five_dicts(result)
+            raise
         if roster.leaving or roster.paid:
             roster.tidy()
-        if ends or self.env.agents != roster.names or len(rewards) != len(roster.names):
+        if ends or self.env.agents != roster.names or paid != len(roster.names):
             return self._changed(*result)
         return self.usual(observations, rewards, infos) or self._changed(*result)
 
@@ -149,12 +145,30 @@ class ParallelAdapter(PettingZooAdapter):
         """The infos of those who were told anything; masks go elsewhere."""
         if not isinstance(infos, Mapping):
             raise SpaceMismatch(
-                f"the infos are {type(infos).__name__}; they must be a dict by agent"
+                f"the infos are {type(infos).__name__}; they must be a dict by agent, "
+                "{} for those who are told nothing"
             )
         told = {agent: info for agent, info in infos.items() if info}
         if told or self.masking:
             self.without_masks(told, self.roster.living)
         return told
+
+
+def two_dicts(result: Any) -> tuple[Any, ...]:
+    """What `env.reset` returned, if it is what it should be."""
+    return _dicts(result, 2, "env.reset()", _TWO)
+
+
+def five_dicts(result: Any) -> tuple[Any, ...]:
+    """The same for `env.step`."""
+    return _dicts(result, 5, "env.step()", _FIVE)
+
+
+def _dicts(result: Any, count: int, call: str, api: str) -> tuple[Any, ...]:
+    parts = tuple(result) if isinstance(result, (tuple, list)) else ()
+    if len(parts) != count or not all(isinstance(part, Mapping) for part in parts):
+        raise SpaceMismatch(f"{call} returned {_kinds(result)}; {api}")
+    return parts
 
 
 def _kinds(result: Any) -> str:

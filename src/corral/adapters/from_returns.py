@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.from_parallel import ParallelAdapter
+from corral.adapters.from_parallel import ParallelAdapter, five_dicts, two_dicts
 from corral.adapters.from_pettingzoo import Outcome
 from corral.adapters.roster import Seat
 from corral.adapters.team import MASK, Agent
@@ -34,7 +34,7 @@ class ReturnsAdapter(ParallelAdapter):
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode with those who are observed."""
-        observations, infos = self.start(seed, options, task)
+        observations, infos = two_dicts(self.start(seed, options, task))
         roster = self.roster
         roster.begin(observations)
         for seat in roster.living:
@@ -47,8 +47,16 @@ class ReturnsAdapter(ParallelAdapter):
         raw = isinstance(actions, RawActions)
         taken = actions.actions if raw else roster.taken(actions)
         result = self.advance({agent: _bare(one) for agent, one in taken.items()})
-        observations, rewards, terminations, truncations, infos = result
         roster.tidy()
+        try:
+            return self._outcome(result)
+        except (AttributeError, TypeError, ValueError):
+            five_dicts(result)  # says so if it is not what it should be
+            raise
+
+    def _outcome(self, result: Any) -> Outcome:
+        observations, rewards, terminations, truncations, infos = result
+        roster = self.roster
         if (
             list(observations) == roster.names
             and len(rewards) == len(roster.names) == len(roster.seats)

@@ -3,6 +3,7 @@
     CartPole-v1                registered with Gymnasium
     ale_py:ALE/Pong-v5         registered once its module is imported
     my_package.robots:make_arm a function or class of a module
+    mpe2.simple_spread_v3:parallel_env        the same
 
 The working directory can be imported from.
 """
@@ -12,12 +13,14 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import importlib.util
 import inspect
 import json
 import os
 import pkgutil
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +67,7 @@ def named(text: str, kwargs: dict[str, Any] | None = None) -> Named:
             text, functools.partial(make_registered, text, kwargs), f'"{text}"'
         )
     near = _near(name, [*_callables(module), *gymnasium.registry])
+    near = near or _as_module(f"{module_name}.{name}")
     raise OptionError(
         f"module {module_name!r} was imported, but it has no function or class "
         f"{name!r} and registers no environment of that name{near}"
@@ -77,7 +81,7 @@ def _registered(text: str, kwargs: dict[str, Any]) -> Named:
         raise OptionError(
             f"{error}. Looked for it among Gymnasium's {len(gymnasium.registry)} "
             "registered ids; an environment of your own is named module:function, "
-            "one that a package registers module:id"
+            f"one that a package registers module:id{_as_module(text)}"
         ) from None
     return Named(text, factory, f'"{text}"')
 
@@ -109,9 +113,7 @@ def _check_module_name(name: str, attribute: str) -> None:
 
 def _imported(name: str) -> Any:
     """The module, with the working directory on the path."""
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    here = _look_here()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -121,6 +123,28 @@ def _imported(name: str) -> Any:
         raise OptionError(
             f"no module {error.name!r}: looked in {here} and on Python's path{near}"
         ) from None
+
+
+def _look_here() -> str:
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    return here
+
+
+def _as_module(name: str) -> str:
+    """What to write where a module was named; PettingZoo's envs are one each."""
+    _look_here()
+    with suppress(Exception):  # whatever importing it would raise: it is a guess
+        if importlib.util.find_spec(name) is not None:
+            found = [one for one in _MAKERS if one in _callables(_imported(name))]
+            makers = " or ".join(f"{name}:{one}" for one in found)
+            return f". {name} is a module: write {makers or f'{name}:function'}"
+    return ""
+
+
+_MAKERS = ("parallel_env", "env")
+"""What PettingZoo calls the functions that make an env: at once, and in turns."""
 
 
 def _modules_beside(name: str) -> Iterable[str]:
@@ -159,9 +183,10 @@ def _near(name: str, names: Iterable[str]) -> str:
 def _check_call(found: Any, name: str, module: str, kwargs: dict[str, Any]) -> None:
     """Refuse what cannot be called with these arguments, and say which are missing."""
     if not callable(found):
+        hint = _as_module(found.__name__) if inspect.ismodule(found) else ""
         raise OptionError(
             f"{name} of module {module!r} is {found!r:.80}, not a function or a class "
-            "that makes an environment"
+            f"that makes an environment{hint}"
         )
     try:
         parameters = list(inspect.signature(found).parameters.values())

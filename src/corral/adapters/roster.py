@@ -18,6 +18,9 @@ from corral.adapters.team import STATE, Agent, Group, Team, packed
 from corral.errors import SpaceMismatch, SpacesDiffer
 from corral.layout.codec import codec_for
 
+_UNPAID = object()
+"""The reward of an agent that was given none."""
+
 
 class Seat:
     """One agent's cells."""
@@ -188,8 +191,8 @@ class Roster:
         """Store the rewards of a step; returns their sum."""
         total, paid = 0.0, 0
         for seat in self.living:
-            value = rewards.get(seat.agent)
-            if value is None:
+            value = rewards.get(seat.agent, _UNPAID)
+            if value is _UNPAID:
                 value = 0.0
             else:
                 paid += 1

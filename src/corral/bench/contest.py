@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from corral.bench import machine
-from corral.bench.candidates import check_backends, peers
+from corral.bench.candidates import check_backends, peers, ways_of
 from corral.bench.heat import Heat, Watcher
 from corral.bench.messages import Built
 from corral.bench.recommend import recommend
@@ -83,6 +83,8 @@ def _report(
     settings: Settings, groups: list[Group], built: Built | None, interrupted: bool
 ) -> Report:
     there, missing = peers(settings.against)
+    agents = built.agents if built else ""
+    left_out = [peer for peer in there if not ways_of(peer, agents)]
     recommendation = None
     if built is not None:
         recommendation = recommend(
@@ -90,7 +92,7 @@ def _report(
             built.expression,
             built.import_line,
             settings.kwargs,
-            "make_multi" if built.agents else "make",
+            "make_multi" if agents else "make",
         )
     return Report(
         settings,
@@ -100,6 +102,8 @@ def _report(
         built.observation_space if built else "",
         built.action_space if built else "",
         machine.facts(),
-        machine.versions(peer.name for peer in there),
+        machine.versions(peer.name for peer in there if peer not in left_out),
         interrupted,
+        agents,
+        tuple(peer.name for peer in left_out),
     )

@@ -1,7 +1,7 @@
 """A report as JSON: stable keys, plain values, null where nothing is known.
 
 {format, command, environment, settings, machine, versions, interrupted, missing,
- recommendation, groups: [
+ agents, left_out, recommendation, groups: [
    {num_envs, limit, step_seconds, cpu_share, auto, candidates: [...]}]}
 
 docs/guides/bench.md says what each key means.
@@ -50,6 +50,8 @@ def document(report: Report, command: Sequence[str]) -> dict[str, Any]:
         "missing": [
             {"name": peer.name, "install": peer.install} for peer in report.missing
         ],
+        "agents": report.agents or None,
+        "left_out": list(report.left_out),
         "recommendation": asdict(chosen) if chosen else None,
         "groups": [_group(group) for group in report.groups],
     }

@@ -52,11 +52,13 @@ class Stand:
         startup = time.perf_counter() - began
         memory = max(0, usage.memory() - weight)
         layout = stepped.layout
+        spaces = str(stepped.observation_space), str(stepped.action_space)
+        seen, done = stepped.told or spaces
         self.built = Built(
             startup,
             memory,
-            str(stepped.observation_space),
-            str(stepped.action_space),
+            seen,
+            done,
             name.expression,
             name.import_line,
             layout.backend if layout else None,

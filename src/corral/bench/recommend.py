@@ -11,6 +11,10 @@ from corral.bench.results import Group, Recommendation, Row
 NEARLY = 0.95
 """Of the fastest: a simpler layout, or fewer envs, is as good from here on."""
 SIMPLEST = ("serial", "thread", "process")
+SLOWER = (
+    " One env in a for loop is faster: its steps take less time than a batch costs, "
+    "which more envs would share."
+)
 
 
 def best_of(group: Group) -> Row | None:
@@ -65,7 +69,8 @@ def sentence(group: Group, best: Row) -> str:
     peer = _fastest_peer(group)
     if peer is not None:
         facts.append(f"{_speed(best) / _speed(peer):.1f} × {peer.candidate.title}")
-    return f"Use {envs} {place(best)}: {', '.join(facts)}."
+    slower = best.over_loop is not None and best.over_loop < NEARLY
+    return f"Use {envs} {place(best)}: {', '.join(facts)}.{SLOWER if slower else ''}"
 
 
 def place(row: Row) -> str:

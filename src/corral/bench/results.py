@@ -123,6 +123,10 @@ class Report:
     machine: dict[str, Any]
     versions: dict[str, str]
     interrupted: bool = False
+    agents: str = ""
+    """How several act, as in `Order`."""
+    left_out: tuple[str, ...] = ()
+    """Peers that have no way with such agents."""
 
     @property
     def faulty(self) -> bool:

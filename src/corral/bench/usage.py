@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -18,15 +19,24 @@ except ImportError as error:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and its living children so far."""
-    total = time.process_time()
-    for child in _children():
-        try:
-            times = child.cpu_times()
-        except psutil.Error:
-            continue  # it ended meanwhile
-        total += times.user + times.system
-    return total
+    """CPU time of this process and its children so far, ended ones included."""
+    while True:
+        ended = _of_ended_children()
+        living = sum(map(_cpu_of, _children()))
+        if ended == _of_ended_children():  # else one of them counts twice, or not
+            return time.process_time() + ended + living
+
+
+def _of_ended_children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _cpu_of(child: psutil.Process) -> float:
+    try:
+        return float(sum(child.cpu_times()[:4]))  # its own, and its ended children's
+    except psutil.Error:
+        return 0.0  # it ended meanwhile
 
 
 def queued_seconds() -> float:

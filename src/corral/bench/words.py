@@ -62,6 +62,15 @@ def notes(report: Report) -> list[str]:
         found.append('* what backend="auto" chooses')
     if any(row.state == "failed" and row.rates for row in rows):
         found.append("! the rounds before it failed")
+    if report.agents:
+        found.append(
+            "A step moves all agents."
+            if report.agents == "at once"
+            else "A step is one agent's turn."
+        )
+    if report.left_out:
+        names = ", ".join(report.left_out)
+        found.append(f"Left out: {names}; no way with agents that act {report.agents}.")
     return [*found, EXPLAINED]
 
 

@@ -15,7 +15,7 @@ from corral.executors.assign import (
     usable_cores,
 )
 from corral.executors.contract import Assignment, Executor
-from corral.executors.process import ProcessExecutor
+from corral.executors.process import ProcessExecutor, kill_workers_of
 from corral.executors.serial import SerialExecutor
 from corral.executors.thread import ThreadExecutor
 
@@ -35,6 +35,7 @@ __all__ = [
     "ProcessExecutor",
     "SerialExecutor",
     "ThreadExecutor",
+    "kill_workers_of",
     "place",
     "usable_cores",
 ]

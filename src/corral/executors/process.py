@@ -18,8 +18,10 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -30,6 +32,7 @@ from corral.errors import ClosedError, Fault
 from corral.executors.belled import SLICE, BelledExecutor
 from corral.executors.contract import Assignment, Capabilities
 from corral.executors.hiring import Hired, Inheritance, descriptors_for, hire
+from corral.executors.openmp import Helpers
 from corral.executors.output import Output
 from corral.executors.reaping import (
     SILENCE,
@@ -85,6 +88,7 @@ class ProcessExecutor(BelledExecutor):
         plan = plan_control(assignment.slots, workers, assignment.slots)
         self._packed = _Packed(assignment)
         self._owner = os.getpid()
+        self._thread = threading.current_thread()
         self._bound = False
         self._processes: list[subprocess.Popen[bytes]] = []
         self._generations = [0] * workers
@@ -244,7 +248,24 @@ class ProcessExecutor(BelledExecutor):
             self._await_start(worker)
         self._bound = True
         self._open_lanes()
+        self._helpers = Helpers(len(self.shards), assignment.cores)
         return DataViews(plan, data.memory)
+
+    def send_all(self, mode: int) -> None:
+        """The same as everywhere; the caller's idle threads leave the cores."""
+        self._helpers.rest()
+        super().send_all(mode)
+
+    def wait(
+        self,
+        target: int,
+        timeout: float | None,
+        enough: Callable[[], bool] | None = None,
+    ) -> bool:
+        """The same as everywhere, with an eye on how long a batch takes."""
+        there = super().wait(target, timeout, enough)
+        self._helpers.back()
+        return there
 
     def _pack(self, message: Any) -> bytes:
         return luggage.dumps(message)
@@ -556,3 +577,16 @@ _open_executors: weakref.WeakSet[ProcessExecutor] = weakref.WeakSet()
 def _close_all() -> None:
     for executor in list(_open_executors):
         executor.close(None)
+
+
+def kill_workers_of(thread: threading.Thread) -> None:
+    """Kill the workers that a thread has started: it sees that they died.
+
+    For who must not wait for a thread that waits for them. It may be starting more, so
+    do it again until the thread has ended.
+    """
+    with suppress(RuntimeError):  # one was opened while we looked
+        for executor in list(_open_executors):
+            if executor._thread is thread:
+                for process in list(executor._processes):
+                    kill(process)

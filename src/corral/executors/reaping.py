@@ -53,7 +53,7 @@ def wait_for_all(
             if has_ended(process):
                 del left[worker]
         now = time.monotonic()
-        if now >= deadline:
+        if not left or now >= deadline:
             return
         for worker in list(left):
             if answers(worker):
@@ -61,7 +61,7 @@ def wait_for_all(
             elif now - heard[worker] >= SILENCE:
                 kill(left.pop(worker))
         time.sleep(delay)
-        delay = min(2 * delay, 0.02)
+        delay = min(2 * delay, 0.005)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -37,7 +37,8 @@ from corral.workers.commands import (
 )
 from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Letter, Reply, describe, kept
-from corral.workers.shard import Outlet, Resume
+from corral.workers.outlet import Outlet
+from corral.workers.shard import Resume
 from corral.workers.worker import Job, Worker
 
 

@@ -21,7 +21,7 @@ from corral.adapters.team import TEAM, Team
 from corral.core import Factory, Step
 from corral.errors import CorralError, EnvError, MissingExtra, OptionError, StartError
 from corral.faces.agilerl_actions import AgileActions
-from corral.faces.agilerl_values import AgileValues
+from corral.faces.agilerl_values import AgileValues, without_none
 from corral.faces.agilerl_workers import WorkerProcess, processes_of
 from corral.faces.gymnasium_errors import (
     CallPending,
@@ -173,7 +173,7 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
     def _infos(self, step: Step) -> dict[Any, Any]:
         infos: dict[Any, Any] = {}
         if step.infos:
-            infos = step.infos.to_vector(self.num_envs)
+            infos = without_none(step.infos.to_vector(self.num_envs))
         for agent in self.possible_agents:
             infos.setdefault(agent, {})
             infos[f"_{agent}"] = np.ones(self.num_envs, np.bool_)

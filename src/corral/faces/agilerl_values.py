@@ -97,3 +97,29 @@ def _without(array: NDArray[Any], at: Bools) -> NDArray[Any]:
     array = array.copy()
     array[at] = np.nan if np.issubdtype(array.dtype, np.floating) else 0
     return array
+
+
+def without_none(infos: dict[Any, Any]) -> dict[Any, Any]:
+    """The same with NaN for None, as in AgileRL, whose algorithms look for NaN."""
+    for key, value in infos.items():
+        if isinstance(value, dict):
+            without_none(value)
+        elif isinstance(value, np.ndarray) and value.dtype == object:
+            infos[key] = _numbers(value)
+    return infos
+
+
+def _numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers, or arrays of them, and None; anything else is left as it is."""
+    known = [np.asarray(value) for value in values if value is not None]
+    if len(known) == len(values):
+        return values
+    shapes = {value.shape for value in known}
+    if len(shapes) > 1 or any(value.dtype.kind not in "biuf" for value in known):
+        return values
+    dtype = np.float64 if known else np.float32  # the latter is AgileRL's
+    numbers = np.full((len(values), *(shapes.pop() if shapes else ())), np.nan, dtype)
+    for position, value in enumerate(values):
+        if value is not None:
+            numbers[position] = value
+    return numbers

@@ -42,6 +42,10 @@ class SharedPolicy:
         """Drawn at random."""
         return SharedPolicy(self._policy.stochastic(), self._team, self._spaces)
 
+    def frozen(self) -> SharedPolicy:
+        """As `deterministic`, of the policy as it is now: it learns nothing more."""
+        return SharedPolicy(self._policy.frozen(), self._team, self._spaces)
+
     def initial_carry(self, rows: int) -> Any:
         """Of so many envs: what each of their agents begins with."""
         initial = getattr(self._policy, "initial_carry", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,6 +62,11 @@ class NetPolicy:
     def stochastic(self) -> NetPolicy:
         """The same net, drawing its actions; for evaluation, so exact."""
         return self._like(deterministic=False)
+
+    def frozen(self) -> NetPolicy:
+        """As `deterministic`, with the net as it is now: it learns nothing more."""
+        net, space, device = copy.deepcopy(self._net), self._space, self._device
+        return NetPolicy(net, space, device, deterministic=True, exact=True)
 
     def _like(self, deterministic: bool) -> NetPolicy:
         net, space, device = self._net, self._space, self._device

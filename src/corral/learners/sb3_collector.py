@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.errors import MissingExtra
+from corral.errors import MissingExtra, WorkerDied, WorkerHung
 from corral.rollouts.rollout import EpisodeSummary
 from corral.rollouts.settling import settle
 from corral.workers.seeds import episode_seed
@@ -29,7 +29,8 @@ _NUMBERED = 4
 """Sets the roots of episodes after `end_episodes` apart."""
 
 Curriculum = Callable[[Any, int], None]
-"""Called with the VecEnv and the steps so far, before each rollout."""
+"""Called with the VecEnv and the steps so far, before each rollout, and for envs that
+were restarted in one: rows of the VecEnv are slots of its pool."""
 
 
 @dataclass(slots=True)
@@ -58,6 +59,8 @@ class SB3Collector:
         self._pool = learner.venv.pool
         self._seed = self._pool.seed
         self._curriculum = curriculum
+        self._led_at = 0
+        """The steps that the curriculum was told last."""
         self._begun = False
         self._seeds: list[int] = []
         """By slot: of the episode it is in."""
@@ -89,8 +92,15 @@ class SB3Collector:
         self._begin(episode_seed(self._seed, number, _NUMBERED), counted=False)
 
     def _prepare(self) -> None:
-        if self._curriculum is not None:
-            self._curriculum(self._venv, self._learner.steps)
+        self._led_at = self._learner.steps
+        if self._curriculum is None:
+            return
+        try:
+            self._curriculum(self._venv, self._led_at)
+        except (WorkerDied, WorkerHung):
+            if not self._pool.mends:
+                raise
+            self._curriculum(self._venv, self._led_at)  # it has been replaced
 
     def _begin(self, root: int, counted: bool) -> None:
         settle(self._pool)
@@ -114,6 +124,17 @@ class SB3Collector:
             self._episodes.append(self._summary(step, slot, row))
         if step.started.any():
             self._seeds = step.seed.tolist()
+        if self._curriculum is not None and not step.valid.all():
+            self._begin_again(np.flatnonzero(~step.valid))
+
+    def _begin_again(self, slots: NDArray[np.intp]) -> None:
+        """These have new envs, which began as if there were no curriculum."""
+        assert self._curriculum is not None
+        self._curriculum(self._venv, self._led_at)
+        seeds = [self._seeds[slot] for slot in slots.tolist()]
+        obs = self._learner.scales(self._pool.reset(slots, seeds=seeds).obs)
+        # What is acted on next; until then it is here alone.
+        _put(self._watcher.locals["new_obs"], slots, obs)
 
     def _summary(self, step: Step, slot: int, row: int) -> EpisodeSummary:
         return EpisodeSummary(
@@ -125,6 +146,15 @@ class SB3Collector:
             terminated=step.terminated.item(slot),
             info=_own(step.final_infos.get(slot, {})),
         )
+
+
+def _put(rows: Any, slots: NDArray[np.intp], values: Any) -> None:
+    """Some rows of a batch of observations."""
+    if isinstance(rows, dict):
+        for key, part in rows.items():
+            _put(part, slots, values[key])
+    else:
+        rows[slots] = values
 
 
 def _own(info: dict[str, Any]) -> dict[str, Any]:

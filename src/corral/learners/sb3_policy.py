@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from corral.core import Decision, Generators, Step
 from corral.learners.framework import torch
 
-if TYPE_CHECKING:
-    from corral.learners.sb3_ppo import SB3PPO
-
 CHUNK = 16
 """Rows of every forward pass: a row must not depend on how many there are."""
+
+
+class Learnt(Protocol):
+    """Who is asked: `SB3PPO`, or what it was at one moment."""
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any: ...
+
+    def frozen(self) -> Learnt: ...
 
 
 class SB3Policy:
@@ -26,7 +31,7 @@ class SB3Policy:
     """
 
     def __init__(
-        self, learner: SB3PPO, deterministic: bool = False, chunk: int = CHUNK
+        self, learner: Learnt, deterministic: bool = False, chunk: int = CHUNK
     ) -> None:
         self._learner = learner
         self._deterministic = deterministic
@@ -39,6 +44,10 @@ class SB3Policy:
     def stochastic(self) -> SB3Policy:
         """Drawn at random."""
         return SB3Policy(self._learner, deterministic=False)
+
+    def frozen(self) -> SB3Policy:
+        """As `deterministic`, of the learner as it is now: it learns nothing more."""
+        return SB3Policy(self._learner.frozen(), deterministic=True)
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """Choose an action for each row of a step."""

@@ -13,6 +13,7 @@ that its global generators are nobody else's.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
 from collections.abc import Callable
@@ -106,6 +107,16 @@ class SB3PPO:
         """Actions for a batch of observations as the envs give them."""
         return self.model.predict(self.scales(obs), deterministic=deterministic)[0]
 
+    def frozen(self) -> Frozen:
+        """What predicts as it does now, whatever is learnt later."""
+        policy = self.model.policy
+        # Its distribution holds on to the last graph, which cannot be copied.
+        known = {
+            id(policy.action_dist): copy.copy(policy.action_dist),
+            id(policy.optimizer): None,
+        }
+        return Frozen(copy.deepcopy(policy, known), self.scales.frozen())
+
     def update(self, rollout: Collected) -> dict[str, float]:
         """Learn from what was collected last; returns metrics."""
         model = self.model
@@ -184,6 +195,22 @@ class SB3PPO:
             written.append(folder / f"{name}_vecnormalize.pkl")
             self.scales.normalize.save(str(written[-1]))
         return written
+
+
+class Frozen:
+    """A policy of Stable-Baselines3 and its scales, as they were at one moment."""
+
+    def __init__(self, policy: Any, scales: SB3Scales) -> None:
+        self._policy = policy
+        self._scales = scales
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Actions for a batch of observations as the envs give them."""
+        return self._policy.predict(self._scales(obs), deterministic=deterministic)[0]
+
+    def frozen(self) -> Frozen:
+        """It stays as it is."""
+        return self
 
 
 def _check(config: PPOConfig) -> None:

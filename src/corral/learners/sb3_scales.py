@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,15 @@ class SB3Scales:
     def __call__(self, obs: Any) -> Any:
         """Observations as the policy sees them; learns nothing from them."""
         return obs if self.normalize is None else self.normalize.normalize_obs(obs)
+
+    def frozen(self) -> SB3Scales:
+        """A copy that scales as it does now; it steps nothing."""
+        if self.normalize is None:
+            return SB3Scales(None)
+        state = self.normalize.__getstate__()  # all but what it steps
+        normalize = VecNormalize.__new__(VecNormalize)
+        normalize.__setstate__(copy.deepcopy(state))
+        return SB3Scales(None, normalize)
 
     def begin(self, obs: Any, counted: bool) -> Any:
         """The first observations of new episodes, scaled.

@@ -2,152 +2,104 @@
 
 Some simulators keep their state in the process, so that the second env in it breaks the
 first, or the first the second. What the env says then (`getJointState failed`) does not
-tell. So an env that could not be reset beside others is tried in a process of its own:
+tell. So what an env did beside others until it failed is done again elsewhere, with and
+without company (see `retrial`).
 
-    alone      reset, reset, reset, …    all of them have to work
-    a pair     reset                     it has to fail, as before
-
-What fails alone as well, or now and then, is nobody else's fault. An env that could not
-even be built is not tried: building it may have been the harm.
+An env that could not even be built is not tried: building it may have been the harm.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
-from corral.core import NO_TASK
-from corral.errors import CorralError, Fault, FaultError
+from corral.core import Autoreset
+from corral.errors import Fault, UsageError
 from corral.executors.contract import Assignment
-from corral.pool.options import FaceOptions
+from corral.pool.retrial import Retrial
+from corral.pool.script import Script
 
-if TYPE_CHECKING:
-    from corral.pool.pool import Pool
-
-SUSPECT = ("construct", "reset")
-"""What a second env in a process fails in."""
-SECONDS = 10.0
-"""For the envs to be built, and again for each reset."""
-RESETS = 8
-"""Alone, all of which have to work; fewer where they take longer than PATIENCE."""
-PATIENCE = 2.0
+TRIED = ("reset", "step")
+"""What is done again."""
+MOST_TRIED = 3
+"""Kinds of errors, in the life of a pool."""
+Scripts = Callable[[Fault, range], list[Script]]
 
 
-def judged(
-    faults: Sequence[Fault], assignment: Assignment, shards: Sequence[range], here: bool
-) -> list[Fault]:
-    """The same faults; those that may be the company's say whether they are.
+Words = tuple[str, str | None, str | None]
+"""A command, and what the env said to it."""
 
-    One is tried; others with the same words are taken to have the same reason.
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """The envs of a pool, as company for each other.
 
     Args:
-        faults: of one batch.
-        assignment: what the envs were built with.
-        shards: who shared with whom.
+        assignment: what they were built with.
+        shards: who shares with whom.
         here: whether all of them are in one process.
+        autoreset: what happens at the end of an episode.
+        tried: verdicts on what failed before. Others with the same words are taken to
+            have the same reason.
     """
-    told: list[Fault] = []
-    tried: dict[tuple[Any, ...], bool | None] = {}
-    for fault in faults:
-        company = 0 if assignment.options.batched else _company(fault, shards, here)
-        words = (fault.command, fault.error_type, fault.error_text)
-        if company and not tried and fault.command == "reset":
-            assert fault.slot is not None
-            beside = _pair(fault.slot, shards, here)
-            tried[words] = fails_alone(assignment, fault, beside)
-        if company:
-            fault = replace(fault, company=company, alone=tried.get(words))
-        told.append(fault)
-    return told
 
+    assignment: Assignment
+    shards: Sequence[range]
+    here: bool
+    autoreset: Autoreset = "same_step"
+    tried: dict[Words, bool | None] = field(default_factory=dict)
 
-def _company(fault: Fault, shards: Sequence[range], here: bool) -> int:
-    """How many others were in its process by then."""
-    if fault.kind not in ("raised", "start") or fault.command not in SUSPECT:
-        return 0
-    slot = fault.slot
-    if slot is None or fault.step:
-        return 0
-    shared = _sharing(slot, shards, here)
-    return slot - shared.start if fault.command == "construct" else len(shared) - 1
+    def judged(
+        self, faults: Sequence[Fault], scripts: Scripts | None = None
+    ) -> list[Fault]:
+        """The same faults; those that may be the company's say whether they are.
 
+        One is tried, and few in the life of a pool: whoever goes on after errors must
+        not wait for each.
 
-def _sharing(slot: int, shards: Sequence[range], here: bool) -> range:
-    """The slots of its process."""
-    if here:
-        return range(shards[-1].stop)
-    return next(shard for shard in shards if slot in shard)
+        Args:
+            faults: of one batch.
+            scripts: what these slots did until that one failed, and [] if nobody knows.
+        """
+        told: list[Fault] = []
+        untried = scripts is not None and len(self.tried) < MOST_TRIED
+        for fault in faults:
+            company = self._beside(fault)
+            if company:
+                words = (fault.command, fault.error_type, fault.error_text)
+                if untried and words not in self.tried and fault.command in TRIED:
+                    assert scripts is not None
+                    self.tried[words] = self._fails_alone(fault, scripts)
+                    untried = False
+                alone = self.tried.get(words)
+                fault = replace(fault, company=company, alone=alone)
+            told.append(fault)
+        return told
 
+    def _fails_alone(self, fault: Fault, scripts: Scripts) -> bool | None:
+        assert fault.slot is not None
+        first = max(fault.slot - 1, self._sharing(fault.slot).start)
+        pair = range(first, first + 2)
+        known = scripts(fault, pair)
+        if not known:
+            return None
+        retrial = Retrial(self.assignment, fault, pair, known, self.autoreset)
+        return retrial.fails_alone()
 
-def _pair(slot: int, shards: Sequence[range], here: bool) -> range:
-    """The slot and one of those beside it, in their order."""
-    first = max(slot - 1, _sharing(slot, shards, here).start)
-    return range(first, first + 2)
+    def _beside(self, fault: Fault) -> int:
+        """How many others were in its process by then, if they may be why."""
+        if self.assignment.options.batched or isinstance(fault.exception, UsageError):
+            return 0
+        slot, building = fault.slot, fault.command == "construct"
+        if slot is None or fault.kind not in ("raised", "start"):
+            return 0
+        if not building and fault.command not in TRIED:
+            return 0
+        shared = self._sharing(slot)
+        return slot - shared.start if building else len(shared) - 1
 
-
-def fails_alone(assignment: Assignment, fault: Fault, pair: range) -> bool | None:
-    """Whether its reset fails alone as well; None if that cannot be told."""
-    assert fault.slot is not None
-    alone = range(fault.slot, fault.slot + 1)
-    try:
-        if _fails(assignment, fault, alone, RESETS):
-            return True
-        return False if _fails(assignment, fault, pair, 1) else None
-    except (CorralError, OSError):  # it hung, died, or failed in some other way
-        return None
-
-
-def _fails(assignment: Assignment, fault: Fault, slots: range, resets: int) -> bool:
-    """Whether the env fails again, with these slots in a process of their own."""
-    place = slots.index(fault.slot or 0)
-    seeds: list[int | None] = [None] * len(slots)
-    tasks: list[Any] = [NO_TASK] * len(slots)
-    seeds[place] = fault.seed
-    tasks[place] = fault.task if fault.has_task else NO_TASK
-    ending = time.monotonic() + PATIENCE
-    try:
-        with _apart(assignment, slots) as pool:
-            for _ in range(resets):
-                pool.reset(seeds=seeds, tasks=tasks, options=fault.options)
-                if time.monotonic() > ending:
-                    break
-    except FaultError as error:
-        if any(_is_like(one, fault, place) for one in error.faults or [error.fault]):
-            return True
-        raise
-    return False
-
-
-def _is_like(again: Fault, fault: Fault, place: int) -> bool:
-    """Whether this is what had gone wrong."""
-    same = again.error_type == fault.error_type
-    return again.slot == place and same and again.kind in ("raised", "start")
-
-
-def _apart(assignment: Assignment, slots: range) -> Pool:
-    """These slots in one process, built as they were."""
-    from corral.pool.pool import Pool
-
-    given: dict[str, Any] = {
-        "worker_init": assignment.worker_init,
-        "per_worker": assignment.per_worker,
-        "shared": assignment.shared,
-        "threads_per_worker": assignment.threads_per_worker,
-        "devices": assignment.devices[:1],
-        "isolate_rng": assignment.options.isolate_rng,
-        "seed": assignment.options.root_seed,
-    }
-    return Pool(
-        [assignment.factories[slot] for slot in slots],
-        backend="process",
-        workers=1,
-        isolation="shared",
-        infos="none",
-        start_timeout=SECONDS,
-        reset_timeout=SECONDS,
-        close_timeout=2.0,
-        _face=FaceOptions(tries_alone=False),
-        **given,
-    )
+    def _sharing(self, slot: int) -> range:
+        """The slots of its process."""
+        if self.here:
+            return range(self.shards[-1].stop)
+        return next(shard for shard in self.shards if slot in shard)

@@ -40,7 +40,7 @@ from corral.layout.plan import TICKET_MASK
 from corral.pool.actions import Actions
 from corral.pool.batches import Batches, check_batched
 from corral.pool.clock import Clock
-from corral.pool.company import judged
+from corral.pool.company import Company
 from corral.pool.inbox import Inbox
 from corral.pool.ledger import Ledger, Slots
 from corral.pool.loans import Loans
@@ -225,14 +225,13 @@ class Pool:
         except FaultError as error:
             fault = with_kit(error.fault, self._assignment, shards)
             if shards:
-                (fault,) = judged([fault], self._assignment, shards, self._is_here)
+                (fault,) = self._company(shards).judged([fault])
             complete = error_for(fault)
             raise complete from complete.__cause__
 
-    @property
-    def _is_here(self) -> bool:
-        """Whether all envs are in this process."""
-        return self.layout.backend != "process"
+    def _company(self, shards: list[range]) -> Company:
+        here = self.layout.backend != "process"
+        return Company(self._assignment, shards, here, self.autoreset)
 
     def _open(self) -> None:
         try:
@@ -270,6 +269,7 @@ class Pool:
             self._told,
             lambda: int(ourselves.asked),
         )
+        self._neighbours = self._company(self._executor.shards)
         self._mender = self._new_mender()
         self._state = "open"
         _open_pools.add(self)
@@ -408,21 +408,21 @@ class Pool:
         self._dispatch(slots, Verb.STEP, mode | wide)
         self._sent()
 
-    def send_raw(self, actions: Sequence[Any]) -> None:
-        """Step all slots with actions that go to the envs exactly as they are given."""
+    def send_raw(self, actions: Sequence[Any], slots: Slots | None = None) -> None:
+        """Step these slots, or all, with actions that go to the envs as they are."""
         self._check()
         self._clock.enter(not self._ledger.waiting)
-        slots = self._ledger.all
-        self._check_sendable(slots)
+        chosen = self._ledger.choose(slots)
+        self._check_sendable(chosen)
         messages: list[tuple[int, Any]] = []
-        for slot, action in enumerate(actions):
+        for slot, action in zip(chosen.tolist(), actions, strict=True):
             worker, index = self._place_of(slot)
             messages.append((worker, commands.RawAction(index, action)))
         self._tell_each(messages)
         self._state = "sending"
-        self._ledger.send(slots)
-        self._actions.skip(self._ledger.tickets(slots), slots)
-        self._dispatch(slots, Verb.STEP, self._mode)
+        self._ledger.send(chosen)
+        self._actions.skip(self._ledger.tickets(chosen), chosen)
+        self._dispatch(chosen, Verb.STEP, self._mode)
         self._sent()
 
     def _mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
@@ -726,12 +726,10 @@ class Pool:
             raise error from error.__cause__
 
     def _judged(self, faults: list[Fault]) -> list[Fault]:
-        """With whether company is to blame, where first resets failed."""
-        # Later ones may depend on the past, which an env built anew does not have.
-        later = any(self._ledger.ticket(one.slot or 0) > 1 for one in faults)
-        if later or not self._face.tries_alone:
+        """With whether company is to blame, where envs have any."""
+        if not self._face.tries_alone:
             return faults
-        return judged(faults, self._assignment, self._executor.shards, self._is_here)
+        return self._neighbours.judged(faults, self._witness.scripts)
 
     def _faults(self, slots: NDArray[np.intp]) -> list[Fault]:
         """What went wrong in these slots, which want a reset before their next step."""
@@ -950,6 +948,11 @@ class Pool:
     def faults(self) -> tuple[Fault, ...]:
         """The latest faults that were mended, oldest first."""
         return () if self._mender is None else tuple(self._mender.faults)
+
+    @property
+    def mends(self) -> bool:
+        """Whether workers that died or hung are replaced."""
+        return self._mender is not None
 
     # Looking --------------------------------------------------------------------------
 

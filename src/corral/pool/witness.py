@@ -25,6 +25,7 @@ from corral.layout.plan import (
 from corral.pool.actions import Actions
 from corral.pool.ledger import Ledger
 from corral.pool.questions import Question
+from corral.pool.script import Script
 from corral.pool.told import Told
 from corral.workers.kit import Kit
 from corral.workers.letters import Unsendable
@@ -34,6 +35,10 @@ SHOWN = 8
 """Actions that a fault shows; its episode has them all."""
 OUTPUT = 4096
 """Characters of output that go with an exception, which says more itself."""
+ON_THE_WAY = 1e-4
+"""Seconds that a step takes beside its env's own, one by one and by mail."""
+BEFORE = 16
+"""Steps before a reset that failed, which may be what it failed of."""
 QUESTIONS = ("call", "render", "get_attr", "set_attr", "apply")
 REPLAYED = ("construct", "reset", "step", *QUESTIONS)
 """Commands that can be given again to an env that stands by itself."""
@@ -116,6 +121,60 @@ class Witness:
         """What the slot's episode was about, as far as the caller has said so."""
         words = self.executor.episode[slot].tolist()
         return self.told.about(slot, words[FIRST_BEGAN]).get("task", NO_TASK)
+
+    # Once more ------------------------------------------------------------------------
+
+    def scripts(self, fault: Fault, slots: range) -> list[Script]:
+        """What these slots did until that one failed; [] if that is not known."""
+        episode = fault.episode
+        if episode is None or episode.missing or fault.slot is None:
+            return []
+        ours = Script(fault.seed, fault.options, episode.task, (), episode.actions)
+        if fault.command == "reset":
+            ticket, was_sent = self._last_step(fault.slot)
+            count = min(BEFORE, was_sent)
+            before = self.actions.last(fault.slot, ticket, count)
+            ours = replace(ours, before=before)
+        steps = len(ours.before or ours.actions)
+        seconds = self._seconds(fault.slot, steps)
+        ours = replace(ours, seconds=seconds)
+        return [
+            ours if slot == fault.slot else self._beside(slot, ours) for slot in slots
+        ]
+
+    def _beside(self, slot: int, theirs: Script) -> Script:
+        """The same turns of another slot; as far as they are known, its own."""
+        words = self.executor.episode[slot].tolist()
+        about = self._about(slot, words)
+        ticket, was_sent = self._last_step(slot)
+
+        def own(actions: tuple[Any, ...]) -> tuple[Any, ...]:
+            count = len(actions)
+            found = self.actions.last(slot, ticket, min(count, was_sent))
+            return found if len(found) == count else actions
+
+        return replace(
+            theirs,
+            seed=about.get("seed") if words[SEED] < 0 else words[SEED],
+            options=about.get("options"),
+            task=about.get("task", NO_TASK),
+            before=own(theirs.before),
+            actions=own(theirs.actions),
+        )
+
+    def _last_step(self, slot: int) -> tuple[int, int]:
+        """The ticket of the slot's last step, and how many it can have been sent."""
+        ticket = self.ledger.ticket(slot) - self.ledger.is_reset(slot)
+        return ticket, max(0, ticket - 1)
+
+    def _seconds(self, slot: int, steps: int) -> float:
+        """How long a reset and so many steps take, as far as was seen."""
+        times = self.executor.times[slot]
+        per = [
+            float(times[f"{kind}_seconds"]) / max(1, int(times[kind].sum()))
+            for kind in ("reset", "step")
+        ]
+        return per[0] + steps * (per[1] + ON_THE_WAY)
 
     # A worker that is gone ------------------------------------------------------------
 

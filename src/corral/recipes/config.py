@@ -122,7 +122,8 @@ class Config(BaseModel):
         "running episodes, so keep it well above an episode's length",
     )
     video: Literal["end", "evaluations", "never"] = Field(
-        default="end", description="of slot 0, if the env renders"
+        default="end",
+        description="of slot 0, if the env renders; at evaluations training goes on",
     )
     ppo: PPOConfig = Field(default_factory=PPOConfig, description="the learner's")
 

@@ -57,7 +57,8 @@ class Learner(Protocol):
     """Who learns from what was collected; see `learners.ppo`."""
 
     @property
-    def policy(self) -> Any: ...
+    def policy(self) -> Any:
+        """Also `deterministic`, `stochastic` and `frozen`, as of `NetPolicy`."""
 
     def update(self, rollout: Any) -> dict[str, float]: ...
 

@@ -7,20 +7,15 @@ episodes the same in every evaluation of a run, so that two of them can be compa
 from __future__ import annotations
 
 import difflib
-import inspect
 import math
-import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corral.core import Decision, Factory, Generators, Step
-from corral.errors import CorralError, OptionError
+from corral.errors import OptionError
 from corral.pool import Pool
 from corral.recipes.config import Config
-from corral.recipes.parts import Parts, env_factory
+from corral.recipes.parts import Parts
 from corral.rollouts.evaluation import Evaluation, evaluate
 from corral.workers.seeds import episode_seed
 
@@ -135,99 +130,3 @@ class Best:
         if self._target is None or self.value is None:
             return False
         return self._sign * (self.value - self._target) >= 0
-
-
-# Videos -------------------------------------------------------------------------------
-
-PICTURES = 300
-"""Fewer than so many are kept at a time."""
-
-
-class Filming:
-    """A policy that takes a picture of slot 0 before each of its decisions.
-
-    Of a long episode, before every second, fourth, ... one, since pictures are large.
-    """
-
-    def __init__(self, policy: Any, pool: Pool) -> None:
-        self._policy = policy
-        self._pool = pool
-        self.frames: list[NDArray[np.uint8]] = []
-        self.stride = 1
-        """Steps from one picture to the next."""
-        self._steps = 0
-
-    def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
-        """Decide as the other policy does."""
-        if self._steps % self.stride == 0:
-            (frame,) = self._pool.render(slots=[0])
-            self.frames.append(np.asarray(frame))
-        self._steps += 1
-        if len(self.frames) == PICTURES:
-            self.frames = self.frames[::2]
-            self.stride *= 2
-        decision: Decision = self._policy.act(step, carry, rng)
-        return decision
-
-    def initial_carry(self, rows: int) -> Any:
-        """As the other policy's."""
-        return self._policy.initial_carry(rows)
-
-
-def film(parts: Parts, seed: int) -> bytes:
-    """One episode as a GIF, in a process of its own: drivers may take it down."""
-    from corral.sinks.video import encode
-
-    if not renders(parts):
-        raise OptionError(f"{parts.config.env} does not render to rgb_array")
-    more = {} if parts.pool.spec.render_mode else {"render_mode": "rgb_array"}
-    factory = env_factory(parts.config, **more)
-    with Pool(factory, 1, backend="process", worker_init=no_window) as pool:
-        filming = Filming(parts.learner.policy.deterministic(), pool)
-        evaluate(
-            filming,
-            pool,
-            episodes=1,
-            seed=seed,
-            max_length=parts.config.evaluate_length,
-            obs_norm=parts.obs_norm,
-        )
-        speed = float(pool.spec.metadata.get("render_fps") or 30)
-    return encode(filming.frames, speed / filming.stride)
-
-
-def no_window() -> None:
-    """Pictures without a screen: ask drivers for none, unless told otherwise."""
-    if not os.environ.get("DISPLAY"):
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-        os.environ.setdefault("MUJOCO_GL", "egl")
-
-
-def renders(parts: Parts) -> bool:
-    """Whether the env can be asked for pictures."""
-    spec = parts.pool.spec
-    if spec.render_mode is not None:
-        return spec.render_mode == "rgb_array"
-    if "rgb_array" not in spec.metadata.get("render_modes", ()):
-        return False
-    # A function of the user's need not take a render_mode.
-    return spec.id is not None or _takes_render_mode(env_factory(parts.config))
-
-
-def _takes_render_mode(factory: Factory) -> bool:
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    open_ended = (one.kind is one.VAR_KEYWORD for one in parameters)
-    return any(open_ended) or any(one.name == "render_mode" for one in parameters)
-
-
-def try_to_film(parts: Parts, seed: int) -> tuple[bytes | None, str]:
-    """The same; without pictures, the reason."""
-    if not renders(parts):
-        return None, "the env does not render to rgb_array"
-    try:
-        return film(parts, seed), ""
-    except CorralError as error:
-        return None, str(error).partition("\n")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -83,13 +84,20 @@ def _number(value: Any) -> float | None:
 def _wandb(directory: RunDirectory, config: Config) -> Sink:
     from corral.sinks.wandb import WandbSink
 
-    name = f"{directory.path.parent.name}-{directory.path.name}"
+    path = directory.path.resolve()
+    name = f"{path.parent.name}-{path.name}"
+    run_id = directory.told().get("wandb")
+    if run_id is None:
+        # Nobody else's: another run may have a folder of the same name elsewhere.
+        plain = "".join(letter if letter.isalnum() else "-" for letter in name)
+        run_id = f"{plain[-40:]}-{os.urandom(4).hex()}".lstrip("-")
+        directory.tell(wandb=run_id)
     return WandbSink(
         project="corral",
         name=name,
         config=config.model_dump(mode="json"),
         folder=directory.path,
-        run_id="".join(letter if letter.isalnum() else "-" for letter in name),
+        run_id=run_id,
     )
 
 

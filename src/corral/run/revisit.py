@@ -14,7 +14,8 @@ from corral.recipes.parts import Parts
 from corral.rollouts.evaluation import Evaluation
 from corral.run.checkpoint import Checkpoint
 from corral.run.directory import RunDirectory, find
-from corral.run.evaluation import Evaluator, film
+from corral.run.evaluation import Evaluator
+from corral.run.film import Scene
 from corral.run.start import build, config_of, load_moment
 
 
@@ -57,7 +58,7 @@ class Revisit:
 
     def video(self, seed: int) -> bytes:
         """One episode as a GIF."""
-        return film(self._parts, seed)
+        return Scene.of(self._parts, seed).film()
 
     def __enter__(self) -> Revisit:
         return self

@@ -28,10 +28,11 @@ from corral.recipes.parts import Gathered, Parts
 from corral.rollouts import finite
 from corral.run import report
 from corral.run.accounts import Accounts
+from corral.run.camera import Camera
 from corral.run.checkpoint import Checkpoint
 from corral.run.claim import Claim
 from corral.run.directory import RunDirectory
-from corral.run.drafts import replacing, write_text
+from corral.run.drafts import write_text
 from corral.run.evaluation import (
     CUT,
     FAILED,
@@ -39,8 +40,8 @@ from corral.run.evaluation import (
     VIDEO,
     Best,
     Evaluator,
-    try_to_film,
 )
+from corral.run.film import Scene
 from corral.run.outputs import Outputs
 from corral.run.speed import compare
 from corral.supervision.report import message_for
@@ -81,6 +82,7 @@ class Training:
         self.progress = progress
         self.best = best
         self.evaluator = Evaluator(parts)
+        self.camera = Camera()
         self.claim: Claim | None = None
         """On the directory; given back at the end."""
         self.recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
@@ -90,7 +92,7 @@ class Training:
         begun = not progress.update  # else some of the way is behind it already
         self._unended = set(range(parts.pool.num_envs)) if begun else set()
         """Slots in which no episode has ended since the last checkpoint."""
-        self._told_of_cuts = self._told_of_faults = False
+        self._told_of_cuts = self._told_of_faults = self._told_of_films = False
         self._stop = False
 
     def run(self) -> int:
@@ -220,6 +222,9 @@ class Training:
             self._moment().save(self.directory.last)
             self.directory.interrupted.unlink(missing_ok=True)
         say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
+        if self.camera.busy:
+            say("A film is under way; it is waited for.", "dim")
+        self._wait_for_films()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(split)
         self._load_best()
@@ -228,6 +233,9 @@ class Training:
             say(f"Also        {path}")
         if self.config.video != "never":
             self._film("best")
+            self._wait_for_films()
+            if self.camera.failed > 1:
+                say(f"{self.camera.failed} films could not be made.", "dim")
         self.directory.tell(**facts)
         self._write_report()
         say(f"Report      {self.directory.report}", "cyan")
@@ -235,8 +243,9 @@ class Training:
         return DONE
 
     def interrupt(self) -> int:
-        """Save where it stopped, and say how to go on."""
+        """Save where it stopped, and say how to go on; no film is waited for."""
         path, say = self.directory.path, self.outputs.console.say
+        self.camera.close()
         self._moment().save(self.directory.interrupted)
         self.directory.tell(state="interrupted", seconds=self.seconds)
         self._write_report()
@@ -304,13 +313,24 @@ class Training:
         return {"faster": text}
 
     def _film(self, name: str) -> None:
-        gif, reason = try_to_film(self.parts, self.evaluator.seed(VIDEO))
-        if gif is None:
-            self.outputs.console.say(f"No video: {reason}.", "dim")
-            return
-        self.directory.videos.mkdir(exist_ok=True)
-        with replacing(self.directory.videos / f"{name}.gif") as file:
-            file.write(gif)
+        """Have the policy filmed as it is now; nobody waits for that."""
+        try:
+            scene = Scene.of(self.parts, self.evaluator.seed(VIDEO))
+            self.directory.videos.mkdir(exist_ok=True)
+            self.camera.take(scene, self.directory.videos / f"{name}.gif")
+        except Exception as error:  # a run does not end for want of a picture
+            self.camera.fail(error)
+        self._say_what_was_not_filmed()
+
+    def _wait_for_films(self) -> None:
+        self.camera.wait()
+        self._say_what_was_not_filmed()
+
+    def _say_what_was_not_filmed(self) -> None:
+        """The first reason; how many there were is told at the end."""
+        if self.camera.trouble is not None and not self._told_of_films:
+            self._told_of_films = True
+            self.outputs.console.say(f"No video: {self.camera.trouble}.", "dim")
 
     def _write_report(self) -> None:
         write_text(self.directory.report, report.page(self.directory))
@@ -434,8 +454,9 @@ class Training:
     # Ending ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close envs and sinks."""
+        """Close envs and sinks; a film that is under way is given up."""
         try:
+            self.camera.close()
             self.evaluator.close()
             self.parts.pool.close()
         finally:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from corral.errors import MissingExtra
+from corral.errors import MissingExtra, OptionError
 
 try:
     import wandb
@@ -33,14 +33,20 @@ class WandbSink:
         folder: str | os.PathLike[str],
         run_id: str,
     ) -> None:
-        self._run = wandb.init(
-            project=project,
-            name=name,
-            config=config,
-            dir=os.fspath(folder),
-            id=run_id,
-            resume="allow",
-        )
+        try:
+            self._run = wandb.init(
+                project=project,
+                name=name,
+                config=config,
+                dir=os.fspath(folder),
+                id=run_id,
+                resume="allow",
+            )
+        except wandb.errors.Error as error:
+            raise OptionError(
+                f"--wandb: {error} With WANDB_MODE=offline in the environment it is "
+                "kept on disk, for `wandb sync`"
+            ) from error
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Log the metrics."""

@@ -50,10 +50,10 @@ def after_the_end(
     """The step just taken ended the episode."""
     shard.write_final(index, obs)
     if mode != SAME_STEP:
-        shard.write_info(index, row, info, final=True)
+        shard.scribe.write(index, row, info, final=True)
         shard.care[index] |= OVER
         return
-    shard.keep_final_info(index, info)
+    shard.scribe.write_end(index, info)
     if shard.options.memory_limit is not None:
         shard.retire_if_outgrown(AFTER_STEP)
     shard.begin_next(index, row)

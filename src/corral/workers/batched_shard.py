@@ -38,14 +38,10 @@ from corral.layout.plan import (
 from corral.workers import autoreset
 from corral.workers.batch_table import BatchTable
 from corral.workers.commands import MORE, WIDE
+from corral.workers.episode import Episode
+from corral.workers.outlet import Outlet
 from corral.workers.record import LOST, OVER, STOPS
-from corral.workers.shard import (
-    Outlet,
-    Resume,
-    Shard,
-    _Episode,
-    refuse_other_spaces,
-)
+from corral.workers.shard import Resume, Shard, refuse_other_spaces
 
 
 class BatchedShard(Shard):
@@ -245,7 +241,7 @@ class BatchedShard(Shard):
     def _hand_out(self, index: int, care: int, outcome: Outcome | None) -> None:
         """Before a step that is none: what there is to tell, or to begin with."""
         if care & LOST and index in self._lost:
-            self._letter(index).restarted = self._lost.pop(index)
+            self.scribe.letter(index).restarted = self._lost.pop(index)
         elif outcome is not None:  # the env has begun by itself
             self._began[index] = (outcome[0], outcome[4]), 0.0
 
@@ -315,14 +311,14 @@ class BatchedShard(Shard):
         self._recorder.reset_took(index, seconds)
         return result
 
-    def _next_seed(self, slot: int, episode: _Episode) -> int | None:
+    def _next_seed(self, slot: int, episode: Episode) -> int | None:
         seed = super()._next_seed(slot, episode)
         if self._batch.resets_itself is None:
             return seed
         # It is given one seed, when it is reset as a whole.
         return seed if self._resetting and slot == self.slots.start else None
 
-    def _next_task(self, slot: int, episode: _Episode) -> Any:
+    def _next_task(self, slot: int, episode: Episode) -> Any:
         task = super()._next_task(slot, episode)
         if task is not NO_TASK and self._batch.resets_itself is not None:
             raise OptionError(

@@ -3,6 +3,8 @@
     alone    first: reset, steps            twice, to see that it repeats itself
     beside   first and second, by turns     the first has to do the same once more
 
+A second one that cannot even be built is built again, alone and beside the first.
+
 An env that does not repeat itself cannot be judged so, and is taken to be fine. So is
 one that is slow, or that may not be reset before an episode is over: looking must cost
 next to nothing, and never be the reason why something fails.
@@ -11,12 +13,17 @@ next to nothing, and never be the reason why something fails.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 STEPS = 16
 MOST_SECONDS = 0.05
 """That one such trajectory may take; slower envs are not looked at."""
+BUILDS = 3
+"""After the first that failed."""
+MOST_BUILDING = 0.3
+"""Seconds after which one of them is enough."""
 
 
 class Guest(Protocol):
@@ -42,6 +49,46 @@ def repeats(first: Guest, step_time: float) -> bytes | None:
         return once if once == _trajectory(first) else None
     except Exception:
         return None
+
+
+class Pair(Protocol):
+    """Both; each call begins anew, with neither of them built."""
+
+    def build_second(self) -> None: ...
+
+    def build_both(self) -> None: ...
+
+
+def unbearable(pair: Pair, error: Exception) -> str:
+    """Why the second cannot be built beside the first; "" if it was chance.
+
+    Then both of them are built. It is chance unless the second one can be built alone,
+    and beside the first not once: four times, or twice where that takes long.
+    """
+    ending, works_alone = time.monotonic() + MOST_BUILDING, True
+    for _ in range(BUILDS):
+        works_alone &= _works(pair.build_second) or _works(pair.build_second)
+        try:
+            pair.build_both()
+            return ""
+        except Exception as again:
+            error = again
+        if time.monotonic() > ending:
+            break
+    # What fails alone as well says so itself, in a process of its own; unless it is
+    # what the first two left behind in this one.
+    text = f"{type(error).__name__}: {error!s:.120}"
+    if works_alone:
+        return f"the second one in a process cannot be built and reset ({text})"
+    return f"one in a process after others cannot be built and reset ({text})"
+
+
+def _works(build: Callable[[], None]) -> bool:
+    try:
+        build()
+    except Exception:
+        return False
+    return True
 
 
 def disturbed(first: Guest, second: Guest, alone: bytes) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -64,8 +64,8 @@ def probe(job: Job, seconds: float) -> Measurement:
     worker = Worker(replace(job, slots=range(0), factories=()))
     worker.build()
     worker.context.slots = job.slots
-    factories = opened(job.factories)
-    first, second = (_Trial(job, slot, factories[slot]) for slot in range(2))
+    pair = _Pair(job, opened(job.factories))
+    first = pair.first
     try:
         threads = first.build()
         verdict = isolation_of(first.env) if job.options.minds_company else None
@@ -74,35 +74,34 @@ def probe(job: Job, seconds: float) -> Measurement:
             return replace(_measurement([turn]), alone=verdict.reason)
         if threads:
             with _thread_of(worker.context) as thread:
-                return _both_ways(first, second, thread, seconds)
+                return _both_ways(first, pair.second, thread, seconds)
         doubtful = job.options.minds_company and verdict is None
-        return _in_turn(first, second, seconds, doubtful)
+        return _in_turn(pair, seconds, doubtful)
     finally:
-        first.shard.close()
-        second.shard.close()
+        pair.first.shard.close()
+        pair.second.shard.close()
 
 
-def _in_turn(
-    first: _Trial, second: _Trial, seconds: float, doubtful: bool
-) -> Measurement:
+def _in_turn(pair: _Pair, seconds: float, doubtful: bool) -> Measurement:
     """One env, then the other; and both by turns, if they may disturb each other."""
-    turn = first.run(time.perf_counter() + seconds / 2, MOST_STEPS)
-    usual = company.repeats(first, turn.step_time) if doubtful else None
+    turn = pair.first.run(time.perf_counter() + seconds / 2, MOST_STEPS)
+    usual = company.repeats(pair.first, turn.step_time) if doubtful else None
+    alone = ""
     try:
-        second.build()
+        pair.second.build()
     except Exception as error:
         if not doubtful:
             raise
-        # If it fails by itself as well, it will say so in a process of its own.
-        text = f"{type(error).__name__}: {error!s:.120}"
-        alone = f"the second one in a process cannot be built and reset ({text})"
-    else:
-        alone = "" if usual is None else company.disturbed(first, second, usual)
+        alone = company.unbearable(pair, error)
+        if not alone:  # it goes on as a worker
+            sys.unraisablehook = sys.__unraisablehook__
+    if not alone and usual is not None:
+        alone = company.disturbed(pair.first, pair.second, usual)
     if alone:
-        first.dismiss()
-        second.dismiss()
+        pair.first.dismiss()
+        pair.second.dismiss()
         return replace(_measurement([turn]), alone=alone)
-    other = second.run(time.perf_counter() + seconds / 2, MOST_STEPS)
+    other = pair.second.run(time.perf_counter() + seconds / 2, MOST_STEPS)
     return _measurement([turn, other])
 
 
@@ -137,6 +136,37 @@ class _Turn:
         """Steps per second."""
         # Not of the time in steps: a thread can wait for the GIL between them.
         return self.steps / self.elapsed
+
+
+class _Pair:
+    """Two envs of one process, which can be built once more, in both ways."""
+
+    def __init__(self, job: Job, factories: Sequence[Callable[[], Any]]) -> None:
+        self._job = job
+        self._factories = factories
+        self._renew()
+
+    def _renew(self) -> None:
+        self.first, self.second = (
+            _Trial(self._job, slot, self._factories[slot]) for slot in range(2)
+        )
+
+    def _clear(self) -> None:
+        """As if neither had been built, as far as they let us."""
+        self.first.dismiss()
+        self.second.dismiss()
+        self._renew()
+
+    def build_second(self) -> None:
+        """The second alone."""
+        self._clear()
+        self.second.build()
+
+    def build_both(self) -> None:
+        """The first, and the second beside it."""
+        self._clear()
+        self.first.build()
+        self.second.build()
 
 
 class _Trial:

@@ -21,7 +21,7 @@ from corral.layout.plan import (
 )
 from corral.transport.doorbell import Doorbell
 from corral.workers.letters import Letter, Reply
-from corral.workers.shard import Outlet
+from corral.workers.outlet import Outlet
 from corral.workers.worker import Worker
 
 PATIENCE = 0.25

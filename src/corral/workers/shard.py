@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corral.adapters import adapt
 from corral.adapters.verdicts import isolation_of
@@ -29,7 +28,7 @@ from corral.errors import (
     SpacesDiffer,
 )
 from corral.layout.codec import Codecs
-from corral.layout.columns import FINAL_ROW, Columns
+from corral.layout.columns import Columns
 from corral.layout.plan import (
     AT,
     BEFORE_RESET,
@@ -53,13 +52,14 @@ from corral.supervision.report import message_for
 from corral.supervision.restarts import RestartBudget
 from corral.workers import autoreset
 from corral.workers.commands import WIDE
-from corral.workers.letters import Letter, NotSent, Packed, describe
+from corral.workers.episode import NO_ACTION, Episode
+from corral.workers.letters import NotSent, describe
 from corral.workers.outcomes import as_reward, counted, five_of
+from corral.workers.outlet import Outlet
 from corral.workers.randomness import Isolation
 from corral.workers.record import (
     ENDED,
     LOST,
-    NOISY,
     OBS,
     OVER,
     REWARD,
@@ -67,10 +67,10 @@ from corral.workers.record import (
     UNFIT,
     Recorder,
 )
+from corral.workers.scribe import Scribe
 from corral.workers.seeds import episode_seed
 
 LOGGER = logging.getLogger("corral")
-NO_ACTION = object()
 _RESTARTED = 3
 """Sets the seeds of restarted episodes apart; 1 is the tasks', 2 the workers'."""
 _AS_IT_IS = nullcontext()
@@ -113,48 +113,6 @@ class Resume:
     """What each slot's episode was about, for those that are begun again."""
 
 
-@dataclass(slots=True)
-class _Episode:
-    """What the shard remembers of one slot."""
-
-    number: int = -1
-    restarts: int = 0
-    """How often this episode was begun again, after a fault."""
-    began: int = 0
-    """The ticket of the command that it began in."""
-    first_began: int = 0
-    """The same of the first time, if it was begun again."""
-    broken: bool = False
-    """Whether the next one is this one again."""
-    options: dict[str, Any] | None = None
-    seed: int | None = None
-    task: Any = NO_TASK
-    next_task: Any = NO_TASK
-    next_options: dict[str, Any] | None = None
-    next_seed: int | None = None
-    mailed_action: list[Any] | None = None
-    raw_action: Any = NO_ACTION
-
-
-@dataclass(slots=True)
-class Outlet:
-    """Where a shard announces what it has done."""
-
-    done: memoryview
-    """One ticket per slot of the shard."""
-    ring: Callable[..., object] | None
-    """Called once per finished slot, or with how many; None where nobody sleeps."""
-    inform: Callable[[], object]
-    """Called when infos were written to columns."""
-    post: Callable[[Letter], None]
-    times: NDArray[np.void]
-    """[shard] of TIMES: how long steps and resets took."""
-    vitals: NDArray[np.float64]
-    """What the parent can see of us: see `layout.plan`."""
-    episode: NDArray[np.int64]
-    """[shard, 8]: what can be told of each slot's episode; see `layout.plan`."""
-
-
 class Shard:
     """The envs of one worker, walked slot by slot."""
 
@@ -175,7 +133,7 @@ class Shard:
         """By slot: what the recorder has to stop for; see there."""
         self._standing = -1
         """The slot whose transition stands while its next episode begins."""
-        self.episodes = [_Episode() for _ in slots]
+        self.episodes = [Episode() for _ in slots]
         self._begun = False
         """Whether any episode was begun here."""
         # The ticket of slot i is base + offsets[i]; a command to the whole shard moves
@@ -183,7 +141,6 @@ class Shard:
         self._base = 0
         self._offsets = [0] * len(slots)
         self._even = True
-        self._drafts: dict[int, Letter] = {}
         self._generator_seeds: dict[int, int] = {}
         self._isolation = (
             Isolation(self._generator_seed, lock) if options.isolate_rng else None
@@ -234,9 +191,6 @@ class Shard:
         # in the cache. 2 x 32 Ants, which do not fit in it: 6.6k steps/s, now 7.2k.
         # Not where the caller itself runs the envs and may count on their order.
         self._to_and_fro = outlet.ring is not None
-        self._offered: Any = None
-        """The plan that the recorder was last asked to write infos by."""
-        self._is_expecting = False
         self._episode_words: list[Any] = [words.data for words in outlet.episode]
         self._encode = codecs.obs.encoder(obs, "obs")
         final = [array[:, part] for array in views.final_obs]
@@ -251,6 +205,16 @@ class Shard:
         self._decode_all = [codecs.action.walker(arrays) for arrays in actions]
         self._action_mask = views.action_mask
         self.columns = Columns(views.arena, views.presence)
+        self.scribe = Scribe(
+            slots=self.slots,
+            wanted=self.options.infos,
+            packs=self.options.restarts is not None,
+            columns=self.columns,
+            care=self.care,
+            recorder=self._recorder,
+            inform=outlet.inform,
+            post=outlet.post,
+        )
         self._outlet = outlet
         if resume is not None:
             self._take_over(resume)
@@ -307,8 +271,8 @@ class Shard:
             index, stride = len(steps) - 1, -1
             chosen.reverse()
         actions = iter(chosen)
-        if self._is_expecting:
-            self._outlet.inform()  # before the first of them is published
+        if self.scribe.is_relieved:
+            self.scribe.inform()  # before the first of them is published
         while 0 <= index < len(steps):
             try:
                 stop = recorder.run(row, index, stride, steps, actions, care, stamp)
@@ -376,8 +340,8 @@ class Shard:
         self._publish(index, ticket)
 
     def _publish(self, index: int, ticket: int) -> None:
-        if self._drafts:
-            self._post_drafts()
+        if self.scribe.drafts:
+            self.scribe.post()
         self._vitals[AT] = NOWHERE
         self._outlet.done[index] = ticket & TICKET_MASK
         if self._outlet.ring is not None:
@@ -419,8 +383,8 @@ class Shard:
             ) from None
         mailed = self._encode(row, index, obs)
         if mailed is not None:
-            self._letter(index).obs = self._on_its_way(mailed)
-        self.write_info(index, row, info, final=False)
+            self.scribe.letter(index).obs = self.scribe.on_its_way(mailed)
+        self.scribe.write(index, row, info)
         self.care[index] &= ~STOPS
 
     def _prepare(self, index: int) -> None:
@@ -457,7 +421,7 @@ class Shard:
             self._generator_seeds[slot] = episode_seed(seed)
             self._isolation.forget(slot)
 
-    def _count(self, index: int, episode: _Episode) -> None:
+    def _count(self, index: int, episode: Episode) -> None:
         """Number and seed an episode; one that broke off keeps its number."""
         began = episode.began = self._ticket(index)
         if episode.broken:
@@ -475,7 +439,7 @@ class Shard:
         words[SEED] = self._seed_word(index)
         words[BEGAN], words[FIRST_BEGAN] = began, episode.first_began
 
-    def _next_seed(self, slot: int, episode: _Episode) -> int | None:
+    def _next_seed(self, slot: int, episode: Episode) -> int | None:
         seed, episode.next_seed = episode.next_seed, None
         root, number = self.options.root_seed, episode.number
         if seed is None and episode.restarts:
@@ -485,7 +449,7 @@ class Shard:
             return episode_seed(root, slot, number)
         return seed
 
-    def _next_task(self, slot: int, episode: _Episode) -> Any:
+    def _next_task(self, slot: int, episode: Episode) -> Any:
         task, episode.next_task = episode.next_task, NO_TASK
         if task is NO_TASK and episode.restarts and episode.task is not NO_TASK:
             return episode.task
@@ -519,72 +483,18 @@ class Shard:
         if left & OBS:
             mailed = self._encode(row, index, obs)
             if mailed is not None:
-                self._letter(index).obs = self._on_its_way(mailed)
+                self.scribe.letter(index).obs = self.scribe.on_its_way(mailed)
         if left & ENDED:
             autoreset.after_the_end(self, index, row, mode, obs, info)
         else:
-            self.write_info(index, row, info, final=False)
-            if self._offered is not self.columns.expected:
-                self._offer_to_write()
-
-    def _offer_to_write(self) -> None:
-        """Have the recorder write infos like the last one, if it can."""
-        plan = self.columns.expected
-        if plan is None or self.options.infos != "all":
-            return
-        self._offered = plan
-        self._is_expecting = self._recorder.expect(
-            plan.keys,
-            plan.types,
-            plan.arrays,
-            plan.columns,
-            self.columns.written,
-            self.slots.start,
-            self.columns.slots,
-        )
+            self.scribe.write_step(index, row, info)
 
     def write_final(self, index: int, obs: Any) -> None:
         """Copy the last observation of an episode before anything can change it."""
         mailed = self._encode_final(0, index, obs)
         if mailed is not None:
-            self._letter(index).final_obs = self._on_its_way(deepcopy(mailed))
-
-    def keep_final_info(self, index: int, info: dict[str, Any]) -> None:
-        """Send home the info that came with the end of an episode."""
-        _refuse_odd(info)
-        if self.options.infos != "none":
-            # Copied before the reset, which may clear a dict that the env keeps.
-            final = self._wanted(info)
-            rest = self.columns.write(FINAL_ROW, self.slots[index], final)
-            if rest:
-                self._letter(index).final_info = self._on_its_way(_owned(rest))
-
-    def write_info(self, index: int, row: int, info: Any, final: bool) -> None:
-        """Numbers into columns, the rest into a letter."""
-        if type(info) is dict and not info and not self.care[index] & NOISY:
-            return  # nothing to write, and nothing to clear
-        _refuse_odd(info)
-        wanted = self.options.infos
-        if wanted == "none":
-            return
-        if wanted == "final" and not final:
-            info = {}  # and the columns of an earlier end are cleared
-        rest = self.columns.write(row, self.slots[index], self._wanted(info))
-        if rest:
-            self._letter(index).info = self._on_its_way(_owned(rest))
-        if info:
-            self.care[index] |= NOISY
-            self._outlet.inform()
-
-    def _on_its_way(self, value: Any) -> Any:
-        """Part of a letter; where envs are restarted, one that cannot be sent fails."""
-        return value if self.options.restarts is None else Packed(value)
-
-    def _wanted(self, info: dict[str, Any]) -> dict[str, Any]:
-        wanted = self.options.infos
-        if isinstance(wanted, str):
-            return info
-        return {key: info[key] for key in wanted if key in info}
+            home = self.scribe.on_its_way(deepcopy(mailed))
+            self.scribe.letter(index).final_obs = home
 
     # Faults ---------------------------------------------------------------------------
 
@@ -595,7 +505,7 @@ class Shard:
         if isinstance(error, KeyboardInterrupt) and self._outlet.ring is None:
             raise error  # the user's Ctrl-C under serial; elsewhere it is the env's
         if isinstance(error, Retired):
-            self._post_drafts()
+            self.scribe.post()
             raise error
         standing, self._standing = self._standing == index, -1
         stepped = mode is not None and not (standing or self.care[index] & OVER)
@@ -616,10 +526,10 @@ class Shard:
                 self._standing = -1
                 error, fault = again, self.described(index, command, again)
                 continue
-            self._letter(index).restarted = first
+            self.scribe.letter(index).restarted = first
             return
         self._fields["valid"][row, index] = False
-        self._letter(index).fault = fault
+        self.scribe.letter(index).fault = fault
 
     def described(self, index: int, command: str, error: BaseException) -> Fault:
         """An exception of a slot's env, with what is known of its episode."""
@@ -696,7 +606,7 @@ class Shard:
     def _restart(self, index: int, row: int, mode: int | None, standing: bool) -> None:
         """Answer the command that failed, from the new env."""
         if not standing:  # what it wrote of the outcome is void
-            self._drafts.pop(index, None)
+            self.scribe.tear_up(index)
         if mode is None:
             self.begin(index, row)
             self.write_started(index, row, valid=True)
@@ -719,8 +629,7 @@ class Shard:
         for name in ("terminated", "started", "valid"):
             fields[name][row, index] = False
         fields["truncated"][row, index] = True
-        self.write_info(index, row, {}, final=True)
-        self.columns.write(FINAL_ROW, self.slots[index], {})
+        self.scribe.clear(index, row)
 
     def begin_next(self, index: int, row: int) -> None:
         """The step's transition stands; its observation is the next episode's first."""
@@ -758,19 +667,6 @@ class Shard:
             last = resume.tickets[index] & 1, index
             over = self.care[index] & OVER
             episode.broken = bool(over and not self._fields["valid"][last])
-
-    # Letters --------------------------------------------------------------------------
-
-    def _letter(self, index: int) -> Letter:
-        letter = self._drafts.get(index)
-        if letter is None:
-            letter = self._drafts[index] = Letter(self.slots[index])
-        return letter
-
-    def _post_drafts(self) -> None:
-        for letter in self._drafts.values():
-            self._outlet.post(letter)
-        self._drafts.clear()
 
     # The rest -------------------------------------------------------------------------
 
@@ -833,15 +729,3 @@ def refuse_other_spaces(built: Any, spec: EnvSpec) -> None:
             raise SpacesDiffer(
                 f"built again it has another {name}: {ours} instead of {theirs}"
             )
-
-
-def _refuse_odd(info: Any) -> None:
-    if not isinstance(info, dict):
-        raise SpaceMismatch(f"info is {counted(info)}; it must be a dict")
-
-
-def _owned(value: Any) -> Any:
-    """An info whose dicts and arrays are not the env's, which may use them again."""
-    if type(value) is dict:
-        return {key: _owned(part) for key, part in value.items()}
-    return value.copy() if type(value) is np.ndarray else value

@@ -33,8 +33,9 @@ from corral.workers.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
 from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Reply, describe
 from corral.workers.luggage import opened
+from corral.workers.outlet import Outlet
 from corral.workers.seeds import episode_seed, seed_globals
-from corral.workers.shard import Outlet, Resume, Shard, ShardOptions
+from corral.workers.shard import Resume, Shard, ShardOptions
 
 RESERVED = ("reset", "step", "close")
 """Calling these behind the shard's back would break the order of its episodes."""

@@ -44,6 +44,8 @@ class Stepped:
     layout: Placement | None = None
     agents: str = ""
     """How several agents act, as in `Order`."""
+    told: tuple[str, str] | None = None
+    """Observations and actions in words, where the spaces are not the env's own."""
 
 
 Build = Callable[[Order, Factory], Stepped]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gymnasium.vector.utils import batch_space, iterate
@@ -60,6 +61,10 @@ def build(order: Order, factory: Factory) -> Stepped:
 # Several agents -----------------------------------------------------------------------
 
 
+NAMED = 3
+"""Agents of one group that are named."""
+
+
 class AgentsLoop:
     """The same for an env with several agents: a step is all of theirs, or a turn."""
 
@@ -114,4 +119,18 @@ def _with_agents(order: Order, adapter: MultiAdapter) -> Stepped:
         adapter.spec.observation_space,
         episodes=lambda: loop.episodes,
         agents="in turns" if adapter.turns else "at once",
+        told=(
+            _told((one.agents, one.observation_space) for one in adapter.team.groups),
+            _told((one.agents, one.action_space) for one in adapter.team.groups),
+        ),
     )
+
+
+def _told(groups: Iterable[tuple[Sequence[Any], Any]]) -> str:
+    """Whose space is which."""
+    texts = []
+    for agents, space in groups:
+        names = ", ".join(map(str, agents[:NAMED]))
+        more = f" and {len(agents) - NAMED} more" if len(agents) > NAMED else ""
+        texts.append(f"{names}{more}: {space}")
+    return "; ".join(texts)

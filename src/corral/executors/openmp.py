@@ -1,0 +1,93 @@
+"""OpenMP's helper threads, sent home before they take the workers' cores.
+
+torch opens a parallel region for layers as small as 8 x 64, and afterwards libgomp's
+helpers wait for the next one busily, for milliseconds: on cores that the workers need
+now. Sent home they are hired again by the next region, which costs some 0.1 ms, so this
+is done only where a batch takes much longer and the cores do not suffice for all.
+Nothing else changes: torch computes with as many threads as before. What it brings is
+measured by `benchmarks/torch_threads.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+WORTHWHILE = 0.6e-3
+"""Seconds that a batch takes: several times what hiring costs."""
+TOO_LONG = 1e-3
+"""Seconds that going home may take; beside programs that have all cores busy it takes
+tens of them, since each helper needs one to leave."""
+PATIENCE = 100
+"""Batches until it is tried again."""
+_SOFT = 1
+"""`omp_pause_soft`: what was set, as the number of threads, stays."""
+_MAPS = Path("/proc/self/maps")
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """One OpenMP that is loaded into this process."""
+
+    threads: Callable[[], int]
+    """How many a parallel region of the calling thread would have."""
+    pause: Callable[[int], int]
+    """End the helpers of the calling thread."""
+
+
+class Helpers:
+    """The calling thread's OpenMP helpers, beside so many workers."""
+
+    def __init__(self, workers: int, cores: int) -> None:
+        self._spare = cores - workers
+        self._runtimes: list[Runtime] | None = None
+        self._began = self._batch = 0.0
+        self._skipping = 0
+
+    def rest(self) -> None:
+        """The workers are about to begin: who waits for work does not wait here."""
+        if self._runtimes is None:
+            if "torch" not in sys.modules:
+                return
+            self._runtimes = loaded()
+        if self._skipping:
+            self._skipping -= 1
+        elif self._batch >= WORTHWHILE:
+            self._send_home(self._runtimes)
+        self._began = perf_counter()
+
+    def _send_home(self, runtimes: list[Runtime]) -> None:
+        began = perf_counter()
+        for runtime in runtimes:
+            if runtime.threads() - 1 > self._spare:
+                runtime.pause(_SOFT)
+        if perf_counter() - began > TOO_LONG:
+            self._skipping = PATIENCE
+
+    def back(self) -> None:
+        """The batch is here."""
+        if self._runtimes:
+            self._batch = perf_counter() - self._began
+
+
+def loaded() -> list[Runtime]:
+    """Every GNU OpenMP in this process that can send its helpers home."""
+    try:
+        lines = _MAPS.read_text().splitlines()
+    except OSError:  # not Linux
+        return []
+    # Address, rights, offset, device, inode, and the path, which may have spaces.
+    mapped = {line.split(maxsplit=5)[-1] for line in lines if "libgomp" in line}
+    found = []
+    for path in sorted(mapped):
+        with suppress(OSError, AttributeError):  # removed since, or older than 5.0
+            library = ctypes.CDLL(path)
+            found.append(
+                Runtime(library.omp_get_max_threads, library.omp_pause_resource_all)
+            )
+    return found

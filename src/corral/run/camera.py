@@ -1,0 +1,110 @@
+"""Films scenes beside the training, which does not wait for them.
+
+    training ── take(scene, path) ──► a thread ──► the scene's worker
+                                      └── the GIF is at `path` once it is whole
+
+The scene's env draws in a worker, which also puts the pictures together; the thread
+asks the scene's policy, a copy of its own. So a film draws no random number of the
+training's, and takes little of its time.
+
+Guarantees: one film at a time; nothing goes on after `close`, whatever it was at; what
+goes wrong is told and raised nowhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from corral.executors import kill_workers_of
+from corral.run.drafts import replacing
+from corral.run.film import Scene
+
+PATIENCE = 0.02
+"""Seconds between two looks at whether a film that was given up has ended."""
+
+
+class _Order(NamedTuple):
+    scene: Scene
+    path: Path
+
+
+class Camera:
+    """Films one scene after the other."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+        """How many films were not made since something went wrong."""
+        self.trouble: str | None = None
+        """What it was the first time."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._next: _Order | None = None
+        self._closed = False
+
+    def take(self, scene: Scene, path: Path) -> None:
+        """Film it, now or after the film that is under way.
+
+        Only the newest scene waits: one that came before it is never filmed.
+        """
+        with self._lock:
+            self._next = _Order(scene, path)
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._run, name="corral camera", daemon=True
+                )
+                self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a film is under way."""
+        return self._thread is not None
+
+    def wait(self) -> None:
+        """Until nothing is under way, nor waits."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def fail(self, error: Exception) -> None:
+        """A film was not made, for this reason."""
+        lines = str(error).splitlines() or [type(error).__name__]
+        with self._lock:
+            self.failed += 1
+            self.trouble = self.trouble or lines[0].rstrip(".")
+
+    def close(self) -> None:
+        """Give up what is under way, and take nothing more."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        while thread is not None and thread.is_alive():
+            # It may be waiting for an env that never answers.
+            kill_workers_of(thread)
+            thread.join(PATIENCE)
+
+    # The thread's ---------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (order := self._taken()) is not None:
+            try:
+                self._film(order)
+            except Exception as error:
+                if not self._closed:  # else it was ended
+                    self.fail(error)
+
+    def _taken(self) -> _Order | None:
+        """What comes next; without it the thread's work is done."""
+        with self._lock:
+            order, self._next = self._next, None
+            if order is None or self._closed:
+                self._thread = None
+                return None
+            return order
+
+    def _film(self, order: _Order) -> None:
+        gif = order.scene.film()
+        if not self._closed:
+            with replacing(order.path) as file:
+                file.write(gif)

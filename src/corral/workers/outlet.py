@@ -1,0 +1,30 @@
+"""Where a shard announces what it has done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.workers.letters import Letter
+
+
+@dataclass(slots=True)
+class Outlet:
+    """Where a shard announces what it has done."""
+
+    done: memoryview
+    """One ticket per slot of the shard."""
+    ring: Callable[..., object] | None
+    """Called once per finished slot, or with how many; None where nobody sleeps."""
+    inform: Callable[[], object]
+    """Called when infos were written to columns."""
+    post: Callable[[Letter], None]
+    times: NDArray[np.void]
+    """[shard] of TIMES: how long steps and resets took."""
+    vitals: NDArray[np.float64]
+    """What the parent can see of us: see `layout.plan`."""
+    episode: NDArray[np.int64]
+    """[shard, 8]: what can be told of each slot's episode; see `layout.plan`."""

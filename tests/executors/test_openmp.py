@@ -1,0 +1,106 @@
+"""Threads of the caller that only wait do not wait on the workers' cores."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corral import Pool
+from corral.executors import openmp
+from corral.executors.openmp import Helpers
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(
+    not openmp.loaded(), reason="no GNU OpenMP is loaded that can be paused"
+)
+TASKS = Path("/proc/self/task")
+
+
+@pytest.fixture
+def helper() -> Iterator[str]:
+    """The thread that a parallel region of two leaves behind."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    for runtime in openmp.loaded():
+        runtime.pause(1)  # those of earlier tests
+    before = set(os.listdir(TASKS))
+    compute()
+    new = set(os.listdir(TASKS)) - before
+    assert len(new) == 1, "torch needs one more thread for this"
+    yield new.pop()
+    torch.set_num_threads(threads)
+
+
+def compute() -> float:
+    return float(torch.ones(400, 400).mm(torch.ones(400, 400)).sum())
+
+
+def is_there(helper: str) -> bool:
+    return helper in os.listdir(TASKS)
+
+
+def batches(helpers: Helpers, seconds: float) -> None:
+    """One batch that took so long, and the beginning of another."""
+    helpers.rest()
+    helpers.back()
+    helpers._batch = seconds
+    helpers.rest()
+
+
+def test_idle_helpers_are_sent_home_and_hired_again(helper: str) -> None:
+    expected = compute()
+    batches(Helpers(workers=2, cores=2), openmp.WORTHWHILE)
+    assert not is_there(helper)
+    assert compute() == expected and torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "seconds"), [(2, openmp.WORTHWHILE / 2), (1, openmp.WORTHWHILE)]
+)
+def test_helpers_stay_where_nobody_needs_their_cores(
+    helper: str, workers: int, seconds: float
+) -> None:
+    batches(Helpers(workers, cores=2), seconds)
+    assert is_there(helper)
+
+
+def test_a_pool_of_processes_sends_them_home_while_it_steps(
+    helper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openmp, "WORTHWHILE", 0.0)
+    with Pool("CartPole-v1", 2, backend="process", workers=2) as pool:
+        pool.reset(seed=0)
+        pool._executor._helpers._spare = 0
+        pool.step(np.zeros(2, np.int64))
+        assert not is_there(helper)
+
+
+def test_where_going_home_takes_long_it_is_not_asked_for_a_while(
+    helper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openmp, "TOO_LONG", 0.0)
+    monkeypatch.setattr(openmp, "PATIENCE", 2)
+    helpers = Helpers(workers=2, cores=2)
+    batches(helpers, openmp.WORTHWHILE)
+    assert not is_there(helper)
+    compute()
+    hired = os.listdir(TASKS)
+    for _ in range(openmp.PATIENCE):
+        helpers.rest()
+        assert os.listdir(TASKS) == hired
+    helpers.rest()
+    assert len(os.listdir(TASKS)) == len(hired) - 1
+
+
+def test_nothing_is_looked_for_before_torch_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch")
+    helpers = Helpers(workers=2, cores=2)
+    helpers.rest()
+    assert helpers._runtimes is None

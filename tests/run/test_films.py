@@ -1,0 +1,136 @@
+"""Films are made beside the training, which neither waits for them nor notices."""
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from running import wait_until
+from small_runs import SMALL
+from test_resuming import learnt, same
+
+from corral.rollouts.evaluation import evaluate
+from corral.run.checkpoint import Checkpoint
+from corral.run.film import Scene
+from corral.run.reel import PICTURES, Reel
+from corral.run.start import begin
+from corral.run.training import INTERRUPTED
+
+SCALED = {**SMALL, "normalise_obs": True, "normalise_reward": True}
+GATED = {**SCALED, "env": "run_envs:Gated", "evaluate_length": 20}
+
+
+@pytest.fixture
+def gate(here):
+    """Who draws an env waits for it; a call lets one through."""
+    os.mkfifo("gate")
+
+    def opened():
+        try:
+            os.close(os.open("gate", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            assert error.errno == errno.ENXIO  # nobody is there yet
+            return False
+        return True
+
+    return lambda: wait_until(opened)
+
+
+def update(training):
+    rollout = training.collect()
+    training.log(rollout, training.learn(rollout))
+
+
+@pytest.mark.parametrize("learner", ["ppo", "sb3_ppo"])
+def test_training_goes_on_while_a_film_is_made(gate, learner):
+    """And it is the same training; of the films that wait, only the newest is made."""
+    runs = []
+    for video in ("evaluations", "never"):
+        settings = {**GATED, "learner": learner, "video": video}
+        with begin("cartpole", settings, out=Path(video)) as training:
+            for _ in range(3):
+                update(training)
+                training.evaluate()
+            if video == "evaluations":
+                assert training.camera.busy
+                assert not list(Path("evaluations/videos").iterdir())
+                gate()
+            update(training)
+            training.checkpoint()
+            if video == "evaluations":
+                gate()
+                training.camera.wait()
+                assert not training.camera.failed
+        runs.append(training.directory)
+    names = {path.name for path in Path("evaluations/videos").iterdir()}
+    assert names == {"update-000001.gif", "update-000003.gif"}
+    ours, theirs = (Checkpoint.load(run.last) for run in runs)
+    assert same(ours.learner, theirs.learner)
+    assert same(ours.normalisers, theirs.normalisers)
+    assert learnt(runs[0]) == learnt(runs[1])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings"),
+    [
+        ("cartpole", SCALED),
+        ("cartpole", {**SCALED, "ppo.memory": "gru", "ppo.memory_size": 4}),
+        ("cartpole", {**SCALED, "learner": "sb3_ppo"}),
+        ("grid_world", {**SMALL, "view": "shared", "env_kwargs": {"max_steps": 30}}),
+    ],
+)
+def test_a_film_shows_what_was_learnt_when_it_was_asked_for(recipe, settings):
+    def returns(policy, norm):
+        options = {"episodes": 3, "seed": 7, "max_length": 50, "obs_norm": norm}
+        return evaluate(policy, other, **options).returns
+
+    settings = {**settings, "ppo.lr": 0.1}
+    with begin(recipe, settings, out=Path("run")) as training:
+        parts = training.parts
+        with parts.open_pool("serial", None) as other:
+            update(training)
+            scene = Scene.of(parts, seed=0)
+            likeliest = parts.learner.policy.deterministic()
+            then = returns(likeliest, parts.obs_norm)
+            update(training)
+            assert np.array_equal(returns(scene.policy, scene.obs_norm), then)
+            assert not np.array_equal(returns(likeliest, parts.obs_norm), then)
+
+
+def test_a_film_that_fails_is_told_once_and_ends_nothing(train, capsys):
+    settings = {"env": "run_envs:Unseen", "video": "evaluations", "evaluate_length": 9}
+    run = train(settings={**settings, "evaluate_every": 6})
+    out = capsys.readouterr().out
+    assert out.count("No video: ") == 1
+    assert "RuntimeError" in out and "no screen." in out
+    assert "2 films could not be made." in out
+    assert run.told()["state"] == "done"
+    assert not list(run.videos.iterdir())
+
+
+@pytest.mark.parametrize("env", ["Gated", "GatedBefore"])
+def test_whatever_a_film_is_at_nothing_is_left_of_it(gate, env, capsys):
+    before = set(psutil.Process().children(recursive=True))
+    settings = {**GATED, "env": f"run_envs:{env}", "video": "evaluations"}
+    with begin("cartpole", settings, out=Path("run")) as training:
+        update(training)
+        training.evaluate()
+        wait_until(lambda: set(psutil.Process().children(recursive=True)) - before)
+        assert training.interrupt() == INTERRUPTED
+        assert not training.camera.busy
+        assert not set(psutil.Process().children(recursive=True)) - before
+    assert not list(training.directory.videos.iterdir())
+    assert "No video" not in capsys.readouterr().out
+
+
+def test_a_reel_takes_pictures_alone_and_not_too_many():
+    reel = Reel()
+    with pytest.raises(TypeError, match=r"render gave None; a picture is uint8"):
+        reel.add(None)
+    with pytest.raises(TypeError, match=r"float64 of shape \(2, 2, 3\)"):
+        reel.add(np.zeros((2, 2, 3)))
+    for _ in range(PICTURES):
+        reel.add(np.zeros((2, 2, 3), np.uint8))
+    assert (len(reel.frames), reel.stride) == (PICTURES // 2, 2)
