@@ -97,10 +97,15 @@ def test_where_going_home_takes_long_it_is_not_asked_for_a_while(
     assert len(os.listdir(TASKS)) == len(hired) - 1
 
 
+@pytest.mark.parametrize("missing", [["torch", "torch._C"], ["torch._C"]])
 def test_nothing_is_looked_for_before_torch_is_there(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, missing: list[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "torch")
     helpers = Helpers(workers=2, cores=2)
+    with monkeypatch.context() as patch:
+        for name in missing:  # without the second one it is being imported
+            patch.delitem(sys.modules, name)
+        helpers.rest()
+        assert helpers._runtimes is None
     helpers.rest()
-    assert helpers._runtimes is None
+    assert helpers._runtimes

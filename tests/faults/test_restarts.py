@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -293,16 +294,33 @@ def test_a_reset_that_fails_is_done_again_with_its_own_seed(
         assert "fault" in step.infos.of(0)
 
 
-def test_a_transition_stands_when_the_reset_after_it_fails(make_pool, tmp_path) -> None:
+def failing_once(marker: Path) -> type[Fragile]:
     class SecondReset(Fragile):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            marker = tmp_path / "failed"
             if getattr(self, "_steps", 0) == LENGTH and not marker.exists():
                 marker.touch()
                 raise RuntimeError("not this time")
             return super().reset(seed=seed)
 
-    pool = make_pool(env=SecondReset, num_envs=1, workers=1)
+    return SecondReset
+
+
+def test_a_filler_row_is_no_end_also_where_its_reset_failed(
+    make_pool, tmp_path
+) -> None:
+    env = failing_once(tmp_path / "failed")
+    pool = make_pool(env=env, num_envs=1, workers=1, autoreset="next_step")
+    pool.reset()
+    for _ in range(LENGTH + 1):
+        step = pool.step([FINE])
+    assert step.started[0] and not step.valid[0] and not step.ended[0]
+    assert step.infos.of(0)["fault"].command == "reset"
+    assert step.final_infos == {}
+
+
+def test_a_transition_stands_when_the_reset_after_it_fails(make_pool, tmp_path) -> None:
+    env = failing_once(tmp_path / "failed")
+    pool = make_pool(env=env, num_envs=1, workers=1)
     pool.reset()
     for _ in range(LENGTH):
         step = pool.step([FINE])

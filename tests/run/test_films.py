@@ -2,6 +2,10 @@
 
 import errno
 import os
+import signal
+import sys
+import threading
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,7 @@ from small_runs import SMALL
 from test_resuming import learnt, same
 
 from corral.rollouts.evaluation import evaluate
+from corral.run.camera import Camera
 from corral.run.checkpoint import Checkpoint
 from corral.run.film import Scene
 from corral.run.reel import PICTURES, Reel
@@ -125,6 +130,30 @@ def test_whatever_a_film_is_at_nothing_is_left_of_it(gate, env, capsys):
     assert "No video" not in capsys.readouterr().out
 
 
+def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsys):
+    before = set(psutil.Process().children(recursive=True))
+    here = threading.get_ident()
+
+    def waits():
+        frames = traceback.walk_stack(sys._current_frames()[here])
+        return any(frame.f_code is Camera.wait.__code__ for frame, _ in frames)
+
+    def press():
+        wait_until(waits)
+        signal.pthread_kill(here, signal.SIGINT)
+
+    somebody = threading.Thread(target=press)
+    somebody.start()
+    settings = {"env": "run_envs:Gated", "evaluate_length": 20, "video": "end"}
+    run = train(settings=settings)
+    somebody.join()
+    assert "The film was given up." in capsys.readouterr().out
+    told = run.told()
+    assert told["state"] == "done" and "final" in told
+    assert not list(run.videos.iterdir())
+    assert not set(psutil.Process().children(recursive=True)) - before
+
+
 def test_a_reel_takes_pictures_alone_and_not_too_many():
     reel = Reel()
     with pytest.raises(TypeError, match=r"render gave None; a picture is uint8"):
@@ -134,3 +163,11 @@ def test_a_reel_takes_pictures_alone_and_not_too_many():
     for _ in range(PICTURES):
         reel.add(np.zeros((2, 2, 3), np.uint8))
     assert (len(reel.frames), reel.stride) == (PICTURES // 2, 2)
+
+
+def test_a_reel_keeps_pictures_that_are_drawn_on_one_canvas():
+    reel, canvas = Reel(), np.zeros((2, 2, 3), np.uint8)
+    for shade in (10, 20):
+        canvas[:] = shade
+        reel.add(canvas)
+    assert [int(frame.max()) for frame in reel.frames] == [10, 20]

@@ -52,7 +52,8 @@ class Helpers:
     def rest(self) -> None:
         """The workers are about to begin: who waits for work does not wait here."""
         if self._runtimes is None:
-            if "torch" not in sys.modules:
+            # Not "torch": that is there long before its libraries are loaded.
+            if "torch._C" not in sys.modules:
                 return
             self._runtimes = loaded()
         if self._skipping:

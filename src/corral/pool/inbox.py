@@ -113,7 +113,8 @@ class Inbox:
             letter = self.letters.pop(slot, None)
             if letter is None:
                 continue
-            if letter.restarted is not None and not step.valid[position]:
+            cut = step.truncated[position] and not step.valid[position]
+            if letter.restarted is not None and cut:
                 self._cut(step, position, letter)
             if letter.obs is not None:
                 self._obs[slot] = letter.obs

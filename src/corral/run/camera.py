@@ -40,6 +40,10 @@ class Camera:
         """What it was the first time."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._idle = threading.Event()
+        # Not by `join`: before Python 3.13, Ctrl-C in it makes a thread that goes on
+        # look like one that has ended.
+        self._idle.set()
         self._next: _Order | None = None
         self._closed = False
 
@@ -51,23 +55,18 @@ class Camera:
         with self._lock:
             self._next = _Order(scene, path)
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(
-                    target=self._run, name="corral camera", daemon=True
-                )
-                self._thread.start()
+                self._start()
 
     @property
     def busy(self) -> bool:
         """Whether a film is under way."""
-        return self._thread is not None
+        return not self._idle.is_set()
 
     def wait(self) -> None:
         """Until nothing is under way, nor waits."""
-        thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._idle.wait()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """A film was not made, for this reason."""
         lines = str(error).splitlines() or [type(error).__name__]
         with self._lock:
@@ -79,10 +78,22 @@ class Camera:
         with self._lock:
             self._closed = True
             thread = self._thread
-        while thread is not None and thread.is_alive():
+        while thread is not None and self.busy:
             # It may be waiting for an env that never answers.
             kill_workers_of(thread)
-            thread.join(PATIENCE)
+            self._idle.wait(PATIENCE)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(
+            target=self._run, name="corral camera", daemon=True
+        )
+        self._idle.clear()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no more threads to give
+            self._thread = None
+            self._idle.set()
+            raise
 
     # The thread's ---------------------------------------------------------------------
 
@@ -90,7 +101,7 @@ class Camera:
         while (order := self._taken()) is not None:
             try:
                 self._film(order)
-            except Exception as error:
+            except BaseException as error:  # nobody else would hear of it
                 if not self._closed:  # else it was ended
                     self.fail(error)
 
@@ -100,6 +111,7 @@ class Camera:
             order, self._next = self._next, None
             if order is None or self._closed:
                 self._thread = None
+                self._idle.set()
                 return None
             return order
 

@@ -43,7 +43,7 @@ class Reel:
 
 
 def _checked(frame: Any) -> NDArray[np.uint8]:
-    array = np.asarray(frame)
+    array = np.array(frame)  # a copy: some envs draw on the same canvas each time
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] < 3:
         kind = "None" if frame is None else f"{array.dtype} of shape {array.shape}"
         raise TypeError(f"render gave {kind}; a picture is uint8, (height, width, 3)")

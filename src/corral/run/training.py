@@ -222,8 +222,6 @@ class Training:
             self._moment().save(self.directory.last)
             self.directory.interrupted.unlink(missing_ok=True)
         say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
-        if self.camera.busy:
-            say("A film is under way; it is waited for.", "dim")
         self._wait_for_films()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(split)
@@ -323,7 +321,15 @@ class Training:
         self._say_what_was_not_filmed()
 
     def _wait_for_films(self) -> None:
-        self.camera.wait()
+        """Ctrl-C gives them up, and nothing else of what ends a run."""
+        say = self.outputs.console.say
+        try:
+            if self.camera.busy:
+                say("A film is under way; it is waited for. Ctrl-C gives it up.", "dim")
+            self.camera.wait()
+        except KeyboardInterrupt:
+            self.camera.close()
+            say("The film was given up.", "yellow")
         self._say_what_was_not_filmed()
 
     def _say_what_was_not_filmed(self) -> None:
