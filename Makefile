@@ -20,10 +20,10 @@ run: $(VENV)/.train  ## Set up, then `corral train cartpole`: to 475 in about a 
 	$(BIN)/corral train cartpole
 
 # Thousands of workers start in the tests: compiled once, also where Python is told to
-# write no bytecode. Three at a time, since tests that wait leave a core to another.
+# write no bytecode.
 test: $(VENV)/.test  ## Set up, then run all tests.
 	$(BIN)/python -m compileall -q src tests
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 MINUTES ?= 5
 soak: $(VENV)/.test  ## Slow tests, then MINUTES=5 of random faults; nothing may be wrong or left.
