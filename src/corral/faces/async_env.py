@@ -11,7 +11,6 @@ has is `envs.slots`; it, `valid` and `started` are attributes, never info keys.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from corral.adapters.factories import is_count
 from corral.core import Autoreset, Factory, Step
 from corral.errors import OptionError, OrderError
 from corral.faces.finals import finals_of
+from corral.faces.owner import Owner
 from corral.layout.infos import add_info
 from corral.pool import Pool, Stats
 
@@ -63,7 +63,7 @@ def make_async(
         raise
 
 
-class AsyncEnv:
+class AsyncEnv(Owner):
     """Batches of the slots that are ready, over a pool; made by `corral.make_async`."""
 
     def __init__(self, pool: Pool, batch_size: int | None = None) -> None:
@@ -202,23 +202,3 @@ class AsyncEnv:
     def stats(self) -> Stats:
         """Who was busy and what took how long, since the envs were made."""
         return self.pool.stats()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the pool has been closed."""
-        return self.pool.closed
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close every env and end every worker; bounded, idempotent, never raises."""
-        self.pool.close(timeout)
-
-    def __enter__(self) -> AsyncEnv:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

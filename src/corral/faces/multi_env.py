@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from corral.core import Autoreset, Step
 from corral.errors import OptionError, OrderError
 from corral.faces.multi_actions import MultiActions
 from corral.faces.multi_step import Bools, MultiStep, mapped
+from corral.faces.owner import Owner
 from corral.faces.watched import Watched
 from corral.layout.infos import add_info
 from corral.pool import Pool, Question
@@ -36,7 +36,7 @@ Batch = tuple[
 """Observations, rewards, terminations, truncations, infos."""
 
 
-class MultiEnv(Watched):
+class MultiEnv(Owner, Watched):
     """Several agents in each of many slots; made by `corral.make_multi`.
 
     Args:
@@ -363,26 +363,6 @@ class MultiEnv(Watched):
         self._expect(what)
         self._pending = None
         return self.pool.recv(timeout=timeout, copy=False)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the pool has been closed."""
-        return self.pool.closed
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close every env and end every worker; bounded, idempotent, never raises."""
-        self.pool.close(timeout)
-
-    def __enter__(self) -> MultiEnv:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _Spread:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from corral.adapters.team import TEAM, Team
 from corral.core import Step
 from corral.errors import OptionError
+from corral.faces.owner import Owner
 from corral.faces.shared_policy import SharedPolicy
 from corral.faces.shared_rows import SharedRows
 from corral.faces.shared_spaces import shared_spaces
@@ -25,7 +25,7 @@ from corral.pool import Pool
 Rows = Sequence[int] | NDArray[np.integer[Any]]
 
 
-class SharedPool:
+class SharedPool(Owner):
     """Every agent of every env of a pool as a slot.
 
     Args:
@@ -239,20 +239,3 @@ class SharedPool:
         envs = sorted(set(wanted))
         answers = dict(zip(envs, ask(envs), strict=True))
         return tuple(answers[env] for env in wanted)
-
-    # Ending ---------------------------------------------------------------------------
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close the pool beneath."""
-        self.pool.close(timeout)
-
-    def __enter__(self) -> SharedPool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
