@@ -121,6 +121,32 @@ def test_an_episode_ends_with_its_own_info(make_pool: MakePool) -> None:
             assert step.infos.of(slot) == {}
 
 
+class Forgetful(Talker):
+    """Keeps one list of what happened, and clears it for the next episode."""
+
+    def __init__(self) -> None:
+        super().__init__([{}], 2)
+        self._path: list[list[int]] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._path.clear()
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        self._path.append([self._count])
+        *outcome, _ = super().step(action)
+        return (*outcome, {"path": self._path} if outcome[2] else {})
+
+
+def test_what_ended_an_episode_is_told_as_it_was_before_the_next_one(
+    make_pool: MakePool,
+) -> None:
+    pool = make_pool([Forgetful] * 2, autoreset="same_step")
+    pool.reset()
+    pool.step([0, 0])
+    assert pool.step([0, 0]).final_infos[1] == {"path": [[0], [1]]}
+
+
 def test_infos_of_some_slots_are_theirs(make_pool: MakePool) -> None:
     pool = make_pool(talkers())
     pool.reset()

@@ -67,3 +67,21 @@ class Leaky(gymnasium.Env[Any, Any]):
         self._steps += 1
         obs = np.array([self._draw, self._steps, os.getpid()])
         return obs, float(self._steps), self._steps == 3, False, {"n": self._steps}
+
+
+class WordyLeaky(gymnasium.Env[Any, Any]):
+    """Grows as it does, and says nothing in numbers."""
+
+    observation_space = spaces.Text(40)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        Leaky.held.append(np.ones(20 * 2**17))
+        self._steps, self._name = 0, f"episode {self.np_random.random():.9f}"
+        return self._name, {"name": self._name}
+
+    def step(self, action: Any) -> Any:
+        self._steps += 1
+        said = f"{self._name}, step {self._steps}"
+        return said, 0.0, self._steps == 3, False, {"said": said, "n": self._steps}

@@ -99,6 +99,28 @@ def test_worker_killed_while_idle_is_noticed_by_the_next_command(pool, what):
         pool.step([0] * 4)
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_death_does_not_take_along_what_was_finished_before(ends):
+    class Telling(Mortal):
+        def step(self, action):
+            obs, reward, *_ = super().step(action)
+            return obs, reward, ends, False, {"said": 1.5}  # of which comes a column
+
+    with corral.Pool(Telling, 2, backend="process", workers=2) as pool:
+        pool.reset()
+        pid = pool.call("pid")[1]
+        pool.send([0, 0])
+        wait_until(lambda: (pool._executor.done == 2).all())
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        step = pool.recv()
+        told = step.final_infos if ends else step.infos.to_list(2)
+        assert [told[0], told[1]] == [{"said": 1.5}] * 2
+        with pytest.raises(WorkerDied) as caught:
+            pool.step([0, 0])
+        check(caught.value, worker=1)
+
+
 def test_worker_killed_from_outside_while_it_hangs(pool):
     pids = pool.call("pid")
     question = pool.pose("call", [3], lambda _: ("hang", (), {}))

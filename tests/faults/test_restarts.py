@@ -28,6 +28,7 @@ from fragile_envs import (
     SHAPE,
     Fragile,
     Leaky,
+    WordyLeaky,
 )
 from running import wait_until
 
@@ -568,4 +569,23 @@ def test_a_slot_that_outgrew_its_limit_loses_no_step(mode: str) -> None:
             ]
         assert len(pids) > 2, "no process was replaced"
         assert not pool.faults
+    Leaky.held.clear()
+
+
+def test_a_worker_that_makes_room_has_told_all_of_the_end() -> None:
+    limit = 100 * 2**20
+    pool = Pool(WordyLeaky, 1, isolation="slot", memory_limit=limit, seed=3)
+    with pool, Pool(WordyLeaky, 1, backend="serial", seed=3) as reference:
+        workers = set()
+        pool.reset()
+        reference.reset()
+        for _ in range(24):
+            step, expected = pool.step([0]), reference.step([0])
+            workers.add(pool.stats().workers[0].pid)
+            assert step.obs == expected.obs
+            assert step.infos.of(0) == expected.infos.of(0)
+            assert step.final_infos == expected.final_infos
+            if step.ended[0]:
+                assert step.final_obs == expected.final_obs
+        assert len(workers) > 1, "no process was replaced"
     Leaky.held.clear()

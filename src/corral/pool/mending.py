@@ -165,7 +165,7 @@ class Mender:
         stage = self._executor.retired(worker)
         if not self._policy.mends(error.fault, stage > 0):
             raise error
-        self._read_last_letters(worker)
+        self._read_last_letters(worker, stage)
         fault = self._witness.gone(error.fault, worker)
         delay = 0.0 if stage else self._delay(fault, worker)
         resume = self._resume(worker, fault, stage)
@@ -185,11 +185,15 @@ class Mender:
             raise error_for(replace(fault, restarts=count, gave_up=True))
         return delay
 
-    def _read_last_letters(self, worker: int) -> None:
-        """What it posted about results that it finished; the rest is void."""
+    def _read_last_letters(self, worker: int, stage: int) -> None:
+        """What it posted about results that it finished; the rest is void.
+
+        But for who made room after a step: that stands, and what was told of its end.
+        """
         self._inbox.add(self._executor.last_letters(worker))
-        for slot in self._unfinished(worker):
-            self._inbox.letters.pop(slot, None)
+        if stage != AFTER_STEP:
+            for slot in self._unfinished(worker):
+                self._inbox.letters.pop(slot, None)
 
     def _unfinished(self, worker: int) -> list[int]:
         slots = self._ledger.all[list(self._executor.shards[worker])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import get_ident
 from time import monotonic, perf_counter
@@ -729,7 +729,11 @@ class Pool:
         """With whether company is to blame, where envs have any."""
         if not self._face.tries_alone:
             return faults
-        return self._neighbours.judged(faults, self._witness.scripts)
+        try:
+            return self._neighbours.judged(faults, self._witness.scripts)
+        except KeyboardInterrupt as interrupt:
+            # Whoever does not wait for the verdict still wants to see what went wrong.
+            raise interrupt from one_error_for(faults)
 
     def _faults(self, slots: NDArray[np.intp]) -> list[Fault]:
         """What went wrong in these slots, which want a reset before their next step."""
@@ -750,8 +754,17 @@ class Pool:
         return self._face.empty_finals and self._assignment.options.infos != "none"
 
     def _announce(self, columns: list[Column]) -> None:
-        if columns:
-            self._tell_all(commands.Columns(columns))
+        """Tell the workers of new columns.
+
+        One that died since it finished must not take along the results that are just
+        being taken: it is noticed when the next ones are waited for.
+        """
+        if not columns:
+            return
+        message = commands.Columns(columns)
+        for worker in range(len(self._executor.shards)):
+            with suppress(WorkerDied, WorkerHung):
+                self._executor.tell(worker, message)
 
     def _note(self, letter: Letter) -> None:
         """An env was built again by its worker: complete the fault, and count it."""

@@ -379,7 +379,7 @@ static PyObject *Recorder_expect(Recorder *self, PyObject *const *args,
     forget_expected(self);
     Py_ssize_t keys = PyList_GET_SIZE(args[0]), positions = PyList_GET_SIZE(args[4]);
     if (PyList_GET_SIZE(args[1]) != keys || PyList_GET_SIZE(args[2]) != keys ||
-        first < 0 || slots < first + self->slots || positions < 2 * slots)
+        first < 0 || slots > positions / 2 || slots - self->slots < first)
         return PyErr_Format(PyExc_ValueError, "what is expected does not fit together");
     /* Copies, so that nobody can change them. */
     PyObject *kept = Py_BuildValue("(NNNOO)", PyList_AsTuple(args[0]),

@@ -130,6 +130,11 @@ def dumps(value: Any) -> bytes:
     return buffer.getvalue()
 
 
+def travels_itself(value: Any) -> bool:
+    """Whether code goes along by value, with all that its classes hold by now."""
+    return b"cloudpickle" in dumps(value)
+
+
 def pack(value: Any, what: str) -> bytes:
     """Pickle `what` the user gave us, or say which part of it cannot travel."""
     try:

@@ -219,7 +219,7 @@ class _Process:
     def _explained(self, error: BaseException, job: Job) -> Fault:
         slot = getattr(error, "slot", None)
         fault = describe(error, "construct", slot, self.index, seed=job.seed)
-        if isinstance(error, ImportError):
+        if isinstance(error, ImportError) and error.name:
             text = (
                 f"{error} (in the worker; module {error.name!r} is not importable from "
                 f"its sys.path: {sys.path})"

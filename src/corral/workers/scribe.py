@@ -110,7 +110,7 @@ class Scribe:
         final = self._wanted(info)
         rest = self._columns.write(FINAL_ROW, self._slots[index], final)
         if rest:
-            self.letter(index).final_info = self.on_its_way(_owned(rest))
+            self.letter(index).final_info = self.on_its_way(_owned(rest, _KEPT))
 
     def clear(self, index: int, row: int) -> None:
         """Nothing was said: the episode broke off."""
@@ -151,8 +151,15 @@ def _refuse_odd(info: Any) -> None:
         raise SpaceMismatch(f"info is {counted(info)}; it must be a dict")
 
 
-def _owned(value: Any) -> Any:
+_KEPT = (list, tuple, set)
+"""What an env may also clear in the reset that follows; what else, only it can copy."""
+
+
+def _owned(value: Any, more: tuple[type, ...] = ()) -> Any:
     """An info whose dicts and arrays are not the env's, which may use them again."""
-    if type(value) is dict:
-        return {key: _owned(part) for key, part in value.items()}
-    return value.copy() if type(value) is np.ndarray else value
+    kind = type(value)
+    if kind is dict:
+        return {key: _owned(part, more) for key, part in value.items()}
+    if kind in more:
+        return kind(_owned(part, more) for part in value)
+    return value.copy() if kind is np.ndarray else value
