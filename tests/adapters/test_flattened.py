@@ -61,6 +61,20 @@ def test_rewards_become_one_as_was_asked_for(reward, expected):
     assert flattened.step(action)[1] == expected
 
 
+def test_a_reward_may_be_an_array_of_one():
+    env = Matching()
+    flattened = corral.FlattenedAgents(env)
+    flattened.reset(seed=0)
+    flattened._advance = lambda actions: paid(env.step(actions))
+
+    def paid(result):
+        obs, rewards, *rest = result
+        return obs, {agent: np.ones(1) for agent in rewards}, *rest
+
+    _, reward, *_ = flattened.step([0, 0])
+    assert reward == 2.0
+
+
 def test_an_unknown_reward_is_refused():
     with pytest.raises(OptionError, match="choose sum, mean, or give a function"):
         corral.FlattenedAgents(Matching(), reward="max")

@@ -1,5 +1,8 @@
 """Envs that do not bear another one in their process, each in its own way."""
 
+import os
+import signal
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -212,3 +215,62 @@ class MoodyAtFirst(Walk):
         (marks / str(number)).touch()
         if number in (1, 4):
             raise OSError("address already in use")
+
+
+class Impatient(Walk):
+    """Fails in its third step; anywhere else the first to get there presses Ctrl-C.
+
+    Args:
+        home: the process that it fails in.
+        mark: a file that is there once it was pressed.
+    """
+
+    def __init__(self, home, mark):
+        self.home = home
+        self.mark = mark
+
+    def step(self, action):
+        if self.at > 2.0 and os.getpid() == self.home:
+            raise RuntimeError("stepSimulation failed.")
+        if self.at > 2.0 and not self.mark.exists():
+            self.mark.touch()
+            os.kill(self.home, signal.SIGINT)
+        return super().step(action)
+
+
+class Deadly(Walk):
+    """A second one that walks takes the process down."""
+
+    walked = set()  # noqa: RUF012
+    signal = signal.SIGKILL
+
+    def step(self, action):
+        self.walked.add(self)
+        if len(self.walked) > 1:
+            os.kill(os.getpid(), self.signal)
+        return super().step(action)
+
+
+class Crashing(Deadly):
+    """The same, as native code does it."""
+
+    signal = signal.SIGSEGV
+
+
+class MoodyProcesses(Walk):
+    """Fails in its third step, but in the second process that has any, and the third.
+
+    Args:
+        marks: a folder with a file for every process.
+    """
+
+    def __init__(self, marks):
+        mark = marks / str(os.getpid())
+        if not mark.exists():
+            mark.write_text(str(len(list(marks.iterdir()))))
+        self.number = int(mark.read_text())
+
+    def step(self, action):
+        if self.at > 2.0 and self.number not in (1, 2):
+            raise RuntimeError("stepSimulation failed.")
+        return super().step(action)

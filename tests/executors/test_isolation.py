@@ -1,16 +1,21 @@
 """Envs that must not share a process get one each; whoever asks otherwise is told."""
 
 import functools
+import os
 
 import pytest
 from lonely_envs import (
+    Crashing,
+    Deadly,
     Declared,
     Entangled,
     GlobalDice,
     Hopeless,
+    Impatient,
     Lonely,
     Moody,
     MoodyAtFirst,
+    MoodyProcesses,
     MoodySteps,
     Particular,
     Rude,
@@ -23,7 +28,7 @@ from lonely_envs import (
 
 import corral
 from corral.adapters.verdicts import Verdict, edition_of, save_verdict, subject_of
-from corral.errors import EnvError, IsolationError
+from corral.errors import EnvError, IsolationError, WorkerDied
 from corral.pool import retrial
 from corral.workers import company
 
@@ -56,9 +61,10 @@ def made(kind, **options):
             Entangled,
             "an env does something else when another one runs in its process",
         ),
+        (Deadly, "the process that two of them were tried in ended (SIGKILL)"),
         (Declared, 'metadata["corral.isolation"] is "slot"'),
     ],
-    ids=["fails", "differs", "declares"],
+    ids=["fails", "differs", "dies", "declares"],
 )
 def test_auto_gives_each_slot_a_process(kind, reason):
     with made(kind) as pool:
@@ -164,6 +170,40 @@ def test_an_env_that_fails_in_some_step_blames_nobody(patient, tmp_path):
         assert "So they break each other" not in text
 
 
+def test_an_env_that_fails_in_some_processes_blames_nobody(patient, tmp_path):
+    factory = functools.partial(MoodyProcesses, tmp_path)
+    fault, text = failed(factory, backend="process", workers=1)
+    assert (fault.company, fault.alone) == (1, True)
+    assert "break each other" not in text
+
+
+def test_what_an_env_takes_along_is_not_held_against_it(patient):
+    class Crowded(Walk):  # by value, and with it those who have walked
+        walked = set()  # noqa: RUF012
+
+        def step(self, action):
+            self.walked.add(id(self))
+            if self.at > 2.0 and len(self.walked) > 1:
+                raise RuntimeError("stepSimulation failed.")
+            return super().step(action)
+
+    fault, text = failed(Crowded)
+    assert (fault.company, fault.alone) == (1, None)
+    assert "if it works without" in text
+
+
+def test_whoever_stops_a_retrial_sees_what_it_was_about(patient, tmp_path):
+    factory = functools.partial(Impatient, os.getpid(), tmp_path / "mark")
+    with made(factory, num_envs=2, isolation="shared", backend="serial") as pool:
+        pool.reset()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            for _ in range(4):
+                pool.step([1, 0])
+        assert isinstance(caught.value.__cause__, EnvError)
+        assert "stepSimulation failed" in str(caught.value.__cause__)
+        assert pool.reset().started.all()
+
+
 def test_long_episodes_are_not_done_again(monkeypatch):
     monkeypatch.setattr(retrial, "MOST_SECONDS", 1e-4)
     fault, text = failed(Rude)
@@ -186,3 +226,13 @@ def test_an_env_that_fails_alone_as_well_blames_nobody(patient):
             pool.reset()
         assert caught.value.faults[1].alone in (True, None)
         assert "break each other" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "suspected"), [(Crashing, True), (Deadly, False)])
+def test_a_crash_beside_others_names_the_remedy(kind, suspected):
+    with made(kind, backend="process", workers=1, isolation="shared") as pool:
+        pool.reset()
+        with pytest.raises(WorkerDied) as caught:
+            pool.step([0, 0, 0])
+    told = 'There was company in its process (2); if it works without (isolation="slot")'
+    assert (told in str(caught.value)) is suspected

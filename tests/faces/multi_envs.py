@@ -151,6 +151,8 @@ class Crowd(Agents):
             return observations, rewards, terminated, truncated, None
         if self.odd == "unpaid" and self.time == 2:
             return observations, None, terminated, truncated, infos
+        if self.odd == "talks" and self.time == 2:
+            infos = dict.fromkeys(infos, "hello")
         if self.odd == "shrugs" and self.time == 2:
             rewards[present[0]] = None
             infos = dict.fromkeys(infos)
@@ -213,6 +215,8 @@ class Table(Agents):
         self.infos = {one: self.told(one) for one in self.agents}
         if self.odd == "undead":
             self.terminations = dict.fromkeys(self.agents, True)
+        if self.odd == "talks":
+            self.infos = dict.fromkeys(self.agents, "hello")
         if self.odd == "shrugs":
             self.rewards[agent] = None
         if self.odd in ("rewards", "infos"):

@@ -20,6 +20,7 @@ from gymnasium.error import (
 
 from corral.dropin import AsyncPettingZooVecEnv
 from corral.errors import SpacesDiffer
+from corral.faces.agilerl_values import without_none
 from tests.faces.matching_env import Lenient, Matching, Undecided
 from tests.faces.multi_envs import EYES, KILL, RAISE, Crowd, Fragile
 
@@ -246,6 +247,15 @@ def test_none_in_an_info_is_nan_as_its_algorithms_expect(told, expected, opened)
     assert np.isnan(infos["a"]["why"]).all() and infos["a"]["why"].dtype == np.float32
     assert infos["a"]["name"].tolist() == ["x", "x"]
     assert infos["b"] == {}
+
+
+def test_what_is_no_array_beside_none_in_an_info_is_left_as_it_is():
+    told = np.array([None, None], object)
+    told[1] = [[1], [2, 3]]
+    assert without_none({"a": {"rows": told}})["a"]["rows"].tolist() == [
+        None,
+        [[1], [2, 3]],
+    ]
 
 
 def test_an_unknown_context_is_refused():

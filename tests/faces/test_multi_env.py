@@ -382,6 +382,8 @@ def test_who_acts_out_of_turn_is_told_whose_turn_it_is() -> None:
         (functools.partial(Table, odd="shrugs"), "agent '.*' got the reward None"),
         (functools.partial(Table, odd="rewards"), "env.rewards is None with agent '"),
         (functools.partial(Table, odd="infos"), "env.infos is None with agent '"),
+        (functools.partial(Crowd, odd="talks"), "info of agent '.*' is 'hello'; it mu"),
+        (functools.partial(Table, odd="talks"), "info of agent '.*' is 'hello'; it mu"),
     ],
 )
 def test_an_env_that_breaks_its_word_is_named_with_slot_and_agent(

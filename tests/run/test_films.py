@@ -16,6 +16,7 @@ from small_runs import SMALL
 from test_resuming import learnt, same
 
 from corral.rollouts.evaluation import evaluate
+from corral.run.accounts import PARTS
 from corral.run.camera import Camera
 from corral.run.checkpoint import Checkpoint
 from corral.run.film import Scene
@@ -139,6 +140,7 @@ def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsy
         return any(frame.f_code is Camera.wait.__code__ for frame, _ in frames)
 
     def press():
+        wait_until(lambda: set(psutil.Process().children(recursive=True)) - before)
         wait_until(waits)
         signal.pthread_kill(here, signal.SIGINT)
 
@@ -152,6 +154,14 @@ def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsy
     assert told["state"] == "done" and "final" in told
     assert not list(run.videos.iterdir())
     assert not set(psutil.Process().children(recursive=True)) - before
+
+
+def test_the_wait_for_a_film_does_not_count_as_collecting(here):
+    with begin("cartpole", SMALL, out=Path("run")) as training:
+        update(training)
+        split = dict.fromkeys(PARTS, 0.0) | {"env": 0.25, "learning": 0.75}
+        text = training._compared(2.0, split)["faster"]
+    assert text.startswith("Collecting ran at 64 steps/s")
 
 
 def test_a_reel_takes_pictures_alone_and_not_too_many():

@@ -187,3 +187,28 @@ def test_envs_that_are_restarted_in_a_rollout_learn_of_the_curriculum():
         parts.collector.collect(16)
         assert [fault.worker for fault in pool.faults] == [1, 0]
         assert (parts.model.model.rollout_buffer.observations == 0.125).all()
+
+
+def test_a_worker_that_dies_while_others_are_led_on_is_replaced():
+    from corral.recipes import sb3_parts
+    from corral.recipes.resolve import resolve
+
+    victims = {}
+
+    def curriculum(venv, steps):
+        if len(venv.pool.faults) in victims:  # one has been restarted
+            os.kill(victims.pop(len(venv.pool.faults)), signal.SIGKILL)
+        venv.set_attr("height", 0.125)
+
+    asked = {"env": "run_envs:Led", "backend": "process", "on_fault": "restart"}
+    parts = sb3_parts.build(
+        resolve("cartpole", {**SB3, **asked}), curriculum=curriculum
+    )
+    with parts.pool as pool:
+        parts.collector.collect(16)
+        pool.set_attr("doomed", [False, True])
+        victims[1] = pool.stats().workers[0].pid
+        lost = parts.collector.collect(16).valid
+        assert lost.sum(axis=0).tolist() == [15, 15]
+        assert [fault.worker for fault in pool.faults] == [1, 0]
+        assert (parts.model.model.rollout_buffer.observations == 0.125).all()

@@ -136,6 +136,15 @@ def test_import_that_fails_in_the_worker_names_module_and_path():
     assert f"its sys.path: ['{os.path.abspath(sys.path[0])}'" in str(caught.value)
 
 
+def test_an_import_error_of_the_envs_own_is_told_as_it_is():
+    def outdated():
+        raise ImportError("use walking_v6 instead")
+
+    with pytest.raises(StartError, match="use walking_v6 instead") as caught:
+        corral.Pool(outdated, 1, backend="process")
+    assert "not importable" not in str(caught.value)
+
+
 def test_unpicklable_factory_names_the_culprit():
     lock = threading.Lock()
     with pytest.raises(FactoryError, match="its variable 'lock'"):

@@ -96,8 +96,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         actions = {agent: self._action.of(action, agent) for agent in self._alive}
         result = self._advance(actions)
         observations, rewards, terminations, truncations, infos = five_dicts(result)
-        for agent, reward in rewards.items():
-            as_number(reward, agent)  # says whose it is if it is none
+        rewards = {a: as_number(reward, a) for a, reward in rewards.items()}
         # Some envs go on listing agents that are done.
         self._alive = [
             agent

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter
+from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
 from corral.adapters.roster import Seat
 from corral.errors import SpaceMismatch
 
@@ -166,6 +166,6 @@ class AecAdapter(PettingZooAdapter):
         for seat in self._shown:
             info = infos.get(seat.agent)
             if info:
-                told[seat.agent] = info
+                told[seat.agent] = info_of(seat.agent, info)
         self.without_masks(told, self._shown)
         return told

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from corral.adapters.converted import stepper
-from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter
+from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
 from corral.adapters.roster import Seat, as_number
 from corral.errors import SpaceMismatch
 
@@ -148,7 +148,7 @@ class ParallelAdapter(PettingZooAdapter):
                 f"the infos are {type(infos).__name__}; they must be a dict by agent, "
                 "{} for those who are told nothing"
             )
-        told = {agent: info for agent, info in infos.items() if info}
+        told = {agent: info_of(agent, info) for agent, info in infos.items() if info}
         if told or self.masking:
             self.without_masks(told, self.roster.living)
         return told

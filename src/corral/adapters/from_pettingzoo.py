@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from corral.adapters.from_gymnasium import takes_options
 from corral.adapters.roster import Roster, Seat
 from corral.adapters.team import MASK, TEAM, team_of
 from corral.core import NO_TASK, EnvSpec
+from corral.errors import SpaceMismatch
 
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
 """What a step of any env comes to: see `core.Adapter`."""
@@ -140,3 +141,12 @@ def layer_with(env: Any, name: str) -> Any:
 
 _INSIDE = ("env", "aec_env", "par_env")
 """Where PettingZoo's wrappers and conversions keep what they wrap."""
+
+
+def info_of(agent: Any, info: Any) -> Any:
+    """What one agent is told, if it is what it should be."""
+    if not isinstance(info, Mapping):
+        raise SpaceMismatch(
+            f"the info of agent {agent!r} is {info!r:.80}; it must be a dict"
+        )
+    return info

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from corral.adapters.factories import is_count
-from corral.errors import OptionError
+from corral.errors import OptionError, WorkerDied
 from corral.executors.assign import (
     Placement,
     choose,
@@ -18,6 +18,7 @@ from corral.executors.contract import Assignment, Executor
 from corral.executors.process import ProcessExecutor, kill_workers_of
 from corral.executors.serial import SerialExecutor
 from corral.executors.thread import ThreadExecutor
+from corral.workers.probe import Measurement
 
 EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = {
     "serial": SerialExecutor,
@@ -147,7 +148,10 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     executor = ProcessExecutor(asked, room=most_processes(slots, cores))
     executor.launch()
     try:
-        measured = executor.probe(PROBE_SECONDS)
+        measured = _probed(executor, assignment.options.minds_company)
+        if isinstance(measured, str):
+            executor.close(2.0)
+            return _one_each(assignment, f"one process per slot, since {measured}")
         if assignment.options.isolate_rng:  # threads would go one at a time
             measured = replace(measured, threads=False)
         if measured.alone:
@@ -169,3 +173,15 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
         chosen = replace(assignment, shards=shards(slots, placement.workers))
         return ThreadExecutor(chosen), placement
     return SerialExecutor(assignment), placement
+
+
+def _probed(executor: ProcessExecutor, minds_company: bool) -> Measurement | str:
+    """What was measured; or how the process ended in which two envs met."""
+    try:
+        return executor.probe(PROBE_SECONDS)
+    except WorkerDied as error:
+        if not minds_company:
+            raise
+        # If one alone ends its process as well, it will say so there.
+        how = error.fault.signal_name or f"exit code {error.fault.exit_code}"
+        return f"the process that two of them were tried in ended ({how})"

@@ -111,7 +111,10 @@ def without_none(infos: dict[Any, Any]) -> dict[Any, Any]:
 
 def _numbers(values: NDArray[Any]) -> NDArray[Any]:
     """Numbers, or arrays of them, and None; anything else is left as it is."""
-    known = [np.asarray(value) for value in values if value is not None]
+    try:
+        known = [np.asarray(value) for value in values if value is not None]
+    except ValueError:  # rows of unlike lengths
+        return values
     if len(known) == len(values):
         return values
     shapes = {value.shape for value in known}

@@ -93,6 +93,9 @@ class SB3Collector:
 
     def _prepare(self) -> None:
         self._led_at = self._learner.steps
+        self._lead()
+
+    def _lead(self) -> None:
         if self._curriculum is None:
             return
         try:
@@ -129,8 +132,7 @@ class SB3Collector:
 
     def _begin_again(self, slots: NDArray[np.intp]) -> None:
         """These have new envs, which began as if there were no curriculum."""
-        assert self._curriculum is not None
-        self._curriculum(self._venv, self._led_at)
+        self._lead()
         seeds = [self._seeds[slot] for slot in slots.tolist()]
         obs = self._learner.scales(self._pool.reset(slots, seeds=seeds).obs)
         # What is acted on next; until then it is here alone.

@@ -18,9 +18,12 @@ from corral.errors import Fault, UsageError
 from corral.executors.contract import Assignment
 from corral.pool.retrial import Retrial
 from corral.pool.script import Script
+from corral.workers.luggage import travels_itself
 
 TRIED = ("reset", "step")
 """What is done again."""
+CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
+"""How native code ends that does not know its way about; others have other reasons."""
 MOST_TRIED = 3
 """Kinds of errors, in the life of a pool."""
 Scripts = Callable[[Fault, range], list[Script]]
@@ -76,6 +79,16 @@ class Company:
             told.append(fault)
         return told
 
+    def suspected(self, fault: Fault) -> Fault:
+        """A worker that crashed: how many envs were in it. It is not tried again."""
+        slot = fault.slot
+        if slot is None or fault.signal_name not in CRASHES:
+            return fault
+        batched = self.assignment.options.batched
+        if batched or self.here or fault.command not in TRIED:
+            return fault
+        return replace(fault, company=len(self._sharing(slot)) - 1)
+
     def _fails_alone(self, fault: Fault, scripts: Scripts) -> bool | None:
         assert fault.slot is not None
         first = max(fault.slot - 1, self._sharing(fault.slot).start)
@@ -84,7 +97,11 @@ class Company:
         if not known:
             return None
         retrial = Retrial(self.assignment, fault, pair, known, self.autoreset)
-        return retrial.fails_alone()
+        alone = retrial.fails_alone()
+        factory = self.assignment.factories[fault.slot]
+        if alone and self.here and travels_itself(factory):
+            return None  # it took along what they had done to each other here
+        return alone
 
     def _beside(self, fault: Fault) -> int:
         """How many others were in its process by then, if they may be why."""

@@ -930,6 +930,7 @@ class Pool:
         if worker is None:
             raise error
         fault = self._witness.gone(error.fault, worker, question)
+        fault = self._neighbours.suspected(fault)
         final = error_for(fault)
         self._add_what_arrived(final, fault)
         raise final from final.__cause__

@@ -1,11 +1,13 @@
 """What a slot did until it failed, done again: in company, and without.
 
-    apart     both slots, a process each    four times    the slot has to work
+    apart     both slots, a process each    three times   the slot has to work
     beside    both slots, one process       once          it has to fail, as before
 
-and all of that twice; the second time the other slot has taken a step before it begins.
-Only then do the two break each other. What fails at random would have to do so three
-times at the same step beside the other, and in eight runs not once without. What draws
+and all of that three times, each time in new processes; the second time the other slot
+has taken a step before it begins. Only then do the two break each other. What fails at
+random would have to do so four times at the same step beside the other, and in nine
+runs not once without; what fails in some processes and not in others, by the hash of a
+word, say, in four processes of that kind and in none of three others. What draws
 unlucky numbers does so on both sides, or on neither: seeds, slots and the global
 generators are the same. And envs whose module has one generator for them all draw other
 numbers as soon as one of them has drawn before.
@@ -30,10 +32,10 @@ from corral.pool.script import Script
 if TYPE_CHECKING:
     from corral.pool.pool import Pool
 
-MOST_SECONDS = 6.0
+MOST_SECONDS = 10.0
 """For all of it; what would take longer is not tried, or given up."""
-ROUNDS = 2
-RUNS = 4
+ROUNDS = 3
+RUNS = 3
 """In each round, without company."""
 
 
@@ -62,14 +64,14 @@ class Retrial:
             return None
         ending = time.monotonic() + MOST_SECONDS
         try:
-            with self._pool("slot", ending) as apart:
-                for earlier in range(ROUNDS):
+            for earlier in range(ROUNDS):
+                with self._pool("slot", ending) as apart:
                     for _ in range(RUNS):
                         if self._fails(apart, ending):
                             return True
-                    with self._pool("shared", ending) as beside:
-                        if not self._fails(beside, ending, earlier):
-                            return None
+                with self._pool("shared", ending) as beside:
+                    if not self._fails(beside, ending, earlier % 2):
+                        return None
         except Exception:
             # It hung, died, failed in some other way, or cannot be sent. What is told
             # is the error that it is about, in any case.

@@ -24,6 +24,9 @@ from corral.run.film import Scene
 PATIENCE = 0.02
 """Seconds between two looks at whether a film that was given up has ended."""
 
+SLICE = 0.2
+"""Seconds of a wait for a film."""
+
 
 class _Order(NamedTuple):
     scene: Scene
@@ -64,7 +67,9 @@ class Camera:
 
     def wait(self) -> None:
         """Until nothing is under way, nor waits."""
-        self._idle.wait()
+        # In slices: Ctrl-C just before a wait is noticed when that wait is over.
+        while not self._idle.wait(SLICE):
+            pass
 
     def fail(self, error: BaseException) -> None:
         """A film was not made, for this reason."""

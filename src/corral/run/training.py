@@ -224,7 +224,7 @@ class Training:
         say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
         self._wait_for_films()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
-        facts |= self._compared(split)
+        facts |= self._compared(seconds - self.progress.seconds, split)
         self._load_best()
         facts |= self._judged()
         for path in self.parts.export(self.directory.checkpoints):
@@ -244,6 +244,7 @@ class Training:
         """Save where it stopped, and say how to go on; no film is waited for."""
         path, say = self.directory.path, self.outputs.console.say
         self.camera.close()
+        self._say_what_was_not_filmed()
         self._moment().save(self.directory.interrupted)
         self.directory.tell(state="interrupted", seconds=self.seconds)
         self._write_report()
@@ -291,9 +292,8 @@ class Training:
             "again": again,
         }
 
-    def _compared(self, split: dict[str, float]) -> dict[str, Any]:
-        """How much faster it was than one env."""
-        seconds = self._accounts.seconds
+    def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
+        """How much faster it was than one env, in so many seconds of training."""
         learning = seconds * split["learning"]
         collecting = seconds * sum(
             split[part] for part in ("env", "policy", "waiting", "copying")
