@@ -234,5 +234,7 @@ def test_a_crash_beside_others_names_the_remedy(kind, suspected):
         pool.reset()
         with pytest.raises(WorkerDied) as caught:
             pool.step([0, 0, 0])
-    told = 'There was company in its process (2); if it works without (isolation="slot")'
+    told = (
+        'There was company in its process (2); if it works without (isolation="slot")'
+    )
     assert (told in str(caught.value)) is suspected
