@@ -64,19 +64,24 @@ class Retrial:
             return None
         ending = time.monotonic() + MOST_SECONDS
         try:
-            for earlier in range(ROUNDS):
-                with self._pool("slot", ending) as apart:
-                    for _ in range(RUNS):
-                        if self._fails(apart, ending):
-                            return True
-                with self._pool("shared", ending) as beside:
-                    if not self._fails(beside, ending, earlier % 2):
-                        return None
+            for number in range(ROUNDS):
+                if self._fails_apart(ending):
+                    return True
+                if not self._fails_beside(ending, number % 2):
+                    return None
         except Exception:
             # It hung, died, failed in some other way, or cannot be sent. What is told
             # is the error that it is about, in any case.
             return None
         return False
+
+    def _fails_apart(self, ending: float) -> bool:
+        with self._pool("slot", ending) as pool:
+            return any(self._fails(pool, ending) for _ in range(RUNS))
+
+    def _fails_beside(self, ending: float, earlier: int) -> bool:
+        with self._pool("shared", ending) as pool:
+            return self._fails(pool, ending, earlier)
 
     @property
     def _place(self) -> int:
