@@ -65,6 +65,7 @@ from corral.pool.witness import Witness, with_kit
 from corral.supervision.memory import memory_of
 from corral.supervision.report import error_for, one_error_for
 from corral.workers import commands
+from corral.workers.autoreset import SAME_STEP
 from corral.workers.commands import Verb
 from corral.workers.letters import Letter
 from corral.workers.shard import ShardOptions
@@ -156,6 +157,8 @@ class Pool:
         self._state = "unbuilt"
         self._face = _face or FaceOptions()
         self._mode = mode_of(autoreset)
+        self._was_same_step = self._mode == SAME_STEP
+        """Whether a step may have told of an end and of a beginning."""
         self.autoreset = autoreset
         self.seed = root_seed(seed)
         self.copy = copy
@@ -356,9 +359,7 @@ class Pool:
         """Step these slots, or all; `actions` in the order of `slots`."""
         self._check()
         self._clock.enter(not self._ledger.waiting)
-        mode = self._mode if autoreset is None else mode_of(autoreset)
-        if autoreset is not None and self._batches is not None:
-            self._batches.check_mode(mode)
+        mode = self._mode if autoreset is None else self._other_mode(autoreset)
         if slots is not None:
             self._send_some(actions, self._ledger.choose(slots), mode)
             return
@@ -389,6 +390,14 @@ class Pool:
         if self._state == "sending":
             self._state = "open"
         self._clock.leave()
+
+    def _other_mode(self, autoreset: Autoreset) -> int:
+        """What one send asks for instead of the pool's own."""
+        mode = mode_of(autoreset)
+        if self._batches is not None:
+            self._batches.check_mode(mode)
+        self._was_same_step |= mode == SAME_STEP
+        return mode
 
     def _dispatch(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         if self._mender is not None:
@@ -645,7 +654,7 @@ class Pool:
             infos, new = inbox.infos(ledger.all, row, whole=True)
             self._announce(new)
         step = self._rows[row].step(infos, copy or self.debug)
-        if step.started.any():
+        if self._was_same_step and step.started.any():
             self._announce(inbox.take_finals(step))
         if inbox.letters or inbox.always:
             inbox.complete(step)
@@ -673,7 +682,8 @@ class Pool:
         else:
             row = Row(self._codec, self._views, int(rows[0]), slots, part)
             step = row.step(infos, copy=False)
-        self._announce(self._inbox.take_finals(step))
+        if self._was_same_step:
+            self._announce(self._inbox.take_finals(step))
         self._inbox.complete(step)
         if self.debug and part is not None:
             self._loans.lend(step, rows)
