@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
 
-from corral.adapters.converted import Cycle, stepper
+from corral.adapters.converted import Cycle, without_detours
 
 conversions = importlib.import_module("pettingzoo.utils.conversions")
 wrappers = importlib.import_module("pettingzoo.utils.wrappers")
@@ -47,32 +48,76 @@ def converted(**options: Any) -> Any:
 
 def test_every_call_and_every_value_is_that_of_the_conversion() -> None:
     theirs, ours = converted(), converted()
-    step = stepper(ours)
-    assert isinstance(step.__self__, Cycle)  # type: ignore[attr-defined]
+    course = without_detours(ours)
+    assert isinstance(course, Cycle)
     for seed in range(2):
-        assert ours.reset(seed=seed) == theirs.reset(seed=seed)
+        assert course.reset(seed=seed) == theirs.reset(seed=seed)
+        assert ours.agents == theirs.agents
         while theirs.agents:
             actions = {
                 agent: np.int64((seed + theirs.unwrapped.num_moves * place) % 3)
                 for place, agent in enumerate(theirs.agents)
             }
-            assert step(actions) == theirs.step(actions)
+            assert course.step(actions) == theirs.step(actions)
             assert ours.agents == theirs.agents
     assert ours.unwrapped.calls == theirs.unwrapped.calls
 
 
-@pytest.mark.parametrize("step_of", [lambda env: env.step, stepper])
-def test_wrappers_still_refuse_and_agents_still_have_to_take_turns(
-    step_of: Any,
-) -> None:
+BOTH = pytest.mark.parametrize("course_of", [lambda env: env, without_detours])
+
+
+@BOTH
+@pytest.mark.parametrize("wrong", [7, np.int64(3), -1, 0.5, None, "rock"])
+def test_wrappers_still_refuse_what_is_in_no_space(course_of: Any, wrong: Any) -> None:
     env = converted()
     env.reset(seed=0)
     with pytest.raises(AssertionError, match="action is not in action space"):
-        step_of(env)({"player_0": 7, "player_1": 0})
+        course_of(env).step({"player_0": 0, "player_1": wrong})
+    assert [call[0] for call in env.unwrapped.calls].count("step") == 1
+
+
+@BOTH
+def test_agents_still_have_to_take_turns(course_of: Any) -> None:
     env = converted(leaves=True)
     env.reset(seed=0)
     with pytest.raises(AssertionError, match=r"player_1.*player_0"):
-        step_of(env)({"player_0": 1, "player_1": 0})
+        course_of(env).step({"player_0": 1, "player_1": 0})
+
+
+class Pushers(rps.raw_env):
+    """Agents that push with some force."""
+
+    def __init__(self) -> None:
+        super().__init__(max_cycles=3)
+        self.forces: list[Any] = []
+
+    def action_space(self, agent: Any) -> Any:
+        return spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def step(self, action: Any) -> None:
+        self.forces.append(action)
+        super().step(None if action is None else int(action[0] > 0))
+
+
+@BOTH
+def test_wrappers_still_clip_what_is_too_much(course_of: Any) -> None:
+    env = wrappers.OrderEnforcingWrapper(wrappers.ClipOutOfBoundsWrapper(Pushers()))
+    env = conversions.aec_to_parallel(env)
+    env.reset(seed=0)
+    inside, outside = np.full(2, 0.5, np.float32), np.full(2, 3.0, np.float32)
+    course_of(env).step({"player_0": inside, "player_1": outside})
+    forces = env.unwrapped.forces
+    assert forces[0] is inside and forces[1].tolist() == [1.0, 1.0]
+
+
+def test_what_somebody_has_put_on_a_wrapper_is_called() -> None:
+    env, seen = converted(), []
+    outer = env.aec_env
+    outer.step = lambda action: (seen.append(action), type(outer).step(outer, action))
+    course = without_detours(env)
+    course.reset(seed=0)
+    course.step({"player_0": 1, "player_1": 2})
+    assert seen == [1, 2]
 
 
 def test_what_is_not_known_to_the_last_wrapper_is_left_to_the_conversion() -> None:
@@ -87,4 +132,4 @@ def test_what_is_not_known_to_the_last_wrapper_is_left_to_the_conversion() -> No
         conversions.aec_to_parallel(Own(Diary())),
         Further(wrappers.OrderEnforcingWrapper(Diary())),
     ):
-        assert stepper(env) == env.step
+        assert without_detours(env) is env

@@ -62,15 +62,13 @@ def test_rewards_become_one_as_was_asked_for(reward, expected):
 
 
 def test_a_reward_may_be_an_array_of_one():
-    env = Matching()
-    flattened = corral.FlattenedAgents(env)
+    class Paying(Matching):
+        def step(self, actions):
+            obs, rewards, *rest = super().step(actions)
+            return obs, {agent: np.ones(1) for agent in rewards}, *rest
+
+    flattened = corral.FlattenedAgents(Paying())
     flattened.reset(seed=0)
-    flattened._advance = lambda actions: paid(env.step(actions))
-
-    def paid(result):
-        obs, rewards, *rest = result
-        return obs, {agent: np.ones(1) for agent in rewards}, *rest
-
     _, reward, *_ = flattened.step([0, 0])
     assert reward == 2.0
 

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.converted import stepper
+from corral.adapters.converted import without_detours
 from corral.adapters.from_parallel import five_dicts, two_dicts
 from corral.adapters.from_pettingzoo import layer_with
 from corral.adapters.joint_spaces import JointAction, JointObservation
@@ -65,7 +65,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self, env: Any, reward: str | Callable[[Rewards], float] = "sum"
     ) -> None:
         self.env = env = all_at_once(env)
-        self._advance = stepper(env)
+        self._course = without_detours(env)
         self.possible_agents = list(env.possible_agents)
         agents = self.possible_agents
         self._observation = JointObservation(
@@ -84,7 +84,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start an episode with whoever is there."""
-        observations, infos = two_dicts(self.env.reset(seed=seed, options=options))
+        observations, infos = two_dicts(self._course.reset(seed=seed, options=options))
         self._alive = list(self.env.agents)
         self._take_masks(observations, infos)
         return self._observation.of(observations), self._told({}, infos)
@@ -94,7 +94,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Every agent that is there takes its part of the action."""
         actions = {agent: self._action.of(action, agent) for agent in self._alive}
-        result = self._advance(actions)
+        result = self._course.step(actions)
         observations, rewards, terminations, truncations, infos = five_dicts(result)
         rewards = {a: as_number(reward, a) for a, reward in rewards.items()}
         # Some envs go on listing agents that are done.

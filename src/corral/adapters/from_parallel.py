@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from corral.adapters.converted import stepper
+from corral.adapters.converted import without_detours
 from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
 from corral.adapters.roster import Seat, as_number
 from corral.errors import SpaceMismatch
@@ -31,8 +31,8 @@ class ParallelAdapter(PettingZooAdapter):
 
     def __init__(self, env: Any, state: bool = False) -> None:
         super().__init__(env, state)
-        self.advance = stepper(env)
-        """What `env.step` does."""
+        self.course = without_detours(env)
+        """Who resets and steps the env."""
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -49,7 +49,7 @@ class ParallelAdapter(PettingZooAdapter):
     def move(self, actions: Any) -> Outcome:
         """Step the living, each with its own part of the action."""
         roster = self.roster
-        result = self.advance(roster.taken(actions))
+        result = self.course.step(roster.taken(actions))
         try:
             observations, rewards, terminations, truncations, infos = result
             ends = any(terminations.values()) or any(truncations.values())

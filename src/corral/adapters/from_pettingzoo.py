@@ -27,6 +27,8 @@ class PettingZooAdapter:
 
     def __init__(self, env: Any, state: bool = False) -> None:
         self.env = env
+        self.course = env
+        """Who resets and steps the env: itself, or one who does it in less time."""
         self.step: Callable[[Any], Outcome] = self.move
         self.team = team = team_of(env, self.turns, state)
         self.roster = Roster(team, env)
@@ -60,8 +62,8 @@ class PettingZooAdapter:
             else:
                 options = {**(options or {}), "task": task}
         if options is None and not self._takes_options:
-            return self.env.reset(seed=seed)
-        return self.env.reset(seed=seed, options=options)
+            return self.course.reset(seed=seed)
+        return self.course.reset(seed=seed, options=options)
 
     def observed(self) -> NDArray[np.uint8]:
         """The team's buffer, with the env's state where it was asked for."""

@@ -46,7 +46,7 @@ class ReturnsAdapter(ParallelAdapter):
         roster = self.roster
         raw = isinstance(actions, RawActions)
         taken = actions.actions if raw else roster.taken(actions)
-        result = self.advance({agent: _bare(one) for agent, one in taken.items()})
+        result = self.course.step({agent: _bare(one) for agent, one in taken.items()})
         roster.tidy()
         try:
             return self._outcome(result)
