@@ -55,6 +55,8 @@ class Ledger:
         """The ticket of the last reset that each slot was sent."""
         self.sends = 0
         """How often something was sent, to whichever slots."""
+        self.asked = 0
+        """How many questions were put to the envs."""
         self._whole_sent_at = 0
         self._sent_at = np.zeros(count, np.int64)
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import get_ident
 from time import monotonic, perf_counter
@@ -18,31 +15,26 @@ from numpy.typing import NDArray
 from corral.adapters.factories import Wrap, batched_factories_for, factories_for
 from corral.core import Autoreset, EnvSpec, Factory, Step
 from corral.errors import (
-    ClosedError,
-    CorralError,
     Fault,
     FaultError,
     IsolationError,
     OptionError,
     OrderError,
-    OwnershipError,
     SpaceMismatch,
-    WorkerDied,
-    WorkerHung,
 )
 from corral.executors import Placement, place, usable_cores
-from corral.executors.assign import place_of
 from corral.executors.contract import Assignment
 from corral.layout.codec import Codecs
 from corral.layout.columns import Columns
-from corral.layout.entries import Column
-from corral.layout.plan import TICKET_MASK
 from corral.pool.actions import Actions
 from corral.pool.batches import Batches, check_batched
 from corral.pool.clock import Clock
 from corral.pool.company import Company
+from corral.pool.delivery import Delivery
 from corral.pool.inbox import Inbox
 from corral.pool.ledger import Ledger, Slots
+from corral.pool.life import CLOSED, OPEN, SENDING, Life
+from corral.pool.line import Line
 from corral.pool.loans import Loans
 from corral.pool.mending import Mender
 from corral.pool.options import (
@@ -57,17 +49,15 @@ from corral.pool.options import (
     why_alone,
 )
 from corral.pool.questions import Question
-from corral.pool.rows import NO_INFOS, Row, gather
+from corral.pool.rows import Row
 from corral.pool.starving import Starving
-from corral.pool.stats import Stats, Times, WorkerStats, fraction
+from corral.pool.stats import Stats, stats_of
 from corral.pool.told import Told
 from corral.pool.witness import Witness, with_kit
-from corral.supervision.memory import memory_of
 from corral.supervision.report import error_for, one_error_for
 from corral.workers import commands
 from corral.workers.autoreset import SAME_STEP
 from corral.workers.commands import Verb
-from corral.workers.letters import Letter
 from corral.workers.shard import ShardOptions
 
 
@@ -152,13 +142,9 @@ class Pool:
         batched: bool = False,
         _face: FaceOptions | None = None,
     ) -> None:
-        # unbuilt -> open <-> sending -> closed; broken once a worker died, forked in a
-        # child of the process that made it.
-        self._state = "unbuilt"
+        self._life = Life()
         self._face = _face or FaceOptions()
         self._mode = mode_of(autoreset)
-        self._was_same_step = self._mode == SAME_STEP
-        """Whether a step may have told of an end and of a beginning."""
         self.autoreset = autoreset
         self.seed = root_seed(seed)
         self.copy = copy
@@ -207,7 +193,6 @@ class Pool:
         self._options = assignment.options
         self._assignment = assignment
         self.num_envs = assignment.slots
-        self._owner = get_ident()
         try:
             self._place(backend, workers, isolation)
         except IsolationError:
@@ -245,37 +230,60 @@ class Pool:
             self._views = self._executor.bind(codecs)
         except BaseException:
             self._executor.close(2.0)
-            self._state = "closed"
+            self._life.close()
             raise
-        self._ledger = Ledger(self.num_envs)
-        self._actions = Actions(codecs.action, self._views)
-        columns = Columns(self._views.arena, self._views.presence)
-        self._inbox = Inbox(codecs.obs, columns, self._tells_empty_finals)
-        self._codec = codecs.obs
-        self._rows = [
-            Row(codecs.obs, self._views, row, self._ledger.all) for row in (0, 1)
-        ]
-        self._loans = Loans()
-        self._run_all = None if codecs.action.mailed else _run_all_of(self._executor)
-        self.asked = 0
-        """How many questions were put to the envs."""
+        self._run_all: Callable[[int], None] | None = None
+        """How to step every slot in one call, where that can be done (serial)."""
+        if not codecs.action.mailed:
+            self._run_all = getattr(self._executor, "run_all", None)
         self._clock = Clock()
         self._starving = Starving(vitals.pid for vitals in self._executor.vitals())
-        self._told = Told()
-        ourselves = weakref.proxy(self)  # else a pool that is dropped would not close
-        self._witness = Witness(
-            self._assignment,
-            self._executor,
-            self._ledger,
-            self._actions,
-            self._views,
-            self._told,
-            lambda: int(ourselves.asked),
+        self._connect(codecs)
+        self._life.open()
+
+    def _connect(self, codecs: Codecs) -> None:
+        """Put together those who send, know, wait for, and deliver."""
+        executor, views = self._executor, self._views
+        self._ledger = ledger = Ledger(self.num_envs)
+        self._actions = Actions(codecs.action, views)
+        columns = Columns(views.arena, views.presence)
+        empty_finals = self._face.empty_finals and self._options.infos != "none"
+        self._inbox = inbox = Inbox(codecs.obs, columns, empty_finals)
+        self._loans, self._told = Loans(), Told()
+        self._witness = witness = Witness(
+            self._assignment, executor, ledger, self._actions, views, self._told
         )
-        self._neighbours = self._company(self._executor.shards)
+        company = self._company(executor.shards)
         self._mender = self._new_mender()
-        self._state = "open"
-        _open_pools.add(self)
+        self._delivery = Delivery(
+            codec=codecs.obs,
+            views=views,
+            rows=(
+                Row(codecs.obs, views, 0, ledger.all),
+                Row(codecs.obs, views, 1, ledger.all),
+            ),
+            executor=executor,
+            ledger=ledger,
+            inbox=inbox,
+            loans=self._loans,
+            told=self._told,
+            witness=witness,
+            company=company if self._face.tries_alone else None,
+            mender=self._mender,
+            debug=self.debug,
+            same_step=self._mode == SAME_STEP,
+        )
+        self._line = Line(
+            life=self._life,
+            executor=executor,
+            ledger=ledger,
+            inbox=inbox,
+            clock=self._clock,
+            witness=witness,
+            company=company,
+            delivery=self._delivery,
+            mender=self._mender,
+        )
 
     def _new_batches(self) -> Batches | None:
         """What the envs can do, where they are batches."""
@@ -320,7 +328,7 @@ class Pool:
             options: one dict for all, or one per slot asked.
             tasks: one per slot asked.
         """
-        self._check()
+        self._life.check()
         self._clock.enter(not self._ledger.waiting)
         chosen = self._ledger.choose(slots)
         self._ledger.check_idle(chosen)
@@ -335,18 +343,18 @@ class Pool:
             numbers.append(number)
             if message:
                 told[slot] = message
-                worker, index = self._place_of(slot)
+                worker, index = self._line.address(slot)
                 messages.append((worker, commands.Episode(index, **message)))
         self._recall(chosen)
         if seed is not None:
             self._new_root(seed)
         self._executor.reset_seed[chosen] = numbers
-        self._tell_each(messages)
-        self._state = "sending"
+        self._line.tell_each(messages)
+        self._life.state = SENDING
         self._ledger.send(chosen)
         self._ledger.start(chosen)
         self._told.reset(chosen, self._ledger.tickets(chosen), told)
-        self._dispatch(chosen, Verb.RESET, 0)
+        self._line.dispatch(chosen, Verb.RESET, 0)
         self._sent()
 
     def send(
@@ -357,7 +365,7 @@ class Pool:
         autoreset: Autoreset | None = None,
     ) -> None:
         """Step these slots, or all; `actions` in the order of `slots`."""
-        self._check()
+        self._life.check()
         self._clock.enter(not self._ledger.waiting)
         mode = self._mode if autoreset is None else self._other_mode(autoreset)
         if slots is not None:
@@ -370,25 +378,17 @@ class Pool:
         if mailed:
             self._mail_actions(ledger.all, mailed)
         even = ledger.even()
-        self._state = "sending"
+        self._life.state = SENDING
         ledger.send_all()
         if even:
             wide = self._actions.write_all(leaves, ledger.base)
         else:
             wide = self._actions.write(leaves, ledger.tickets(ledger.all), ledger.all)
-        if self._mender is not None:
-            self._mender.sent(None, Verb.STEP, mode | wide)
-        self._executor.send_all(mode | wide)
+        self._line.dispatch_all(mode | wide)
         self._sent()
 
     def _sent(self) -> None:
-        """The ledger and the workers know the same again.
-
-        Ctrl-C between the two leaves the state "sending", in which nothing but close
-        is safe. A signal handler may have closed the pool meanwhile.
-        """
-        if self._state == "sending":
-            self._state = "open"
+        self._life.sent()
         self._clock.leave()
 
     def _other_mode(self, autoreset: Autoreset) -> int:
@@ -396,13 +396,8 @@ class Pool:
         mode = mode_of(autoreset)
         if self._batches is not None:
             self._batches.check_mode(mode)
-        self._was_same_step |= mode == SAME_STEP
+        self._delivery.same_step |= mode == SAME_STEP
         return mode
-
-    def _dispatch(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
-        if self._mender is not None:
-            self._mender.sent(slots, verb, mode)
-        self._executor.send(slots, verb, mode)
 
     def _send_some(self, actions: Any, slots: NDArray[np.intp], mode: int) -> None:
         self._check_sendable(slots)
@@ -411,43 +406,43 @@ class Pool:
         leaves, mailed = self._actions.codec.split(actions, len(slots))
         if mailed:
             self._mail_actions(slots, mailed)
-        self._state = "sending"
+        self._life.state = SENDING
         self._ledger.send(slots)
         wide = self._actions.write(leaves, self._ledger.tickets(slots), slots)
-        self._dispatch(slots, Verb.STEP, mode | wide)
+        self._line.dispatch(slots, Verb.STEP, mode | wide)
         self._sent()
 
     def send_raw(self, actions: Sequence[Any], slots: Slots | None = None) -> None:
         """Step these slots, or all, with actions that go to the envs as they are."""
-        self._check()
+        self._life.check()
         self._clock.enter(not self._ledger.waiting)
         chosen = self._ledger.choose(slots)
         self._check_sendable(chosen)
         messages: list[tuple[int, Any]] = []
         for slot, action in zip(chosen.tolist(), actions, strict=True):
-            worker, index = self._place_of(slot)
+            worker, index = self._line.address(slot)
             messages.append((worker, commands.RawAction(index, action)))
-        self._tell_each(messages)
-        self._state = "sending"
+        self._line.tell_each(messages)
+        self._life.state = SENDING
         self._ledger.send(chosen)
         self._actions.skip(self._ledger.tickets(chosen), chosen)
-        self._dispatch(chosen, Verb.STEP, self._mode)
+        self._line.dispatch(chosen, Verb.STEP, self._mode)
         self._sent()
 
     def _mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
         messages: list[tuple[int, Any]] = []
         for position, slot in enumerate(slots.tolist()):
-            worker, index = self._place_of(slot)
+            worker, index = self._line.address(slot)
             values = [column[position] for column in mailed]
             messages.append((worker, commands.Action(index, values)))
-        self._tell_each(messages)
+        self._line.tell_each(messages)
 
     def assign(self, slot: int, task: Any) -> None:
         """Give a task to the slot's first episode that starts after what was sent."""
-        self._check()
+        self._life.check()
         (chosen,) = self._ledger.choose([slot]).tolist()
-        worker, index = self._place_of(chosen)
-        self._tell_each([(worker, commands.Episode(index, task=task))], hold=False)
+        worker, index = self._line.address(chosen)
+        self._line.tell_each([(worker, commands.Episode(index, task=task))], hold=False)
         self._told.assign(chosen, self._ledger.ticket(chosen), task)
         if self._mender is not None:
             self._mender.assigned(chosen, task)
@@ -456,7 +451,7 @@ class Pool:
         self.seed = self._options.root_seed = root_seed(seed)
         if self._mender is not None:
             self._mender.rooted(self.seed)
-        self._tell_all(commands.Root(self.seed))
+        self._line.tell_all(commands.Root(self.seed))
 
     def exchange(self, actions: Any) -> Step | None:
         """`send` to all and `recv` views of all, where the caller runs the envs.
@@ -468,15 +463,15 @@ class Pool:
         Returns:
             None, with nothing done, wherever send and recv have more to look at.
         """
-        ledger, run_all = self._ledger, self._run_all
+        life, ledger, run_all = self._life, self._ledger, self._run_all
         if (
             run_all is None
-            or self._state != "open"
+            or life.state != OPEN
             or ledger.waiting
             or ledger.unstarted
             or self._loans.out
             or not ledger.even()
-            or get_ident() != self._owner
+            or get_ident() != life.owner
         ):
             return None
         clock = self._clock
@@ -523,7 +518,7 @@ class Pool:
             WorkerDied, WorkerHung: the pool can only be closed; the same, as far as
                 the results were there.
         """
-        self._check()
+        self._life.check()
         ledger = self._ledger
         if not ledger.waiting:
             raise OrderError("recv with nothing sent: send or send_reset first")
@@ -532,14 +527,14 @@ class Pool:
             return self._take(self._awaited(slots, min_slots, max_slots, timeout), copy)
         if min_slots is None and max_slots is None:
             count = ledger.waiting
-            if not self._reach(count, timeout):
+            if not self._line.reach(count, timeout):
                 raise self._late(count, timeout)
             if count == self.num_envs and ledger.even():
                 return self._take_all(copy)
             return self._take(np.flatnonzero(ledger.pending()), copy)
         low, high = self._bounds(min_slots, max_slots)
         done = self._executor.done
-        if not self._reach(low, timeout, lambda: len(ledger.ready(done)) >= low):
+        if not self._line.reach(low, timeout, lambda: len(ledger.ready(done)) >= low):
             raise self._late(low, timeout)
         return self._take(ledger.oldest(ledger.ready(done), high), copy)
 
@@ -561,7 +556,7 @@ class Pool:
             if not missing:
                 return chosen
             left = None if deadline is None else deadline - monotonic()
-            there = self._reach(
+            there = self._line.reach(
                 ready + missing, left, lambda: not ledger.missing(chosen, done)
             )
             if not there:
@@ -582,59 +577,6 @@ class Pool:
             )
         return low, high
 
-    def _reach(
-        self,
-        count: int,
-        timeout: float | None,
-        enough: Callable[[], bool] | None = None,
-    ) -> bool:
-        """Whether so many results that were not taken yet are there in time."""
-        target = self._ledger.taken + count & TICKET_MASK
-        began = perf_counter()
-        try:
-            if self._mender is not None:
-                return self._reach_mending(count, target, timeout, enough)
-            return self._executor.wait(target, timeout, enough)
-        except (WorkerDied, WorkerHung) as error:
-            self._bury(error)
-        finally:
-            self._clock.waited(began)
-
-    def _reach_mending(
-        self,
-        count: int,
-        target: int,
-        timeout: float | None,
-        enough: Callable[[], bool] | None,
-    ) -> bool:
-        """The same, with workers replaced on the way."""
-        mender, executor = self._mender, self._executor
-        assert mender is not None
-        deadline = None if timeout is None else monotonic() + timeout
-        while True:
-            left = None if deadline is None else deadline - monotonic()
-            try:
-                mender.look(perf_counter())
-                if not mender.mended:
-                    return executor.wait(target, left, enough)
-                # Rings may be missing, or be too many: what is done decides.
-                there = enough or (lambda: not mender.missing(count))
-                if there():
-                    return True
-                if not executor.wait(target, left, there):
-                    return False
-                target = target if there() else target + 1 & TICKET_MASK
-            except FaultError as error:
-                self._mend(error)
-
-    def _mend(self, error: FaultError) -> None:
-        """Have a worker replaced, or say that nothing can be done."""
-        assert self._mender is not None
-        try:
-            self._mender.mend(error)
-        except FaultError as final:
-            self._bury(final)
-
     def _late(self, count: int, timeout: float | None) -> TimeoutError:
         return TimeoutError(
             f"{count} results were not there after {timeout} s; "
@@ -643,149 +585,22 @@ class Pool:
 
     def _take_all(self, copy: bool) -> Step:
         """Every slot, all on the same row: what `step` does."""
-        ledger, inbox = self._ledger, self._inbox
-        row = ledger.base & 1
+        ledger = self._ledger
         ledger.take_all()
-        letters = self._letters(ledger.all)
-        if letters or inbox.letters:
-            self._open_letters(letters, ledger.all)
-        infos = NO_INFOS
-        if self._executor.informed() or inbox.letters:
-            infos, new = inbox.infos(ledger.all, row, whole=True)
-            self._announce(new)
-        step = self._rows[row].step(infos, copy or self.debug)
-        if self._was_same_step and step.started.any():
-            self._announce(inbox.take_finals(step))
-        if inbox.letters or inbox.always:
-            inbox.complete(step)
-        if self.debug and not copy:
-            self._loans.lend(step, ledger.tickets(ledger.all) & 1)
-        if self._mender is not None or self._told.assigned:
-            self._took(ledger.all, step.started)
+        step = self._delivery.all(self._line.letters(ledger.all), copy)
         self._clock.leave()
         return step
 
     def _take(self, slots: NDArray[np.intp], copy: bool) -> Step:
         """Some slots, or slots on different rows."""
         self._ledger.take(slots)
-        self._open_letters(self._letters(slots), slots)
-        return self._part(slots, copy)
-
-    def _part(self, slots: NDArray[np.intp], copy: bool) -> Step:
-        """The results of some slots, whose letters are open."""
-        rows = self._ledger.tickets(slots) & 1
-        infos, new = self._inbox.infos(slots, rows, whole=False)
-        self._announce(new)
-        part = None if copy else self._whole_shard(slots, rows)
-        if part is None:
-            step = gather(self._codec, self._views, rows, slots, infos)
-        else:
-            row = Row(self._codec, self._views, int(rows[0]), slots, part)
-            step = row.step(infos, copy=False)
-        if self._was_same_step:
-            self._announce(self._inbox.take_finals(step))
-        self._inbox.complete(step)
-        if self.debug and part is not None:
-            self._loans.lend(step, rows)
-        self._took(slots, step.started)
+        step = self._delivery.some(slots, self._line.letters(slots), copy)
         self._clock.leave()
         return step
 
-    def _took(self, slots: NDArray[np.intp], started: NDArray[np.bool_]) -> None:
-        if self._told.assigned:
-            self._told.took(slots, self._ledger.tickets(slots), started)
-        if self._mender is not None:
-            self._mender.took(slots, started)
-
-    def _whole_shard(
-        self, slots: NDArray[np.intp], rows: NDArray[np.int64]
-    ) -> slice | None:
-        """The part of the block these slots are, if one view can show it."""
-        first, last = int(slots[0]), int(slots[-1]) + 1
-        contiguous = last - first == len(slots) and bool((rows == rows[0]).all())
-        if contiguous and range(first, last) in self._executor.shards:
-            return slice(first, last)
-        return None
-
-    def _letters(self, slots: NDArray[np.intp]) -> Sequence[Letter]:
-        """What came beside the block; what these slots lost comes along."""
-        if self._mender is None:
-            try:
-                return self._executor.letters()
-            except (WorkerDied, WorkerHung) as error:
-                self._bury(error)
-        self._mender.taking(slots)
-        while True:
-            try:
-                return self._executor.letters()
-            except FaultError as error:  # of a worker that died while it wrote another
-                self._mend(error)
-
-    def _open_letters(self, letters: Sequence[Letter], slots: NDArray[np.intp]) -> None:
-        """Sort what came by mail; a fault of the slots being taken is raised here."""
-        self._inbox.add(letters)
-        if self._mender is not None:
-            for letter in self._inbox.mended(slots):
-                self._note(letter)
-        faults = self._faults(slots)
-        if faults:
-            faults = self._judged(faults)
-            told = [position for position, one in enumerate(faults) if one.company]
-            error = one_error_for(faults, told[0] if told else 0)
-            error.step = self._without(slots, faults)
-            raise error from error.__cause__
-
-    def _judged(self, faults: list[Fault]) -> list[Fault]:
-        """With whether company is to blame, where envs have any."""
-        if not self._face.tries_alone:
-            return faults
-        try:
-            return self._neighbours.judged(faults, self._witness.scripts)
-        except KeyboardInterrupt as interrupt:
-            # Whoever does not wait for the verdict still wants to see what went wrong.
-            raise interrupt from one_error_for(faults)
-
-    def _faults(self, slots: NDArray[np.intp]) -> list[Fault]:
-        """What went wrong in these slots, which want a reset before their next step."""
-        faults = [self._witness.raised(fault) for fault in self._inbox.faults(slots)]
-        if faults:
-            failed = np.array([fault.slot for fault in faults])
-            self._ledger.start(failed, started=False)
-        return faults
-
-    def _without(self, slots: NDArray[np.intp], faults: list[Fault]) -> Step | None:
-        """The results of those slots that were fine."""
-        failed = np.array([fault.slot for fault in faults], np.intp)
-        fine = slots[~np.isin(slots, failed)]
-        return self._part(fine, copy=True) if len(fine) else None
-
-    @property
-    def _tells_empty_finals(self) -> bool:
-        return self._face.empty_finals and self._assignment.options.infos != "none"
-
-    def _announce(self, columns: list[Column]) -> None:
-        """Tell the workers of new columns.
-
-        One that died since it finished must not take along the results that are just
-        being taken: it is noticed when the next ones are waited for.
-        """
-        if not columns:
-            return
-        message = commands.Columns(columns)
-        for worker in range(len(self._executor.shards)):
-            with suppress(WorkerDied, WorkerHung):
-                self._executor.tell(worker, message)
-
-    def _note(self, letter: Letter) -> None:
-        """An env was built again by its worker: complete the fault, and count it."""
-        assert self._mender is not None and letter.restarted is not None
-        if letter.restarted.kind == "raised":
-            letter.restarted = self._witness.raised(letter.restarted)
-            self._mender.note(letter.restarted)
-
     def observe(self) -> Any:
         """The latest observation of every slot, copied."""
-        self._check()
+        self._life.check()
         slots = self._ledger.all
         rows = self._ledger.tickets(slots) & 1
         return self._inbox.assemble([a[rows, slots] for a in self._views.obs], slots)
@@ -852,21 +667,18 @@ class Pool:
         self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
     ) -> Question:
         """Ask one question per worker that has any of the slots, and go on."""
-        self._check()
+        self._life.check()
         chosen = self._ledger.choose(slots).tolist()
         question = Question.about(chosen, self._executor.shards, verb, payload)
-        self.asked += 1
-        with self._burying(question):
-            self._executor.ask(question.asks())
+        self._line.ask(question)
         return question
 
     def collect(
         self, question: Question, timeout: float | None = None
     ) -> tuple[Any, ...]:
         """Wait for the answers to a question, in the order of its slots."""
-        self._check()
-        with self._burying(question):
-            replies = self._executor.answers(question.by_worker, timeout)
+        self._life.check()
+        replies = self._line.answers(question, timeout)
         faults = [
             self._witness.raised(fault, question.asked_of(fault.slot))
             for reply in replies.values()
@@ -879,15 +691,6 @@ class Pool:
 
     # Checks ---------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        if self._state != "open":
-            raise _unusable(self._state)
-        if get_ident() != self._owner:
-            raise OwnershipError(
-                "this pool belongs to the thread that made it; make one pool per "
-                "thread, or hand the calls to its thread"
-            )
-
     def _check_sendable(self, slots: NDArray[np.intp]) -> None:
         self._ledger.check_idle(slots)
         if self._face.wants_reset:
@@ -897,76 +700,6 @@ class Pool:
     def _recall(self, slots: NDArray[np.intp]) -> None:
         if self._loans.out:
             self._loans.recall(slots, self._ledger.tickets(slots) + 1 & 1)
-
-    def _place_of(self, slot: int) -> tuple[int, int]:
-        return place_of(slot, self._executor.shards)
-
-    # Ending ---------------------------------------------------------------------------
-
-    def _tell(self, worker: int, message: Any) -> None:
-        try:
-            self._executor.tell(worker, message)
-        except WorkerDied as error:
-            if self._mender is None:
-                self._bury(error)
-            self._mend(error)  # and is told when it has returned
-
-    def _tell_each(self, messages: list[tuple[int, Any]], hold: bool = True) -> None:
-        """About slots; `hold` if it is about the command that follows."""
-        if self._mender is None:
-            with self._burying():
-                self._executor.tell_each(messages)
-            return
-        if hold:
-            for worker, message in messages:
-                first = self._executor.shards[worker].start
-                self._mender.told(first + message.index, message)
-        while True:
-            try:
-                self._executor.tell_each(messages)
-                return
-            except WorkerDied as error:
-                # Once more to the others: what they are told twice counts once.
-                self._mend(error)
-
-    def _tell_all(self, message: Any) -> None:
-        for worker in range(len(self._executor.shards)):
-            self._tell(worker, message)
-
-    def _bury(self, error: FaultError, question: Question | None = None) -> NoReturn:
-        """A worker is gone: say what it was doing, and serve no more."""
-        self._state = "broken"
-        worker = error.fault.worker
-        if worker is None:
-            raise error
-        fault = self._witness.gone(error.fault, worker, question)
-        fault = self._neighbours.suspected(fault)
-        final = error_for(fault)
-        self._add_what_arrived(final, fault)
-        raise final from final.__cause__
-
-    def _add_what_arrived(self, error: CorralError, fault: Fault) -> None:
-        """Results that are there, of workers that are not to blame; waits for none."""
-        for worker in range(len(self._executor.shards)):
-            self._inbox.add(self._executor.last_letters(worker))
-        ready = self._ledger.ready(self._executor.done)
-        self._ledger.take(ready)
-        others = self._faults(ready)
-        error.faults = (fault, *others)
-        error.step = self._without(ready, others)
-
-    @contextmanager
-    def _burying(self, question: Question | None = None) -> Iterator[None]:
-        try:
-            yield
-        except (WorkerDied, WorkerHung) as error:
-            worker = error.fault.worker
-            if self._mender is None or worker is None:
-                self._bury(error, question)
-            # The pool goes on; what the question asked for is gone with the worker.
-            told = error_for(self._witness.gone(error.fault, worker, question))
-            self._mend(error)
-            raise told from told.__cause__
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -982,37 +715,9 @@ class Pool:
 
     def stats(self) -> Stats:
         """Who was busy and what took how long, since the pool was opened."""
-        self._check()
-        clock, times = self._clock, self._executor.times
-        now = perf_counter()
-        seconds = now - clock.began
-        return Stats(
-            seconds=seconds,
-            policy=clock.thinking(now, not self._ledger.waiting),
-            waiting=clock.waiting,
-            copying=clock.copying,
-            step=_times(times, "step"),
-            reset=_times(times, "reset"),
-            workers=tuple(self._worker_stats(seconds)),
-        )
-
-    def _worker_stats(self, seconds: float) -> Iterator[WorkerStats]:
-        pairs = zip(self._executor.shards, self._executor.vitals(), strict=True)
-        for worker, (shard, vitals) in enumerate(pairs):
-            busy = vitals.busy_seconds
-            if busy is None:  # the caller, who runs the envs while it waits for them
-                busy = self._clock.waiting
-            starved = self._starving.seconds(vitals.pid)
-            yield WorkerStats(
-                worker=worker,
-                slots=shard,
-                pid=vitals.pid,
-                busy_seconds=busy,
-                busy=fraction(busy, seconds),
-                memory=memory_of(vitals.pid),
-                starved_seconds=starved,
-                starved=None if starved is None else fraction(starved, seconds),
-            )
+        self._life.check()
+        idle = not self._ledger.waiting
+        return stats_of(self._executor, self._clock, self._starving, idle)
 
     @property
     def shards(self) -> tuple[range, ...]:
@@ -1028,6 +733,11 @@ class Pool:
     def sends(self) -> int:
         """How often something was sent, to whichever slots."""
         return self._ledger.sends
+
+    @property
+    def asked(self) -> int:
+        """How many questions were put to the envs."""
+        return self._ledger.asked
 
     @property
     def sample_task(self) -> Callable[[int, int, np.random.Generator], Any] | None:
@@ -1048,15 +758,13 @@ class Pool:
     @property
     def closed(self) -> bool:
         """Whether the pool has been closed."""
-        return self._state == "closed"
+        return self._life.state == CLOSED
 
     def close(self, timeout: float | None = None) -> None:
         """Close every env and end every worker; bounded, idempotent, never raises."""
-        if self._state in ("closed", "unbuilt", "forked"):
-            return
-        self._state = "closed"
-        self._executor.close(timeout)
-        _open_pools.discard(self)
+        if self._life.has_workers:
+            self._life.close()
+            self._executor.close(timeout)
 
     def __enter__(self) -> Pool:
         return self
@@ -1076,39 +784,5 @@ class Pool:
         )
 
     def __del__(self) -> None:
-        if getattr(self, "_state", "closed") not in ("closed", "unbuilt", "forked"):
+        if hasattr(self, "_life"):  # else the arguments were refused
             self.close()
-
-
-def _run_all_of(executor: Any) -> Callable[[int], None] | None:
-    """How to step every slot in one call, where that can be done (serial)."""
-    run_all: Callable[[int], None] | None = getattr(executor, "run_all", None)
-    return run_all
-
-
-def _times(times: NDArray[np.void], kind: str) -> Times:
-    return Times(times[kind].astype(np.int64), times[f"{kind}_seconds"].copy())
-
-
-def _unusable(state: str) -> CorralError:
-    if state == "forked":
-        return OwnershipError(
-            "this pool belongs to the parent of this forked process; make one here"
-        )
-    if state == "sending":
-        return ClosedError("a send was interrupted; close this pool and make a new one")
-    if state == "broken":
-        return ClosedError("a worker of this pool died; close it and make a new one")
-    return ClosedError("this pool is closed; make another one")
-
-
-_open_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-
-
-def _disown_in_child() -> None:
-    for pool in list(_open_pools):
-        pool._state = "forked"
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_in_child)

@@ -5,12 +5,18 @@ Times are counted beside the envs all the time, so asking costs nothing until as
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.executors.contract import Executor
 from corral.layout.times import percentile
+from corral.pool.clock import Clock
+from corral.pool.starving import Starving
+from corral.supervision.memory import memory_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,46 @@ class Stats:
             if self.seconds
         ]
         return ", ".join(parts)
+
+
+def stats_of(executor: Executor, clock: Clock, starving: Starving, idle: bool) -> Stats:
+    """What there is to say now; `idle` if nothing is under way."""
+    now = perf_counter()
+    seconds = now - clock.began
+    return Stats(
+        seconds=seconds,
+        policy=clock.thinking(now, idle),
+        waiting=clock.waiting,
+        copying=clock.copying,
+        step=_times(executor.times, "step"),
+        reset=_times(executor.times, "reset"),
+        workers=tuple(_workers(executor, clock, starving, seconds)),
+    )
+
+
+def _workers(
+    executor: Executor, clock: Clock, starving: Starving, seconds: float
+) -> Iterator[WorkerStats]:
+    pairs = zip(executor.shards, executor.vitals(), strict=True)
+    for worker, (shard, vitals) in enumerate(pairs):
+        busy = vitals.busy_seconds
+        if busy is None:  # the caller, who runs the envs while it waits for them
+            busy = clock.waiting
+        starved = starving.seconds(vitals.pid)
+        yield WorkerStats(
+            worker=worker,
+            slots=shard,
+            pid=vitals.pid,
+            busy_seconds=busy,
+            busy=fraction(busy, seconds),
+            memory=memory_of(vitals.pid),
+            starved_seconds=starved,
+            starved=None if starved is None else fraction(starved, seconds),
+        )
+
+
+def _times(times: NDArray[np.void], kind: str) -> Times:
+    return Times(times[kind].astype(np.int64), times[f"{kind}_seconds"].copy())
 
 
 def _since(now: WorkerStats, then: WorkerStats, seconds: float) -> WorkerStats:

@@ -6,7 +6,6 @@ stands in the block, and what the caller had told it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,8 +53,6 @@ class Witness:
     actions: Actions
     views: DataViews
     told: Told
-    asked: Callable[[], int]
-    """How many questions were put to the envs."""
 
     def raised(self, fault: Fault, asked: tuple[str, Any] | None = None) -> Fault:
         """An env raised; `asked` is the question that it could not answer."""
@@ -276,7 +273,7 @@ class Witness:
                 "the episode began without a seed, so it is begun bare, with other "
                 "random numbers"
             )
-        questions = self.asked() - (fault.command in QUESTIONS)
+        questions = self.ledger.asked - (fault.command in QUESTIONS)
         if questions:
             notes.append(
                 f"the envs were asked {questions} questions before (call, set_attr and "

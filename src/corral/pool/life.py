@@ -1,0 +1,84 @@
+"""Where a pool is in its life, and who may use it.
+
+    unbuilt -> open <-> sending -> closed
+
+It is broken once a worker is gone and nobody takes its place, and forked in a child of
+the process that made it.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from threading import get_ident
+
+from corral.errors import ClosedError, CorralError, OwnershipError
+
+UNBUILT, OPEN, SENDING, CLOSED = "unbuilt", "open", "sending", "closed"
+BROKEN, FORKED = "broken", "forked"
+
+
+class Life:
+    """The state of one pool, made by the thread that the pool belongs to."""
+
+    def __init__(self) -> None:
+        self.state = UNBUILT
+        self.owner = get_ident()
+
+    def open(self) -> None:
+        """Everything is built."""
+        self.state = OPEN
+        _open.add(self)
+
+    def sent(self) -> None:
+        """The ledger and the workers know the same again.
+
+        Ctrl-C between the two leaves the state "sending", in which nothing but close
+        is safe. A signal handler may have closed the pool meanwhile.
+        """
+        if self.state == SENDING:
+            self.state = OPEN
+
+    def close(self) -> None:
+        """Nothing is to be asked of the pool any more."""
+        self.state = CLOSED
+        _open.discard(self)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether there is anything to be ended, and by us."""
+        return self.state not in (UNBUILT, CLOSED, FORKED)
+
+    def check(self) -> None:
+        """Refuse whoever may not use the pool, or cannot."""
+        if self.state != OPEN:
+            raise _unusable(self.state)
+        if get_ident() != self.owner:
+            raise OwnershipError(
+                "this pool belongs to the thread that made it; make one pool per "
+                "thread, or hand the calls to its thread"
+            )
+
+
+def _unusable(state: str) -> CorralError:
+    if state == FORKED:
+        return OwnershipError(
+            "this pool belongs to the parent of this forked process; make one here"
+        )
+    if state == SENDING:
+        return ClosedError("a send was interrupted; close this pool and make a new one")
+    if state == BROKEN:
+        return ClosedError("a worker of this pool died; close it and make a new one")
+    return ClosedError("this pool is closed; make another one")
+
+
+_open: weakref.WeakSet[Life] = weakref.WeakSet()
+
+
+def _disown_in_child() -> None:
+    for life in list(_open):
+        life.state = FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_in_child)
