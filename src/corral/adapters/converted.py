@@ -18,26 +18,21 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
+from corral.adapters.layers import CHOOSY, HAND_ON, has_own, kind_of
+
 _CONVERSION = ("pettingzoo.utils.conversions", "aec_to_parallel_wrapper")
-_WRAPPERS = "pettingzoo.utils.wrappers"
-_HAND_ON = {
-    (f"{_WRAPPERS}.assert_out_of_bounds", "AssertOutOfBoundsWrapper"): True,
-    (f"{_WRAPPERS}.clip_out_of_bounds", "ClipOutOfBoundsWrapper"): True,
-    (f"{_WRAPPERS}.order_enforcing", "OrderEnforcingWrapper"): False,
-}
-"""Wrappers that hand on what is read here, and every action that is in its space; and
-whether they see to it that it is."""
+_COMMANDS = frozenset(("reset", "step"))
 _INTEGERS = (np.int64, int)
 """What a choice is, as a rule."""
 
 
 def without_detours(env: Any) -> Any:
     """A ParallelEnv's `reset` and `step`: its own, or the same in less time."""
-    if _kind(env) != _CONVERSION or _is_patched(env):
+    if kind_of(env) != _CONVERSION or has_own(env, _COMMANDS):
         return env
     inner, choosy = env.aec_env, False
-    while _kind(inner) in _HAND_ON and not _is_patched(inner):
-        choosy = choosy or _HAND_ON[_kind(inner)]
+    while kind_of(inner) in HAND_ON and not has_own(inner, _COMMANDS):
+        choosy = choosy or kind_of(inner) in CHOOSY
         inner = inner.env
     # Bare envs may have a `last` of their own, which only the conversion knows to call.
     return env if inner is env.aec_env else Cycle(env, inner, choosy)
@@ -115,12 +110,3 @@ def _fits(space: Space[Any], action: Any) -> bool:
         # As `contains` has it, in a quarter of the time.
         return bool(space.start <= action < space.start + space.n)
     return space.contains(action)
-
-
-def _is_patched(layer: Any) -> bool:
-    """Whether somebody has put another `reset` or `step` on this very object."""
-    return not {"reset", "step"}.isdisjoint(vars(layer))
-
-
-def _kind(env: Any) -> tuple[str, str]:
-    return type(env).__module__, type(env).__name__

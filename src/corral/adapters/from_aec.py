@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
+from corral.adapters.layers import keeper_of
 from corral.adapters.roster import Seat
 from corral.errors import SpaceMismatch
 
@@ -38,6 +39,8 @@ class AecAdapter(PettingZooAdapter):
         self, env: Any, state: bool = False, observe: str = OBSERVE[0]
     ) -> None:
         super().__init__(env, state)
+        self._keeper = keeper_of(env)
+        """Whose tables are read."""
         self._everybody = observe == "all"
         self._acting: Seat | None = None
         self._shown: list[Seat] = []
@@ -57,7 +60,7 @@ class AecAdapter(PettingZooAdapter):
             raise
 
     def _begun(self) -> tuple[Any, dict[str, Any]]:
-        self.roster.begin(self.env.agents)
+        self.roster.begin(self._keeper.agents)
         self._acting, self._shown, self._last_words = None, [], {}
         acting = self._next()
         if acting is None:
@@ -67,13 +70,13 @@ class AecAdapter(PettingZooAdapter):
 
     def move(self, actions: Any) -> Outcome:
         """Let the agent whose turn it is act with its part of the action."""
-        roster, env, acting = self.roster, self.env, self._acting
+        roster, acting = self.roster, self._acting
         assert acting is not None, "nobody's turn"
         roster.tidy()
         self._last_words = {}
-        env.step(acting.take(actions))
+        self.env.step(acting.take(actions))
         try:
-            total = roster.pay(env.rewards)
+            total = roster.pay(self._keeper.rewards)
             self._give_turn(self._next())
             terminated, truncated = roster.how()
             return self.observed(), total, terminated, truncated, self._told()
@@ -97,23 +100,23 @@ class AecAdapter(PettingZooAdapter):
 
     def _next(self) -> Seat | None:
         """Who acts next; the dead that are selected before are stepped with None."""
-        env, roster = self.env, self.roster
+        keeper, roster = self._keeper, self.roster
         # An env that does not let its dead go would be asked for ever.
         for _ in range(4 * len(roster.seats)):
-            # Each through all of the env's wrappers, so each is read once.
-            agents = env.agents
-            self._note_ends(agents, env.terminations, env.truncations)
+            agents = keeper.agents
+            self._note_ends(agents, keeper.terminations, keeper.truncations)
             if not agents:
                 return None
-            selected = env.agent_selection
+            selected = keeper.agent_selection
             if selected in roster.names:
                 return roster.seats[selected]
             if selected not in roster.seats:
                 raise roster.unknown(selected)
-            env.step(None)
+            self.env.step(None)
         raise SpaceMismatch(
-            f"env.step(None) was called for dead agents, and {env.agent_selection!r}, "
-            "who is dead, is still selected; call _was_dead_step in env.step"
+            "env.step(None) was called for dead agents, and "
+            f"{keeper.agent_selection!r}, who is dead, is still selected; "
+            "call _was_dead_step in env.step"
         )
 
     def _note_ends(
@@ -131,7 +134,7 @@ class AecAdapter(PettingZooAdapter):
             if terminated or truncated:
                 roster.end(seat, terminated, truncated)
                 seat.observe(self.env.observe(agent))
-                info = self.env.infos.get(agent)
+                info = self._keeper.infos.get(agent)
                 if info:
                     self._last_words[agent] = info
         present = [
@@ -162,7 +165,7 @@ class AecAdapter(PettingZooAdapter):
 
     def _told(self) -> dict[Any, Any]:
         """The infos of those observed; masks go elsewhere."""
-        infos, told = self.env.infos, self._last_words
+        infos, told = self._keeper.infos, self._last_words
         for seat in self._shown:
             info = infos.get(seat.agent)
             if info:

@@ -1,0 +1,45 @@
+"""PettingZoo's own wrappers, and what is behind them.
+
+An AECEnv keeps `agents`, `rewards` and the like in tables, and each wrapper around it
+hands a question for one on to the next, at 0.5 µs and more a time. What the wrappers
+named here would only hand on can be had from the env itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_WRAPPERS = "pettingzoo.utils.wrappers"
+CHOOSY = {
+    (f"{_WRAPPERS}.assert_out_of_bounds", "AssertOutOfBoundsWrapper"),
+    (f"{_WRAPPERS}.clip_out_of_bounds", "ClipOutOfBoundsWrapper"),
+}
+"""They hand on every action that is in its space, and see to it that it is."""
+HAND_ON = CHOOSY | {(f"{_WRAPPERS}.order_enforcing", "OrderEnforcingWrapper")}
+"""They hand on every action that is in its space, every observation and every table."""
+KEEP_NO_TABLES = HAND_ON | {
+    (f"{_WRAPPERS}.terminate_illegal", "TerminateIllegalWrapper"),
+}
+"""They hand on every table; what they change in one they change in the env's."""
+
+TABLES = frozenset(
+    ("agents", "agent_selection", "rewards", "terminations", "truncations", "infos")
+)
+
+
+def kind_of(layer: Any) -> tuple[str, str]:
+    """What it is, for those who do not import PettingZoo."""
+    return type(layer).__module__, type(layer).__name__
+
+
+def has_own(layer: Any, names: frozenset[str]) -> bool:
+    """Whether somebody has put one of these on this very object."""
+    return not names.isdisjoint(vars(layer))
+
+
+def keeper_of(env: Any) -> Any:
+    """The layer of an AECEnv that its tables can be read from."""
+    layer = env
+    while kind_of(layer) in KEEP_NO_TABLES and not has_own(layer, TABLES):
+        layer = layer.env
+    return layer
