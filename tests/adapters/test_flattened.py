@@ -7,7 +7,7 @@ from gymnasium.spaces.utils import flatten
 
 import corral
 from corral.adapters.joint_spaces import JointAction, JointObservation
-from corral.errors import OptionError, SpaceMismatch
+from corral.errors import OptionError, SpaceMismatch, SpacesDiffer
 from tests.faces.matching_env import Matching
 from tests.faces.multi_envs import Crowd, SmallerCrowd
 
@@ -206,6 +206,50 @@ def test_what_an_env_should_not_return_is_told(odd, told):
     flattened.step(flattened.action_space.sample())
     with pytest.raises(SpaceMismatch, match=told):
         flattened.step(flattened.action_space.sample())
+
+
+class Forgetful(Matching):
+    """Something is wrong with what it says of its agents, in a reset or a step."""
+
+    def __init__(self, wrong, at):
+        super().__init__()
+        self.wrong, self.at = wrong, at
+
+    def reset(self, seed=None, options=None):
+        observations, infos = super().reset(seed, options)
+        if self.at == "reset":
+            self.wrong(self, observations, {})
+        return observations, infos
+
+    def step(self, actions):
+        observations, rewards, *rest = super().step(actions)
+        if self.at == "step":
+            self.wrong(self, observations, rewards)
+        return observations, rewards, *rest
+
+
+WRONG = [
+    ("reset", lambda env, seen, paid: env.agents.clear(), "left no agents"),
+    ("reset", lambda env, seen, paid: seen.pop("b"), "no observation for agent 'b'"),
+    ("reset", lambda env, seen, paid: env.agents.append("c"), "agent 'c' is not one"),
+    ("step", lambda env, seen, paid: seen.pop("a"), "no observation for agent 'a'"),
+    ("step", lambda env, seen, paid: env.agents.remove("b"), "'b' is gone from env.ag"),
+    ("step", lambda env, seen, paid: paid.update(c=1.0), "agent 'c' is not one of pos"),
+    ("step", lambda env, seen, paid: env.agents.append("c"), "agent 'c' is not one of"),
+]
+
+
+@pytest.mark.parametrize("at, wrong, told", WRONG)
+def test_agents_that_do_not_add_up_are_told_as_with_a_team(at, wrong, told):
+    flattened = corral.FlattenedAgents(Forgetful(wrong, at))
+    with pytest.raises((SpaceMismatch, SpacesDiffer), match=told):
+        flattened.reset(seed=0)
+        flattened.step(np.zeros(2, int))
+    team = corral.make_multi(lambda: Forgetful(wrong, at), 1, backend="serial")
+    with pytest.raises((SpaceMismatch, SpacesDiffer), match=f"slot 0.*{told}"):
+        team.reset(seed=0)
+        team.step({agent: np.zeros(1, int) for agent in "ab"})
+    team.close()
 
 
 def test_who_is_told_none_is_told_nothing():

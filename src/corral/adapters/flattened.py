@@ -7,7 +7,7 @@ all. It runs where the env runs, so that everything that takes a Gymnasium env t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import gymnasium
@@ -19,7 +19,13 @@ from corral.adapters.from_parallel import five_dicts, two_dicts
 from corral.adapters.from_pettingzoo import layer_with
 from corral.adapters.joint_spaces import JointAction, JointObservation
 from corral.adapters.multi import is_aec, is_parallel
-from corral.adapters.roster import as_number
+from corral.adapters.roster import (
+    as_number,
+    gone_without_end,
+    nobody_there,
+    unknown_agent,
+    unseen,
+)
 from corral.adapters.team import MASK, Agent
 from corral.errors import OptionError, SpaceMismatch
 
@@ -67,6 +73,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self.env = env = all_at_once(env)
         self._course = without_detours(env)
         self.possible_agents = list(env.possible_agents)
+        self._known = frozenset(self.possible_agents)
         agents = self.possible_agents
         self._observation = JointObservation(
             {agent: env.observation_space(agent) for agent in agents}
@@ -85,7 +92,11 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start an episode with whoever is there."""
         observations, infos = two_dicts(self._course.reset(seed=seed, options=options))
-        self._alive = list(self.env.agents)
+        self._refuse_unknown(observations, self.env.agents)
+        self._alive = []
+        self._reseat(observations, {}, {})
+        if not self._alive:
+            raise nobody_there()
         self._take_masks(observations, infos)
         return self._observation.of(observations), self._told({}, infos)
 
@@ -96,13 +107,9 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         actions = {agent: self._action.of(action, agent) for agent in self._alive}
         result = self._course.step(actions)
         observations, rewards, terminations, truncations, infos = five_dicts(result)
+        self._refuse_unknown(observations, rewards, self.env.agents)
         rewards = {a: as_number(reward, a) for a, reward in rewards.items()}
-        # Some envs go on listing agents that are done.
-        self._alive = [
-            agent
-            for agent in self.env.agents
-            if not (terminations.get(agent) or truncations.get(agent))
-        ]
+        self._reseat(observations, terminations, truncations)
         over = not self._alive
         truncated = over and any(
             truncations[agent] and not terminations.get(agent) for agent in truncations
@@ -149,6 +156,36 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
             return False
         setattr(self.env.unwrapped if layer is None else layer, name, value)
         return True
+
+    def _refuse_unknown(self, *named: Iterable[Agent]) -> None:
+        """An agent that nobody knew of has no place in the vectors."""
+        for agents in named:
+            for agent in agents:
+                if agent not in self._known:
+                    raise unknown_agent(agent, self.possible_agents)
+
+    def _reseat(
+        self,
+        observations: Mapping[Agent, Any],
+        terminations: Mapping[Agent, Any],
+        truncations: Mapping[Agent, Any],
+    ) -> None:
+        """Who is there from now on; whoever was there before is, or has ended."""
+        before = self._alive
+        # Some envs go on listing agents that are done.
+        self._alive = [
+            agent
+            for agent in self.env.agents
+            if not (terminations.get(agent) or truncations.get(agent))
+        ]
+        # One that was terminated needs to see nothing any more.
+        awaited = [agent for agent in before if not terminations.get(agent)]
+        for agent in (*awaited, *self._alive):
+            if agent not in observations:
+                raise unseen(agent, observations)
+        for agent in awaited:
+            if not truncations.get(agent) and agent not in self._alive:
+                raise gone_without_end(agent)
 
     def _told(self, rewards: Rewards, infos: Mapping[Agent, Any]) -> dict[str, Any]:
         agents = self.possible_agents

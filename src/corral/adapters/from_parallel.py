@@ -7,7 +7,7 @@ from typing import Any
 
 from corral.adapters.converted import without_detours
 from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
-from corral.adapters.roster import Seat, as_number
+from corral.adapters.roster import Seat, as_number, unseen
 from corral.errors import SpaceMismatch
 
 _TWO = "PettingZoo's API is `observations, infos = env.reset()`, a dict by agent each"
@@ -180,8 +180,5 @@ def _kinds(result: Any) -> str:
 
 def _see(seat: Seat, observations: Mapping[Any, Any]) -> None:
     if seat.agent not in observations:
-        raise SpaceMismatch(
-            f"there is no observation for agent {seat.agent!r}; it has "
-            f"{list(observations)}"
-        )
+        raise unseen(seat.agent, observations)
     seat.observe(observations[seat.agent])

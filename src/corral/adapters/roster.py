@@ -140,7 +140,7 @@ class Roster:
         self.names, self.leaving, self.paid = [], [], ()
         self.seat(agents)
         if not self.living:
-            raise SpaceMismatch("env.reset() left no agents in env.agents")
+            raise nobody_there()
 
     def seat(self, agents: Iterable[Agent]) -> list[Seat]:
         """These are the living from now on; returns those who were not before."""
@@ -160,10 +160,7 @@ class Roster:
         for gone in before.difference(self.names):
             seat = self.seats[gone]
             if seat not in self.leaving:
-                raise SpaceMismatch(
-                    f"agent {gone!r} is gone from env.agents, but was neither "
-                    "terminated nor truncated"
-                )
+                raise gone_without_end(gone)
             seat.alive[seat.position] = False
             seat.unmask()
         return new
@@ -247,10 +244,7 @@ class Roster:
 
     def unknown(self, agent: Agent) -> SpacesDiffer:
         """The error for an agent that has no seat."""
-        return SpacesDiffer(
-            f"agent {agent!r} is not one of possible_agents, which were "
-            f"{list(self.team.agents)} when the env was built"
-        )
+        return unknown_agent(agent, self.team.agents)
 
     def _check_spaces(self, seat: Seat) -> None:
         """An agent keeps its spaces; a block has no room for others."""
@@ -290,6 +284,34 @@ def _leaves_of(value: Any) -> list[NDArray[Any]]:
     if isinstance(value, tuple):
         return [leaf for part in value for leaf in _leaves_of(part)]
     return [value]
+
+
+def nobody_there() -> SpaceMismatch:
+    """The error for an episode that nobody is in."""
+    return SpaceMismatch("env.reset() left no agents in env.agents")
+
+
+def unknown_agent(agent: Agent, agents: Iterable[Agent]) -> SpacesDiffer:
+    """The error for one that is none of these."""
+    return SpacesDiffer(
+        f"agent {agent!r} is not one of possible_agents, which were {list(agents)} "
+        "when the env was built"
+    )
+
+
+def gone_without_end(agent: Agent) -> SpaceMismatch:
+    """The error for one that was there and is not any more."""
+    return SpaceMismatch(
+        f"agent {agent!r} is gone from env.agents, but was neither terminated nor "
+        "truncated"
+    )
+
+
+def unseen(agent: Agent, observations: Mapping[Agent, Any]) -> SpaceMismatch:
+    """The error for one that should see something."""
+    return SpaceMismatch(
+        f"there is no observation for agent {agent!r}; it has {list(observations)}"
+    )
 
 
 def as_number(reward: Any, agent: Agent) -> float:

@@ -28,7 +28,7 @@ from corral.workers import commands
 from corral.workers.letters import Letter
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Delivery:
     """Results of slots that have been taken, in the ledger's eyes.
 

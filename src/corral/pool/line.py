@@ -33,7 +33,7 @@ from corral.workers.commands import Verb
 from corral.workers.letters import Letter, Reply
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Line:
     """All that goes to the workers of a pool, and comes from them."""
 
