@@ -138,3 +138,10 @@ def test_pettingzoo_envs_are_told_by_their_class():
     base = type("ParallelEnv", (), {"__module__": "pettingzoo.utils.env"})
     assert is_pettingzoo(type("Mine", (base,), {})())
     assert not is_pettingzoo(gymnasium.Env())
+
+
+def test_a_game_that_a_package_does_not_have_is_told_with_near_names():
+    pytest.importorskip("pettingzoo.classic", reason="PettingZoo is not installed")
+    with pytest.raises(OptionError, match="no function or class 'conect_four_v3'") as e:
+        named("pettingzoo.classic:conect_four_v3")
+    assert "near names: connect_four_v3" in str(e.value)

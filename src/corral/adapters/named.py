@@ -66,8 +66,11 @@ def named(text: str, kwargs: dict[str, Any] | None = None) -> Named:
         return Named(
             text, functools.partial(make_registered, text, kwargs), f'"{text}"'
         )
-    near = _near(name, [*_callables(module), *gymnasium.registry])
-    near = near or _as_module(f"{module_name}.{name}")
+    inside = [
+        one.rpartition(".")[2] for one in _modules_beside(f"{module_name}.{name}")
+    ]
+    near = _as_module(f"{module_name}.{name}")
+    near = near or _near(name, [*_callables(module), *inside, *gymnasium.registry])
     raise OptionError(
         f"module {module_name!r} was imported, but it has no function or class "
         f"{name!r} and registers no environment of that name{near}"
@@ -161,7 +164,10 @@ def _modules_beside(name: str) -> Iterable[str]:
 def _attribute(module: Any, name: str) -> Any:
     found = module
     for part in name.split("."):
-        found = getattr(found, part, None)
+        try:
+            found = getattr(found, part, None)
+        except AssertionError:  # how PettingZoo's packages say that they have it not
+            return None
         if found is None:
             return None
     return found
