@@ -120,6 +120,70 @@ def test_what_somebody_has_put_on_a_wrapper_is_called() -> None:
     assert seen == [1, 2]
 
 
+@pytest.mark.parametrize("of_class", [False, True])
+@pytest.mark.parametrize("name", ["observe", "last"])
+def test_whatever_is_asked_of_a_wrapper_may_be_patched(
+    name: str, of_class: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, seen = converted(), []
+    owner = type(env.aec_env) if of_class else env.aec_env
+    own = getattr(owner, name)
+    replacement = lambda *given: (seen.append(name), own(*given))[1]  # noqa: E731
+    course = None if of_class else without_detours(env)
+    monkeypatch.setattr(owner, name, replacement)  # of an env, before its next episode
+    course = course or without_detours(env)
+    course.reset(seed=0)
+    course.step({"player_0": 1, "player_1": 2})
+    assert seen
+
+
+def test_what_is_set_on_a_wrapper_hides_what_the_env_has() -> None:
+    env = converted()
+    env.aec_env.rewards = {"player_0": 5.0, "player_1": 7.0}
+    course = without_detours(env)
+    course.reset(seed=0)
+    rewards = course.step({"player_0": 1, "player_1": 2})[1]
+    assert dict(rewards) == {"player_0": 10.0, "player_1": 14.0}
+
+
+@BOTH
+def test_nothing_is_asked_of_an_env_before_its_first_reset(course_of: Any) -> None:
+    env = converted()
+    with pytest.raises(AttributeError, match="before reset"):
+        course_of(env).step({"player_0": 0, "player_1": 0})
+    assert env.unwrapped.calls == []
+
+
+class Sudden(Diary):
+    """The first move ends it, and everybody is gone at once."""
+
+    def step(self, action: Any) -> None:
+        super().step(action)
+        self.agents = []
+
+
+@BOTH
+def test_an_env_without_agents_is_not_stepped(course_of: Any) -> None:
+    env = conversions.aec_to_parallel(wrappers.OrderEnforcingWrapper(Sudden()))
+    course = course_of(env)
+    course.reset(seed=0)
+    course.step({"player_0": 0, "player_1": 1})
+    assert [call[0] for call in env.unwrapped.calls].count("step") == 1
+
+
+class Small(Diary):
+    def action_space(self, agent: Any) -> Any:
+        return spaces.Discrete(3, dtype=np.int8)
+
+
+@BOTH
+def test_a_wider_integer_is_in_no_narrow_space(course_of: Any) -> None:
+    env = conversions.aec_to_parallel(wrappers.AssertOutOfBoundsWrapper(Small()))
+    env.reset(seed=0)
+    with pytest.raises(AssertionError, match="action is not in action space"):
+        course_of(env).step({"player_0": np.int64(1), "player_1": np.int64(1)})
+
+
 def test_what_is_not_known_to_the_last_wrapper_is_left_to_the_conversion() -> None:
     class Own(wrappers.OrderEnforcingWrapper):  # type: ignore[misc]
         pass

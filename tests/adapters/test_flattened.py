@@ -239,6 +239,16 @@ WRONG = [
 ]
 
 
+def test_what_is_seen_in_another_shape_is_told_with_the_agents_name():
+    def turned(env, seen, paid):
+        seen["b"] = np.zeros((3, 1))
+
+    flattened = corral.FlattenedAgents(Forgetful(turned, "step"))
+    flattened.reset(seed=0)
+    with pytest.raises(SpaceMismatch, match="agent 'b' sees"):
+        flattened.step(np.zeros(2, int))
+
+
 @pytest.mark.parametrize("at, wrong, told", WRONG)
 def test_agents_that_do_not_add_up_are_told_as_with_a_team(at, wrong, told):
     flattened = corral.FlattenedAgents(Forgetful(wrong, at))
@@ -353,3 +363,37 @@ def test_stable_baselines3_learns_all_agents_as_one():
     model.learn(20 * 8 * 14)
     assert np.mean([one["r"] for one in list(model.ep_info_buffer)[-16:]]) > 11
     envs.close()
+
+
+@pytest.mark.parametrize("within", [None, {"x": None}])
+def test_nothing_is_not_taken_for_a_number(within):
+    space = spaces.Box(0, 1, (1,), np.float32)
+    if within is not None:
+        space = spaces.Dict({"x": space})
+    with pytest.raises(SpaceMismatch, match="agent 'a' sees"):
+        JointObservation({"a": space}).of({"a": within})
+
+
+class Lingering(Matching):
+    """One is cut short, and goes on being listed as that; the other gets there."""
+
+    def step(self, actions):
+        self.time += 1
+        obs = {agent: np.ones(3, np.float32) for agent in self.possible_agents}
+        terminated = {"a": self.time == 4, "b": False}
+        truncated = {"a": False, "b": self.time >= 2}
+        self.agents = [] if self.time == 4 else ["a", "b"]
+        return obs, {"a": 1.0, "b": 0.0}, terminated, truncated, {}
+
+
+def test_who_left_before_neither_sees_nor_decides_how_it_ends():
+    flattened = corral.FlattenedAgents(Lingering())
+    flattened.reset(seed=0)
+    ends, seen = [], []
+    for _ in range(4):
+        obs, _, terminated, truncated, info = flattened.step(np.array([0, 0]))
+        ends.append((terminated, truncated))
+        seen.append(obs.reshape(2, 3).any(axis=1).tolist())
+    assert ends == [(False, False)] * 3 + [(True, False)]
+    assert seen == [[True, True]] * 2 + [[True, False]] * 2
+    assert info["alive"].tolist() == [False, False]

@@ -19,7 +19,7 @@ from gymnasium.error import (
 )
 
 from corral.dropin import AsyncPettingZooVecEnv
-from corral.errors import SpacesDiffer
+from corral.errors import SpaceMismatch, SpacesDiffer
 from corral.faces.agilerl_values import without_none
 from tests.faces.matching_env import Lenient, Matching, Undecided
 from tests.faces.multi_envs import EYES, KILL, RAISE, Crowd, Fragile
@@ -148,6 +148,32 @@ def test_an_agent_whose_action_is_nan_does_not_act(opened):
     assert envs.call("given") == ({"a": 1, "b": 2}, {"b": 0})
     envs.step({"b": np.array([0, 1])})
     assert envs.call("given") == ({"b": 0}, {"b": 1})
+
+
+def test_who_is_not_there_does_not_act_whatever_others_do(opened):
+    envs = opened(AsyncPettingZooVecEnv([Lenient] * 2, workers=1))
+    envs.reset(seed=0)
+    for _ in range(5):  # after which b is gone
+        envs.step({"a": np.array([0, 0]), "b": np.array([0, 0])})
+    envs.step({"a": np.array([1.0, np.nan]), "b": np.array([2, 2])})
+    assert envs.call("given") == ({"a": 1}, {})
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        ([{"a": 0}], "actions is list; give a dict"),
+        ({}, "actions is empty"),
+        ({"a": [0, 0], "b": None}, r"actions\['b'\] is None; it must have one"),
+        ({"a": [0, 0], "b": [0]}, r"actions\['b'\] is \[0\]; it must have one"),
+        ({"a": [0, 0], "b": [0, "x"]}, r"actions\['b'\]\[1\] is 'x', which is no"),
+    ],
+)
+def test_actions_that_are_none_are_named(actions, words, opened):
+    envs = opened(AsyncPettingZooVecEnv([Lenient] * 2, workers=1))
+    envs.reset(seed=0)
+    with pytest.raises(SpaceMismatch, match=words):
+        envs.step(actions)
 
 
 def test_tensors_and_actions_in_an_axis_of_their_own_are_taken(opened):

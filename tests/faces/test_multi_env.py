@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections import OrderedDict
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import corral
 from corral.errors import (
+    ClosedError,
     OptionError,
     OrderError,
     SpaceMismatch,
@@ -285,6 +289,53 @@ def test_envs_can_be_called_read_written_and_watched() -> None:
         assert envs.stats().step.number.tolist() == [1, 1]
         assert envs.metadata["name"] == "crowd_v0" and envs.render_mode == "rgb_array"
     assert envs.closed
+
+
+class Masked(SmallerCrowd):
+    """Tells everybody what it may do, in whatever it is told to wrap that in."""
+
+    def __init__(self, wrap: Any, mask: Any, space: Any) -> None:
+        super().__init__()
+        self._wrap, self._mask, self._space = wrap, mask, space
+
+    def action_space(self, agent: str) -> Any:
+        return self._space
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        obs, _ = super().reset(seed, options)
+        return obs, {a: self._wrap({"action_mask": self._mask}) for a in self.agents}
+
+
+@pytest.mark.parametrize("wrap", [dict, OrderedDict, MappingProxyType])
+def test_masks_are_found_in_any_kind_of_info(wrap: Any) -> None:
+    make = functools.partial(Masked, wrap, [0, 1, 0, 1], spaces.Discrete(4))
+    with corral.make_multi(make, 1, backend="serial") as envs:
+        envs.reset(seed=0)
+        (agent,) = [a for a in envs.agents if envs.alive[a].all()][:1]
+        assert envs.action_masks[agent].tolist() == [[False, True, False, True]]
+    alone = corral.FlattenedAgents(make())
+    alone.reset(seed=0)
+    assert not alone.action_masks().all()
+
+
+def test_masks_of_several_sets_may_be_a_tuple_as_gymnasium_has_them() -> None:
+    space, mask = spaces.MultiDiscrete([2, 3]), (np.int8([1, 0]), np.int8([0, 0, 1]))
+    make = functools.partial(Masked, dict, mask, space)
+    with corral.make_multi(make, 1, backend="serial") as envs:
+        envs.reset(seed=0)
+        (agent,) = [a for a in envs.agents if envs.alive[a].all()][:1]
+        expected = [[True, False, False, False, True]]
+        assert envs.action_masks[agent].tolist() == expected
+
+
+def test_what_was_closed_with_a_step_under_way_says_that_it_is_closed() -> None:
+    envs = corral.make_multi(Crowd, 2, backend="serial")
+    envs.reset(seed=0)
+    envs.step_async(face_actions(envs, 0))
+    envs.close()
+    for asked in (envs.reset, envs.step_wait):
+        with pytest.raises(ClosedError):
+            asked()
 
 
 # Refusals -----------------------------------------------------------------------------

@@ -288,6 +288,16 @@ def test_rows_of_a_killed_worker_are_cut_short_and_say_why(opened):
     assert envs.valid.tolist() == [False, True, True, True, True, True]
 
 
+def test_a_fault_is_told_to_users_of_stable_baselines_too(opened):
+    pytest.importorskip("stable_baselines3", reason="it is a VecEnv of theirs")
+    options = {"backend": "process", "on_fault": "restart", "api": "sb3"}
+    envs = opened(corral.make_shared_policy(Fragile, 1, **options))
+    envs.reset()
+    *_, dones, infos = envs.step(np.array([FINE, KILL, FINE]))
+    assert dones.all()
+    assert [("fault" in info) for info in infos] == [True, False, False]
+
+
 # Learners -----------------------------------------------------------------------------
 
 

@@ -12,30 +12,34 @@ conversion calls them with, in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
 
-from corral.adapters.layers import CHOOSY, HAND_ON, has_own, kind_of
+from corral.adapters.layers import CHOOSY, HAND_ON, TABLES, is_patched, kind_of
 
 _CONVERSION = ("pettingzoo.utils.conversions", "aec_to_parallel_wrapper")
-_COMMANDS = frozenset(("reset", "step"))
-_INTEGERS = (np.int64, int)
-"""What a choice is, as a rule."""
+_COURSE = frozenset(("reset", "step"))
+_ASKED = _COURSE | {"observe", "last", "action_space"}
+"""What the conversion calls of a wrapper."""
+_READ = TABLES | {"_cumulative_rewards"}
+"""What it reads, `last` included."""
+_NAMES = _ASKED | _READ
 
 
 def without_detours(env: Any) -> Any:
     """A ParallelEnv's `reset` and `step`: its own, or the same in less time."""
-    if kind_of(env) != _CONVERSION or has_own(env, _COMMANDS):
+    if kind_of(env) != _CONVERSION or is_patched(env, _COURSE):
         return env
-    inner, choosy = env.aec_env, False
-    while kind_of(inner) in HAND_ON and not has_own(inner, _COMMANDS):
-        choosy = choosy or kind_of(inner) in CHOOSY
-        inner = inner.env
+    passed = []
+    layer = env.aec_env
+    while kind_of(layer) in HAND_ON and not is_patched(layer, _ASKED, _READ):
+        passed.append(layer)
+        layer = layer.env
     # Bare envs may have a `last` of their own, which only the conversion knows to call.
-    return env if inner is env.aec_env else Cycle(env, inner, choosy)
+    return Cycle(env, passed) if passed else env
 
 
 class Cycle:
@@ -43,20 +47,25 @@ class Cycle:
 
     Args:
         env: the converted env.
-        inner: what is inside the wrappers that hand everything on.
-        choosy: whether one of them looks at the actions.
+        passed: the wrappers that hand everything on, outermost first.
     """
 
-    def __init__(self, env: Any, inner: Any, choosy: bool) -> None:
+    def __init__(self, env: Any, passed: Sequence[Any]) -> None:
         self._env = env
-        self._inner = inner
-        self._choosy = choosy
+        self._inner = passed[-1].env
+        self._choosy = any(kind_of(layer) in CHOOSY for layer in passed)
+        """Whether one of them looks at the actions."""
+        self._own = [vars(layer) for layer in passed]
+        self._direct = False
+        """Whether the conversion is left out, in this episode."""
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, Any]:
         """Start an episode; observations and infos of those that are there."""
-        env, inner = self._env, self._inner
+        env, inner, self._direct = self._env, self._inner, False
+        if not self._is_as_it_was():
+            return env.reset(seed=seed, options=options)  # type: ignore[no-any-return]
         env.aec_env.reset(seed=seed, options=options)
         env.agents = inner.agents[:]
         terminations, truncations = inner.terminations, inner.truncations
@@ -65,11 +74,14 @@ class Cycle:
             for agent in inner.agents
             if not (terminations[agent] or truncations[agent])
         }
+        self._direct = True
         return observations, dict(inner.infos)
 
     def step(self, actions: Mapping[Any, Any]) -> tuple[Any, Any, Any, Any, Any]:
         """Every agent's turn; observations, rewards, ends and infos after the last."""
         env, inner, choosy = self._env, self._inner, self._choosy
+        if not self._direct:
+            return env.step(actions)  # type: ignore[no-any-return]
         observe = inner.observe
         rewards: dict[Any, Any] = {}
         for agent in inner.agents:
@@ -77,7 +89,10 @@ class Cycle:
                 self._refuse(agent)
             observe(agent)  # nobody looks, but the env may count it
             action = actions[agent]
-            fits = not choosy or _fits(inner.action_space(agent), action)
+            # Where the env has sent everybody away, a wrapper keeps the action back.
+            fits = inner.agents and (
+                not choosy or _fits(inner.action_space(agent), action)
+            )
             (inner if fits else env.aec_env).step(action)
             paid = inner.rewards
             for one in inner.agents:
@@ -93,6 +108,12 @@ class Cycle:
         env.agents = inner.agents
         return observations, rewards, terminations, truncations, infos
 
+    def _is_as_it_was(self) -> bool:
+        """Whether nobody has put something on the env or its wrappers since."""
+        return _COURSE.isdisjoint(vars(self._env)) and all(
+            _NAMES.isdisjoint(own) for own in self._own
+        )
+
     def _refuse(self, agent: Any) -> None:
         inner = self._inner
         over = inner.terminations[agent] or inner.truncations[agent]
@@ -106,7 +127,10 @@ class Cycle:
 
 def _fits(space: Space[Any], action: Any) -> bool:
     """Whether the action is one of the space's."""
-    if type(action) in _INTEGERS and type(space) is spaces.Discrete:
+    kind = type(action)
+    if type(space) is spaces.Discrete and (
+        kind is int or (kind is np.int64 and space.dtype == np.int64)
+    ):
         # As `contains` has it, in a quarter of the time.
         return bool(space.start <= action < space.start + space.n)
     return space.contains(action)

@@ -7,7 +7,7 @@ all. It runs where the env runs, so that everything that takes a Gymnasium env t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -20,6 +20,7 @@ from corral.adapters.from_pettingzoo import layer_with
 from corral.adapters.joint_spaces import JointAction, JointObservation
 from corral.adapters.multi import is_aec, is_parallel
 from corral.adapters.roster import (
+    as_mask,
     as_number,
     gone_without_end,
     nobody_there,
@@ -27,7 +28,7 @@ from corral.adapters.roster import (
     unseen,
 )
 from corral.adapters.team import MASK, Agent
-from corral.errors import OptionError, SpaceMismatch
+from corral.errors import OptionError
 
 Rewards = Mapping[Agent, float]
 
@@ -92,13 +93,13 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start an episode with whoever is there."""
         observations, infos = two_dicts(self._course.reset(seed=seed, options=options))
-        self._refuse_unknown(observations, self.env.agents)
-        self._alive = []
-        self._reseat(observations, {}, {})
+        self._alive = list(self.env.agents)
+        self._check_known(observations, self._alive)
         if not self._alive:
             raise nobody_there()
         self._take_masks(observations, infos)
-        return self._observation.of(observations), self._told({}, infos)
+        seen = self._seen(observations, self._alive)
+        return self._observation.of(seen), self._told({}, infos)
 
     def step(
         self, action: Any
@@ -107,16 +108,16 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         actions = {agent: self._action.of(action, agent) for agent in self._alive}
         result = self._course.step(actions)
         observations, rewards, terminations, truncations, infos = five_dicts(result)
-        self._refuse_unknown(observations, rewards, self.env.agents)
+        self._check_known(observations, rewards, self.env.agents)
         rewards = {a: as_number(reward, a) for a, reward in rewards.items()}
-        self._reseat(observations, terminations, truncations)
+        left, cut = self._leave(terminations, truncations)
         over = not self._alive
-        truncated = over and any(
-            truncations[agent] and not terminations.get(agent) for agent in truncations
-        )
+        truncated = over and bool(cut)
         self._take_masks(observations, infos)
+        # Who was terminated has nothing more to see; everybody else has.
+        seen = self._seen(observations, [*self._alive, *cut], left)
         return (
-            self._observation.of(observations),
+            self._observation.of(seen),
             float(self._reward(rewards)),
             over and not truncated,
             truncated,
@@ -157,35 +158,39 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         setattr(self.env.unwrapped if layer is None else layer, name, value)
         return True
 
-    def _refuse_unknown(self, *named: Iterable[Agent]) -> None:
+    def _seen(
+        self,
+        observations: Mapping[Agent, Any],
+        must: Sequence[Agent],
+        may: Sequence[Agent] = (),
+    ) -> dict[Agent, Any]:
+        """What those see who are there, or were until now; others see nothing."""
+        for agent in must:
+            if agent not in observations:
+                raise unseen(agent, observations)
+        chosen = dict.fromkeys((*must, *may))
+        return {a: observations[a] for a in chosen if a in observations}
+
+    def _check_known(self, *named: Iterable[Agent]) -> None:
         """An agent that nobody knew of has no place in the vectors."""
         for agents in named:
             for agent in agents:
                 if agent not in self._known:
                     raise unknown_agent(agent, self.possible_agents)
 
-    def _reseat(
-        self,
-        observations: Mapping[Agent, Any],
-        terminations: Mapping[Agent, Any],
-        truncations: Mapping[Agent, Any],
-    ) -> None:
-        """Who is there from now on; whoever was there before is, or has ended."""
+    def _leave(
+        self, terminations: Mapping[Agent, Any], truncations: Mapping[Agent, Any]
+    ) -> tuple[list[Agent], list[Agent]]:
+        """Whose part has just ended, and who of these had more to come."""
+        # Some envs go on listing agents that are done, and say so again each time.
+        done = {a for ends in (terminations, truncations) for a in ends if ends[a]}
         before = self._alive
-        # Some envs go on listing agents that are done.
-        self._alive = [
-            agent
-            for agent in self.env.agents
-            if not (terminations.get(agent) or truncations.get(agent))
-        ]
-        # One that was terminated needs to see nothing any more.
-        awaited = [agent for agent in before if not terminations.get(agent)]
-        for agent in (*awaited, *self._alive):
-            if agent not in observations:
-                raise unseen(agent, observations)
-        for agent in awaited:
-            if not truncations.get(agent) and agent not in self._alive:
+        self._alive = [agent for agent in self.env.agents if agent not in done]
+        for agent in before:
+            if agent not in done and agent not in self._alive:
                 raise gone_without_end(agent)
+        left = [agent for agent in before if agent in done]
+        return left, [agent for agent in left if not terminations.get(agent)]
 
     def _told(self, rewards: Rewards, infos: Mapping[Agent, Any]) -> dict[str, Any]:
         agents = self.possible_agents
@@ -204,7 +209,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self._masks = {}
         for agent in self._alive:
             for said in (observations.get(agent), infos.get(agent)):
-                if isinstance(said, dict) and MASK in said:
+                if isinstance(said, Mapping) and MASK in said:
                     self._masks[agent] = said[MASK]
 
     def _mask(self, agent: Agent) -> NDArray[np.bool_]:
@@ -213,13 +218,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         if mask is None:
             # Who is not there may do anything: a distribution over nothing is none.
             return np.ones(size, np.bool_)
-        allowed = np.asarray(mask, np.bool_)
-        if allowed.shape != (size,):
-            raise SpaceMismatch(
-                f"agent {agent!r} has an action mask of shape {allowed.shape}; its "
-                f"action space asks for {(size,)}"
-            )
-        return allowed
+        return as_mask(mask, size, agent).astype(np.bool_)
 
 
 def _aggregate(reward: Any) -> Callable[[Rewards], float]:

@@ -39,7 +39,7 @@ class AecAdapter(PettingZooAdapter):
         self, env: Any, state: bool = False, observe: str = OBSERVE[0]
     ) -> None:
         super().__init__(env, state)
-        self._keeper = keeper_of(env)
+        self._keeper = env
         """Whose tables are read."""
         self._everybody = observe == "all"
         self._acting: Seat | None = None
@@ -60,6 +60,7 @@ class AecAdapter(PettingZooAdapter):
             raise
 
     def _begun(self) -> tuple[Any, dict[str, Any]]:
+        self._keeper = keeper_of(self.env)  # wrappers may have been patched since
         self.roster.begin(self._keeper.agents)
         self._acting, self._shown, self._last_words = None, [], {}
         acting = self._next()
@@ -136,7 +137,7 @@ class AecAdapter(PettingZooAdapter):
                 seat.observe(self.env.observe(agent))
                 info = self._keeper.infos.get(agent)
                 if info:
-                    self._last_words[agent] = info
+                    self._last_words[agent] = info_of(agent, info)
         present = [
             agent
             for agent in agents

@@ -77,7 +77,7 @@ class PettingZooAdapter:
             return
         for seat in seats:
             info = told.get(seat.agent)
-            if info is None or type(info) is not dict or MASK not in info:
+            if info is None or MASK not in info:
                 seat.unmask()
                 continue
             if seat.mask(info[MASK]):

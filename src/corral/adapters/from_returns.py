@@ -104,7 +104,7 @@ class ReturnsAdapter(ParallelAdapter):
         """Keep masks in the arrays, and where AgileRL's algorithms look for them."""
         for seat in seats:
             info = told.get(seat.agent)
-            if isinstance(info, dict) and MASK in info:
+            if info is not None and MASK in info:
                 seat.mask(info[MASK])
                 self.masking = True
             else:

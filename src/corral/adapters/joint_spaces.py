@@ -154,8 +154,12 @@ class JointObservation:
         return joint
 
     def _flattened(self, agent: Agent, observation: Any) -> Array:
+        space = self._spaces[agent]
         try:
-            return np.asarray(flatten(self._spaces[agent], observation))
+            # `flatten` takes None for NaN, and any shape with as many numbers.
+            if not _shaped(space, observation):
+                raise self._misfit(agent, observation)
+            return np.asarray(flatten(space, observation))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise self._misfit(agent, observation) from error
 
@@ -168,6 +172,16 @@ class JointObservation:
     def part(self, agent: Agent) -> slice:
         """Where an agent's observation is in the vector."""
         return self._parts[agent]
+
+
+def _shaped(space: Space[Any], value: Any) -> bool:
+    """Whether all numbers are in arrays of the right shape."""
+    if isinstance(space, spaces.Dict):
+        return all(_shaped(part, value[key]) for key, part in space.items())
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(space, value, strict=True)
+        return all(_shaped(part, one) for part, one in pairs)
+    return not isinstance(space, spaces.Box) or np.shape(value) == space.shape
 
 
 def _flat(agent: Agent, space: Space[Any]) -> spaces.Box:

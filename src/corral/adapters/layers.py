@@ -7,6 +7,7 @@ named here would only hand on can be had from the env itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 _WRAPPERS = "pettingzoo.utils.wrappers"
@@ -32,14 +33,23 @@ def kind_of(layer: Any) -> tuple[str, str]:
     return type(layer).__module__, type(layer).__name__
 
 
-def has_own(layer: Any, names: frozenset[str]) -> bool:
-    """Whether somebody has put one of these on this very object."""
-    return not names.isdisjoint(vars(layer))
+def is_patched(layer: Any, methods: Iterable[str], tables: Iterable[str] = ()) -> bool:
+    """Whether somebody has put one of these on this very object, or on its class."""
+    own, kind = vars(layer), type(layer)
+    return (
+        any(name in own for name in (*methods, *tables))
+        or any(hasattr(kind, name) for name in tables)
+        or not all(_is_theirs(getattr(kind, name)) for name in methods)
+    )
+
+
+def _is_theirs(method: Any) -> bool:
+    return str(method.__module__).startswith("pettingzoo.")
 
 
 def keeper_of(env: Any) -> Any:
     """The layer of an AECEnv that its tables can be read from."""
     layer = env
-    while kind_of(layer) in KEEP_NO_TABLES and not has_own(layer, TABLES):
+    while kind_of(layer) in KEEP_NO_TABLES and not is_patched(layer, (), TABLES):
         layer = layer.env
     return layer

@@ -66,13 +66,7 @@ class Seat:
         """Keep which actions are allowed; False if there is no place for it."""
         if self._mask is None:
             return False
-        values = np.asarray(given)
-        if values.shape != self._mask.shape:
-            raise SpaceMismatch(
-                f"agent {self.agent!r} has an action mask of shape {values.shape}; its "
-                f"action space asks for {self._mask.shape}"
-            )
-        self._mask[:] = values
+        self._mask[:] = as_mask(given, len(self._mask), self.agent)
         self._masked = True
         return True
 
@@ -322,6 +316,21 @@ def as_number(reward: Any, agent: Agent) -> float:
         raise SpaceMismatch(
             f"agent {agent!r} got the reward {reward!r:.80}; it must be one number"
         ) from None
+
+
+def as_mask(given: Any, size: int, agent: Agent) -> NDArray[Any]:
+    """Which actions are allowed, one entry for each.
+
+    Gymnasium has a tuple of masks for a MultiDiscrete; here they are end to end.
+    """
+    several = isinstance(given, tuple) and len(given) > 0
+    values = np.concatenate(given, axis=None) if several else np.asarray(given)
+    if values.shape != (size,):
+        raise SpaceMismatch(
+            f"agent {agent!r} has an action mask of shape {values.shape}; its action "
+            f"space asks for {(size,)}"
+        )
+    return values
 
 
 def _taker(group: Group, position: int) -> Callable[[Any], Any]:

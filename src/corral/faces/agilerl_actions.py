@@ -65,23 +65,45 @@ class AgileActions:
             joined[:, position] = column
         return joined
 
-    def apart(self, actions: Mapping[Any, Any]) -> list[dict[Any, Any]]:
-        """One dict per env, of those whose action is not NaN."""
-        counts = {len(values) for values in actions.values()}
-        if counts != {self._slots}:
-            raise SpaceMismatch(
-                f"actions are for {sorted(counts)} envs; there are {self._slots}"
-            )
-        each: list[dict[Any, Any]] = []
-        for slot in range(self._slots):
-            own = {}
-            for agent, values in actions.items():
+    def apart(
+        self, actions: Mapping[Any, Any], acting: Mapping[str, Array] | None
+    ) -> list[dict[Any, Any]]:
+        """One dict per env, of those who are there and whose action is not NaN."""
+        if not actions:
+            raise SpaceMismatch("actions is empty; somebody has to act")
+        each: list[dict[Any, Any]] = [{} for _ in range(self._slots)]
+        for agent, values in actions.items():
+            self._check_count(agent, values)
+            there = self._there(agent, acting)
+            for slot, own in enumerate(each):
                 action: Any = values[slot]
-                if np.isnan(action).all():
+                if not there[slot] or _is_nan(action, slot, agent):
                     continue
                 own[agent] = action if np.ndim(action) else int(action)
-            each.append(own)
         return each
+
+    def _check_count(self, agent: Any, values: Any) -> None:
+        if np.ndim(values) == 0 or len(values) != self._slots:
+            raise SpaceMismatch(
+                f"actions[{agent!r}] is {values!r:.80}; it must have one action for "
+                f"each of the {self._slots} envs"
+            )
+
+    def _there(self, agent: Any, acting: Mapping[str, Array] | None) -> Array:
+        """In which envs the agent is; strangers are left to the envs."""
+        if acting is None or agent not in self._team.place:
+            return np.ones(self._slots, np.bool_)
+        index, position = self._team.place[agent]
+        return acting[self._team.groups[index].name][:, position]
+
+
+def _is_nan(action: Any, slot: int, agent: Any) -> bool:
+    try:
+        return bool(np.isnan(action).all())
+    except TypeError:
+        raise SpaceMismatch(
+            f"actions[{agent!r}][{slot}] is {action!r:.80}, which is no number"
+        ) from None
 
 
 def _fitting(given: Any, leaf: Leaf, acting: Array) -> Array | None:

@@ -8,7 +8,7 @@ cannot tell is in attributes: `alive`, `final_obs`, `action_masks`, `valid`, `st
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from corral.adapters.from_returns import RawActions, returns_env
 from corral.adapters.team import TEAM, Team
 from corral.core import Factory, Step
-from corral.errors import CorralError, EnvError, MissingExtra, OptionError, StartError
+from corral.errors import (
+    CorralError,
+    EnvError,
+    MissingExtra,
+    OptionError,
+    SpaceMismatch,
+    StartError,
+)
 from corral.faces.agilerl_actions import AgileActions
 from corral.faces.agilerl_values import AgileValues, without_none
 from corral.faces.agilerl_workers import WorkerProcess, processes_of
@@ -146,13 +153,18 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
 
     def _send(self, actions: dict[Any, Any]) -> None:
         """All at once where everybody acts as its space says, else env by env."""
+        if not isinstance(actions, Mapping):
+            raise SpaceMismatch(
+                f"actions is {type(actions).__name__}; give a dict of agent -> one "
+                f"action for each of the {self.num_envs} envs"
+            )
         acting = None if self._read is None else self._read.alive
         batch = self._actions.batch(actions, acting)
         with self._translated():
             if batch is not None:
                 self.pool.send(batch)
             else:
-                each = self._actions.apart(actions)
+                each = self._actions.apart(actions, acting)
                 self.pool.send_raw([RawActions(one) for one in each])
         self._state = AsyncState.WAITING_STEP
 

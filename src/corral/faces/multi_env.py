@@ -345,8 +345,8 @@ class MultiEnv(Owner, Watched):
     # States ---------------------------------------------------------------------------
 
     def _begin(self, method: str) -> None:
-        """Nothing else may be under way."""
-        if self._pending is not None:
+        """Nothing else may be under way; of what is closed the pool will tell."""
+        if self._pending is not None and not self.closed:
             raise OrderError(
                 f"{method} while {self._pending}_async is under way; "
                 f"take its results first: {self._pending}_wait"

@@ -135,7 +135,7 @@ class SharedRows:
             elif step.valid.item(env):
                 final.setdefault(row, {})
         for position in np.flatnonzero(~step.valid).tolist():
-            _hand_on_fault(step, position, ended, told)
+            _hand_on_fault(step, position, ended, told, final)
         return Infos([], told), final
 
     def _apart(
@@ -148,10 +148,14 @@ class SharedRows:
 
 
 def _hand_on_fault(
-    step: Step, position: int, ended: Bools, told: dict[int, dict[str, Any]]
+    step: Step, position: int, ended: Bools, *infos: dict[int, dict[str, Any]]
 ) -> None:
-    """A fault is told once, in the first row that it cut short."""
+    """A fault is told once, in the first row that it cut short.
+
+    Where the next episode has begun it is told with the end too, as of any pool.
+    """
     fault = step.infos.of(position).get("fault") if step.infos else None
     if fault is not None and ended[position].any():
         row = position * ended.shape[1] + int(np.argmax(ended[position]))
-        told[row] = {**told.get(row, {}), "fault": fault}
+        for told in infos:
+            told[row] = {**told.get(row, {}), "fault": fault}
