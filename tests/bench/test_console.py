@@ -30,6 +30,13 @@ def test_every_row_fits_80_columns(printed):
     assert max(len(line.rstrip()) for line in text.splitlines()[3:12]) <= 80
 
 
+@pytest.mark.parametrize("columns", [20, 60])
+def test_no_figure_is_cut_on_a_narrow_terminal(printed, columns):
+    text = printed(report(), columns)
+    assert "…" not in text
+    assert "1,800    1.80" in text
+
+
 def test_the_best_row_its_figures_and_the_recommendation(printed):
     text = printed(report())
     (row,) = [

@@ -56,6 +56,17 @@ def test_a_turn_has_at_least_one_batch():
     assert batches_for(FakeRunner(seconds_per_batch=10.0), 0.1) == 1
 
 
+class SlowToStart(FakeRunner):
+    """Its first run compiles, or loses its core."""
+
+    def run(self, batches):
+        return super().run(batches) + (5.0 if self.runs == 1 else 0.0)
+
+
+def test_a_slow_first_step_makes_no_short_turns():
+    assert batches_for(SlowToStart(seconds_per_batch=0.001), 0.5) == 500
+
+
 def test_ratio_is_the_median_of_the_rounds_own_ratios():
     ours, theirs = Rates((10.0, 100.0, 30.0)), Rates((5.0, 10.0, 30.0))
     assert ours.over(theirs) == 2.0
@@ -66,7 +77,7 @@ def test_spread_of_equal_rounds_is_zero():
 
 
 def test_one_that_fails_takes_no_more_turns_and_the_others_go_on():
-    runners = {"sound": FakeRunner(), "broken": FakeRunner("broken", breaks_at=3)}
+    runners = {"sound": FakeRunner(), "broken": FakeRunner("broken", breaks_at=4)}
     faults = []
     running = Race(
         runners, turn_seconds=0.01, on_fault=lambda name, error: faults.append(name)

@@ -48,6 +48,12 @@ def test_a_machine_that_slowed_down_between_sizes_misleads_nobody():
     assert recommend(groups, '"X"', "", {}).num_envs == 8
 
 
+def test_a_size_whose_loop_failed_is_not_passed_over():
+    without_loop = [failed(LOOP, "it broke"), entry(layout("process", 2), 1800.0)]
+    groups = [of(1, serial=900.0), group_of(8, 2, without_loop)]
+    assert recommend(groups, '"X"', "", {}).num_envs == 8
+
+
 def test_the_line_leaves_out_what_auto_chooses():
     code = recommend([group()], '"Sample-v0"', "", {}).code
     assert code == (

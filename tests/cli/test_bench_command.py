@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 
 import psutil
@@ -81,6 +82,38 @@ def test_a_wrong_peer_is_refused(here, capsys):
     assert "did you mean sb3?" in capsys.readouterr().err
     assert main(["bench", "CartPole-v1", "--against", "sb3,none"]) == 2
     assert "--against none stands alone" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_costs_no_other(here, capsys):
+    arguments = "--num-envs 1 --backend serial --rounds 1 --seconds 0.01 --against none"
+    files = ["--json", "/dev/full", "--html", "kept.html"]
+    assert main(["bench", "cli_envs:Env", *arguments.split(), *files]) == 1
+    assert "/dev/full cannot be written: No space left" in capsys.readouterr().err
+    assert (here / "kept.html").read_text().startswith("<!")
+
+
+def test_files_are_written_when_nobody_reads(here):
+    arguments = "--num-envs 1 --backend serial --rounds 1 --seconds 0.01 --against none"
+    arguments += " --json kept.json --html kept.html"
+    bench = [sys.executable, "-m", "corral", "bench", "cli_envs:Env"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as nobody:
+        script = subprocess.run(
+            [*bench, *arguments.split()],
+            cwd=here,
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+        )
+    assert script.returncode == 1
+    assert script.stderr == b""
+    assert (here / "kept.json").exists() and (here / "kept.html").exists()
+
+
+def test_two_reports_need_two_files(here, capsys):
+    files = ["--json", "one.html", "--html", "./one.html"]
+    assert main(["bench", "CartPole-v1", *files]) == 2
+    assert "--json and --html are one file" in capsys.readouterr().err
 
 
 def test_debug_shows_the_traceback(bench):

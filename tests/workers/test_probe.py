@@ -82,6 +82,21 @@ def test_both_envs_are_built_stepped_and_closed():
     assert not measured.threads and measured.thread_gain == 1.0
 
 
+class Compiling(Diary):
+    """The first step of all takes long, as where something is compiled or loaded."""
+
+    def step(self, action):
+        if not any(what == "step" for _, what, _ in self.diary):
+            time.sleep(10 * SECONDS)
+        return super().step(action)
+
+
+def test_a_first_step_that_compiles_is_not_what_steps_take():
+    diary = []
+    made = [functools.partial(Compiling, diary, name) for name in ("first", "second")]
+    assert probed(*made).step_time < SECONDS / 100
+
+
 def test_ended_episodes_are_reset_and_belong_to_the_cost():
     diary, made = diaries(threads=False)
     probed(*made)

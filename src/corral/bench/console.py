@@ -28,6 +28,9 @@ except ImportError as error:
         "corral bench needs rich: pip install 'corral[bench]'"
     ) from error
 
+UNBOUNDED = 1000
+"""Columns: more than any table of ours has."""
+
 console = Console(highlight=False)
 aside = Console(highlight=False, stderr=True)
 
@@ -85,16 +88,23 @@ def show(report: Report) -> None:
     console.print(f"[bold]{escape(report.settings.env)}[/bold],", words.method(report))
     console.print(words.machine(report), style="dim")
     console.print()
-    console.print(_figures(report))
+    _show_whole(_figures(report))
     console.print()
     for note in words.notes(report):
         console.print(note, style="dim")
     if any(row.split for group in report.groups for row in group.rows):
         console.print("\nWhere the time goes", style="bold")
-        console.print(_splits(report))
+        _show_whole(_splits(report))
     console.print()
     _show_troubles(report)
     _show_recommendation(report)
+
+
+def _show_whole(table: Table) -> None:
+    """Print it as wide as it is: half a number misleads, a broken line does not."""
+    unbounded = console.options.update(max_width=UNBOUNDED)
+    table.width = table.__rich_measure__(console, unbounded).maximum
+    console.print(table, crop=False)
 
 
 def _show_troubles(report: Report) -> None:

@@ -68,14 +68,27 @@ def _run_heats(settings: Settings, heats: Sequence[Heat]) -> Report:
 
 def _run_heat(heat: Heat) -> bool:
     """Run it and end its lanes; returns whether the caller wants no more."""
-    patience = 10.0
     try:
         heat.run()
     except KeyboardInterrupt:
-        patience = IMPATIENT
+        _close(heat, IMPATIENT)
         return True
-    finally:
+    except BaseException:
+        _close(heat)
+        raise
+    return _close(heat)
+
+
+def _close(heat: Heat, patience: float = 10.0) -> bool:
+    """End its lanes; Ctrl-C meanwhile, which it returns, ends them at once.
+
+    What was measured is not lost by it.
+    """
+    try:
         heat.close(patience)
+    except KeyboardInterrupt:
+        heat.close(0.0)
+        return True
     return False
 
 

@@ -46,8 +46,9 @@ def recommend(
     bests = [(group, best) for group in groups if (best := best_of(group)) is not None]
     if not bests:
         return None
-    enough = NEARLY * max(_worth(*pair) for pair in bests)
-    good = [pair for pair in bests if _worth(*pair) >= enough]
+    worths = _worths(bests)
+    enough = NEARLY * max(worths)
+    good = [pair for pair, worth in zip(bests, worths, strict=True) if worth >= enough]
     group, best = min(good, key=lambda pair: pair[0].num_envs)
     return Recommendation(
         group.num_envs,
@@ -122,10 +123,21 @@ def _gain(row: Row) -> float:
     return _speed(row) if row.over_loop is None else row.over_loop
 
 
-def _worth(group: Group, row: Row) -> float:
-    """Across groups: its rate in bare steps, since the machine may have changed."""
+def _worths(pairs: Sequence[tuple[Group, Row]]) -> list[float]:
+    """Across groups: rates in bare steps, since the machine may have changed.
+
+    Where a loop failed, nobody knows what a bare step took: then plain rates.
+    """
+    worths = [_in_bare_steps(group, row) for group, row in pairs]
+    known = [worth for worth in worths if worth is not None]
+    if len(known) < len(pairs):
+        return [_speed(row) for _, row in pairs]
+    return known
+
+
+def _in_bare_steps(group: Group, row: Row) -> float | None:
     if row.efficiency is None or group.limit is None or group.step is None:
-        return 0.0
+        return None
     return row.efficiency * group.limit * group.step
 
 

@@ -28,11 +28,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.cli import kinds
-from corral.errors import OptionError
+from corral.cli.saving import save
+from corral.errors import OptionError, WriteFailed
 
 if TYPE_CHECKING:
     from corral.bench.results import Report, Settings
@@ -125,8 +127,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     with console.bar() as bar:
         report = contest.run(_settings(arguments), bar)
-    console.show(report)
-    _write(report, arguments)
+    try:
+        console.show(report)
+    finally:  # also when nobody reads any more: `| head`, `| less` and away
+        _write(report, arguments)
     if arguments.debug:
         _show_tracebacks(report)
     if report.interrupted:
@@ -169,23 +173,44 @@ def _check_files(arguments: argparse.Namespace) -> None:
     for option in ("json", "html"):
         kinds.check_file(f"--{option}", getattr(arguments, option))
     if arguments.html is not None:
+        if arguments.json is not None and _same(arguments.json, arguments.html):
+            raise OptionError(f"--json and --html are one file, {arguments.html}")
         # For its MissingExtra, which says what to install.
         from corral.reports import charts  # noqa: F401
 
 
+def _same(one: Path, other: Path) -> bool:
+    """Whether they name one file; a device takes both."""
+    return one.resolve() == other.resolve() and not one.is_char_device()
+
+
 def _write(report: Report, arguments: argparse.Namespace) -> None:
+    """Write what was asked for; one file that fails does not cost the other."""
+    failures = []
+    for path, content in _contents(report, arguments):
+        try:
+            save(path, content.encode())
+        except WriteFailed as error:
+            failures.append(error)
+        except BrokenPipeError:
+            pass  # it is written, only nobody could be told
+    if failures:
+        raise WriteFailed("; ".join(map(str, failures))) from failures[0]
+
+
+def _contents(
+    report: Report, arguments: argparse.Namespace
+) -> Iterator[tuple[Path, str]]:
     command = arguments.line
     if arguments.json is not None:
         from corral.bench.document import document
 
         text = json.dumps(document(report, command), indent=2, allow_nan=False)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
-        print(f"Written: {arguments.json}")
+        yield arguments.json, text + "\n"
     if arguments.html is not None:
         from corral.bench.picture import page
 
-        arguments.html.write_text(page(report, command), encoding="utf-8")
-        print(f"Written: {arguments.html}")
+        yield arguments.html, page(report, command)
 
 
 def _show_tracebacks(report: Report) -> None:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.cli import kinds
+from corral.cli.saving import save
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
@@ -130,8 +131,7 @@ def _examine(arguments: argparse.Namespace) -> int:
         )
     console.show(report)
     if path is not None:
-        path.write_text(json.dumps(report.document(), indent=2) + "\n", "utf-8")
-        print(f"Written: {path}")
+        save(path, (json.dumps(report.document(), indent=2) + "\n").encode())
     if arguments.save:
         _save(report)
     return 130 if report.interrupted else STATUS[report.severity]

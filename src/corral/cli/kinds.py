@@ -53,6 +53,10 @@ def check_file(option: str, path: Path | None) -> None:
     folder = path.parent
     if path.is_dir():
         raise OptionError(f"{option} {path} is a directory; name a file in it")
+    if path.exists():  # a device, too: nobody may write to its folder
+        if not os.access(path, os.W_OK):
+            raise OptionError(f"{option} {path} is there, and you may not write to it")
+        return
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise OptionError(
             f"{option} {path} cannot be written: "

@@ -1,0 +1,37 @@
+"""Ctrl-C, whenever it comes, costs nothing that was measured."""
+
+import pytest
+
+from corral.bench import contest
+
+
+class Heat:
+    """Interrupted while it runs, or while it closes; counts what it was given."""
+
+    def __init__(self, running, closing):
+        self.running = running
+        self.closing = closing
+        self.patience = []
+
+    def run(self):
+        if self.running:
+            raise self.running
+
+    def close(self, timeout):
+        self.patience.append(timeout)
+        if self.closing and len(self.patience) == 1:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("running", [None, KeyboardInterrupt()])
+def test_ctrl_c_while_lanes_close_ends_them_at_once(running):
+    heat = Heat(running, closing=True)
+    assert contest._run_heat(heat)
+    assert heat.patience[1:] == [0.0]
+
+
+def test_an_error_is_raised_when_the_lanes_are_closed():
+    heat = Heat(ValueError("broken"), closing=False)
+    with pytest.raises(ValueError, match="broken"):
+        contest._run_heat(heat)
+    assert heat.patience == [10.0]
