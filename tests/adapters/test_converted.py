@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -70,18 +71,20 @@ BOTH = pytest.mark.parametrize("course_of", [lambda env: env, without_detours])
 @pytest.mark.parametrize("wrong", [7, np.int64(3), -1, 0.5, None, "rock"])
 def test_wrappers_still_refuse_what_is_in_no_space(course_of: Any, wrong: Any) -> None:
     env = converted()
-    env.reset(seed=0)
+    course = course_of(env)
+    course.reset(seed=0)
     with pytest.raises(AssertionError, match="action is not in action space"):
-        course_of(env).step({"player_0": 0, "player_1": wrong})
+        course.step({"player_0": 0, "player_1": wrong})
     assert [call[0] for call in env.unwrapped.calls].count("step") == 1
 
 
 @BOTH
 def test_agents_still_have_to_take_turns(course_of: Any) -> None:
     env = converted(leaves=True)
-    env.reset(seed=0)
+    course = course_of(env)
+    course.reset(seed=0)
     with pytest.raises(AssertionError, match=r"player_1.*player_0"):
-        course_of(env).step({"player_0": 1, "player_1": 0})
+        course.step({"player_0": 1, "player_1": 0})
 
 
 class Pushers(rps.raw_env):
@@ -103,9 +106,10 @@ class Pushers(rps.raw_env):
 def test_wrappers_still_clip_what_is_too_much(course_of: Any) -> None:
     env = wrappers.OrderEnforcingWrapper(wrappers.ClipOutOfBoundsWrapper(Pushers()))
     env = conversions.aec_to_parallel(env)
-    env.reset(seed=0)
+    course = course_of(env)
+    course.reset(seed=0)
     inside, outside = np.full(2, 0.5, np.float32), np.full(2, 3.0, np.float32)
-    course_of(env).step({"player_0": inside, "player_1": outside})
+    course.step({"player_0": inside, "player_1": outside})
     forces = env.unwrapped.forces
     assert forces[0] is inside and forces[1].tolist() == [1.0, 1.0]
 
@@ -128,13 +132,37 @@ def test_whatever_is_asked_of_a_wrapper_may_be_patched(
     env, seen = converted(), []
     owner = type(env.aec_env) if of_class else env.aec_env
     own = getattr(owner, name)
-    replacement = lambda *given: (seen.append(name), own(*given))[1]  # noqa: E731
+
+    @functools.wraps(own)  # so that it says that it is PettingZoo's
+    def replacement(*given: Any) -> Any:
+        seen.append(name)
+        return own(*given)
+
     course = None if of_class else without_detours(env)
     monkeypatch.setattr(owner, name, replacement)  # of an env, before its next episode
     course = course or without_detours(env)
     course.reset(seed=0)
     course.step({"player_0": 1, "player_1": 2})
     assert seen
+
+
+@pytest.mark.parametrize("outermost", [True, False])
+def test_a_wrapper_that_is_put_in_later_is_called(outermost: bool) -> None:
+    class Counted(wrappers.BaseWrapper):  # type: ignore[misc]
+        steps = 0
+
+        def step(self, action: Any) -> None:
+            Counted.steps += 1
+            super().step(action)
+
+    env = converted()
+    course = without_detours(env)
+    course.reset(seed=0)
+    holder, name = (env, "aec_env") if outermost else (env.aec_env, "env")
+    setattr(holder, name, Counted(getattr(holder, name)))
+    course.reset(seed=0)
+    course.step({"player_0": 1, "player_1": 2})
+    assert Counted.steps == 2
 
 
 def test_what_is_set_on_a_wrapper_hides_what_the_env_has() -> None:
@@ -179,9 +207,10 @@ class Small(Diary):
 @BOTH
 def test_a_wider_integer_is_in_no_narrow_space(course_of: Any) -> None:
     env = conversions.aec_to_parallel(wrappers.AssertOutOfBoundsWrapper(Small()))
-    env.reset(seed=0)
+    course = course_of(env)
+    course.reset(seed=0)
     with pytest.raises(AssertionError, match="action is not in action space"):
-        course_of(env).step({"player_0": np.int64(1), "player_1": np.int64(1)})
+        course.step({"player_0": np.int64(1), "player_1": np.int64(1)})
 
 
 def test_what_is_not_known_to_the_last_wrapper_is_left_to_the_conversion() -> None:

@@ -181,7 +181,6 @@ def test_masks_stand_end_to_end_and_allow_all_to_who_is_not_there():
 @pytest.mark.parametrize(
     "seen, told",
     [
-        ({"stranger": np.zeros(3)}, "observation for 'stranger'"),
         ({"a": np.zeros(1)}, "agent 'a' sees .* not of its space Box"),
         ({"a": {"deep": 1}}, "agent 'a' sees .* not of its space Box"),
     ],

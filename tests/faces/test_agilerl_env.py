@@ -21,6 +21,7 @@ from gymnasium.error import (
 from corral.dropin import AsyncPettingZooVecEnv
 from corral.errors import SpaceMismatch, SpacesDiffer
 from corral.faces.agilerl_values import without_none
+from tests.faces import matching_env
 from tests.faces.matching_env import Lenient, Matching, Undecided
 from tests.faces.multi_envs import EYES, KILL, RAISE, Crowd, Fragile
 
@@ -207,6 +208,37 @@ def test_a_wait_that_is_not_over_in_time_is_a_timeout(opened, tmp_path):
     with pytest.raises(multiprocessing.TimeoutError):
         envs.call_wait(timeout=0)
     gate.open("w").close()  # which lets it through
+
+
+class Gated(Matching):
+    """Somebody has to open the gate before its last step is over."""
+
+    def __init__(self, gate):
+        super().__init__()
+        self.gate = gate
+
+    def step(self, actions):
+        self.given = dict(actions)
+        if self.time + 1 == matching_env.STEPS:
+            open(self.gate).close()
+        return super().step(actions)
+
+
+def test_who_came_back_in_a_step_that_nobody_waited_for_may_act(opened, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    make = functools.partial(Gated, str(gate))
+    envs = opened(AsyncPettingZooVecEnv([make], workers=1))
+    envs.reset(seed=0)
+    for _ in range(matching_env.STEPS - 1):
+        envs.step({"a": np.array([0]), "b": np.array([0])})
+    assert not envs.alive["b"].any()
+    envs.step_async([{"a": 0}])
+    with pytest.raises(multiprocessing.TimeoutError):
+        envs.step_wait(timeout=0)
+    gate.open("w").close()
+    envs.step({"a": np.array([7]), "b": np.array([2])})  # 7 is in no space of its
+    assert envs.get_attr("given") == ({"a": 7, "b": 2},)
 
 
 def test_an_envs_own_exception_comes_out(opened):

@@ -55,7 +55,7 @@ class Cycle:
         self._inner = passed[-1].env
         self._choosy = any(kind_of(layer) in CHOOSY for layer in passed)
         """Whether one of them looks at the actions."""
-        self._own = [vars(layer) for layer in passed]
+        self._passed = passed
         self._direct = False
         """Whether the conversion is left out, in this episode."""
 
@@ -109,10 +109,13 @@ class Cycle:
         return observations, rewards, terminations, truncations, infos
 
     def _is_as_it_was(self) -> bool:
-        """Whether nobody has put something on the env or its wrappers since."""
-        return _COURSE.isdisjoint(vars(self._env)) and all(
-            _NAMES.isdisjoint(own) for own in self._own
-        )
+        """Whether nobody has put something on the env and its wrappers, or between."""
+        layer = self._env.aec_env
+        for passed in self._passed:
+            if layer is not passed or not _NAMES.isdisjoint(vars(layer)):
+                return False
+            layer = layer.env
+        return layer is self._inner and _COURSE.isdisjoint(vars(self._env))
 
     def _refuse(self, agent: Any) -> None:
         inner = self._inner

@@ -32,7 +32,6 @@ class ParallelAdapter(PettingZooAdapter):
     def __init__(self, env: Any, state: bool = False) -> None:
         super().__init__(env, state)
         self.course = without_detours(env)
-        """Who resets and steps the env."""
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any

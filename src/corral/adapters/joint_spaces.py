@@ -141,12 +141,7 @@ class JointObservation:
         """Those that are given, in their places."""
         joint = np.zeros(self.space.shape, np.float32)
         for agent, observation in observations.items():
-            place = self._parts.get(agent)
-            if place is None:
-                raise SpaceMismatch(
-                    f"there is an observation for {agent!r}; there are the agents "
-                    f"{list(self._spaces)}"
-                )
+            place = self._parts[agent]
             flat = self._flattened(agent, observation)
             if flat.shape != (place.stop - place.start,):
                 raise self._misfit(agent, observation)
@@ -157,11 +152,11 @@ class JointObservation:
         space = self._spaces[agent]
         try:
             # `flatten` takes None for NaN, and any shape with as many numbers.
-            if not _shaped(space, observation):
-                raise self._misfit(agent, observation)
-            return np.asarray(flatten(space, observation))
+            if _shaped(space, observation):
+                return np.asarray(flatten(space, observation))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise self._misfit(agent, observation) from error
+        raise self._misfit(agent, observation)
 
     def _misfit(self, agent: Agent, observation: Any) -> SpaceMismatch:
         return SpaceMismatch(

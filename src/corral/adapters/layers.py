@@ -44,7 +44,9 @@ def is_patched(layer: Any, methods: Iterable[str], tables: Iterable[str] = ()) -
 
 
 def _is_theirs(method: Any) -> bool:
-    return str(method.__module__).startswith("pettingzoo.")
+    # Not `__module__`, which `functools.wraps` takes from what it wraps.
+    home = getattr(method, "__globals__", {}).get("__name__", "")
+    return str(home).startswith("pettingzoo.")
 
 
 def keeper_of(env: Any) -> Any:

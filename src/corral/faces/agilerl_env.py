@@ -291,7 +291,7 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
         if self.pool.waiting:
             # A wait that timed out left results behind; they belong to nobody.
             with self._translated():
-                self.pool.recv(copy=False)
+                self._noted(self.pool.recv(copy=False))
 
     def _assert_is_running(self) -> None:
         if self.closed:
@@ -313,6 +313,10 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
         self._expect(what)
         with self._translated(), self._timing(what, timeout):
             step = self.pool.recv(timeout=timeout, copy=False)
+        return self._noted(step)
+
+    def _noted(self, step: Step) -> MultiStep:
+        """Who is there now acts next."""
         self._last = step
         # Copies are made where values are put together.
         self._read = MultiStep(self.team, step, same_step=True, copy=False)

@@ -157,5 +157,5 @@ def _hand_on_fault(
     fault = step.infos.of(position).get("fault") if step.infos else None
     if fault is not None and ended[position].any():
         row = position * ended.shape[1] + int(np.argmax(ended[position]))
-        for told in infos:
+        for told in infos if step.started.item(position) else infos[:1]:
             told[row] = {**told.get(row, {}), "fault": fault}

@@ -48,13 +48,11 @@ class Delivery:
     company: Company | None
     """Who tells whether company is to blame for a fault, if that is of interest."""
     mender: Mender | None
-    debug: bool
-    """Whether views are lent, and called back."""
     same_step: bool
     """Whether a step may have told of an end and of a beginning."""
 
-    def all(self, letters: Sequence[Letter], copy: bool) -> Step:
-        """Every slot, all on the same row: what `step` does."""
+    def all(self, letters: Sequence[Letter], copy: bool, debug: bool) -> Step:
+        """Every slot, all on the same row; with `debug` views are called back."""
         ledger, inbox = self.ledger, self.inbox
         row = ledger.base & 1
         if letters or inbox.letters:
@@ -63,23 +61,27 @@ class Delivery:
         if self.executor.informed() or inbox.letters:
             infos, new = inbox.infos(ledger.all, row, whole=True)
             self._announce(new)
-        step = self.rows[row].step(infos, copy or self.debug)
+        step = self.rows[row].step(infos, copy or debug)
         if self.same_step and step.started.any():
             self._announce(inbox.take_finals(step))
         if inbox.letters or inbox.always:
             inbox.complete(step)
-        if self.debug and not copy:
+        if debug and not copy:
             self.loans.lend(step, ledger.tickets(ledger.all) & 1)
         if self.mender is not None or self.told.assigned:
             self._took(ledger.all, step.started)
         return step
 
     def some(
-        self, slots: NDArray[np.intp], letters: Sequence[Letter], copy: bool
+        self,
+        slots: NDArray[np.intp],
+        letters: Sequence[Letter],
+        copy: bool,
+        debug: bool,
     ) -> Step:
         """Some slots, or slots on different rows."""
         self._open(letters, slots)
-        return self._part(slots, copy)
+        return self._part(slots, copy, debug)
 
     def faults(self, slots: NDArray[np.intp]) -> list[Fault]:
         """What went wrong in these slots, which want a reset before their next step."""
@@ -95,7 +97,7 @@ class Delivery:
         fine = slots[~np.isin(slots, failed)]
         return self._part(fine, copy=True) if len(fine) else None
 
-    def _part(self, slots: NDArray[np.intp], copy: bool) -> Step:
+    def _part(self, slots: NDArray[np.intp], copy: bool, debug: bool = False) -> Step:
         """The results of some slots, whose letters are open."""
         rows = self.ledger.tickets(slots) & 1
         infos, new = self.inbox.infos(slots, rows, whole=False)
@@ -109,7 +111,7 @@ class Delivery:
         if self.same_step:
             self._announce(self.inbox.take_finals(step))
         self.inbox.complete(step)
-        if self.debug and part is not None:
+        if debug and part is not None:
             self.loans.lend(step, rows)
         self._took(slots, step.started)
         return step

@@ -35,7 +35,7 @@ from corral.workers.letters import Letter, Reply
 
 @dataclass(slots=True, eq=False, repr=False)
 class Line:
-    """All that goes to the workers of a pool, and comes from them."""
+    """What a pool tells, asks and awaits of its workers, and of those that are gone."""
 
     life: Life
     executor: Executor

@@ -270,7 +270,6 @@ class Pool:
             witness=witness,
             company=company if self._face.tries_alone else None,
             mender=self._mender,
-            debug=self.debug,
             same_step=self._mode == SAME_STEP,
         )
         self._line = Line(
@@ -587,16 +586,19 @@ class Pool:
         """Every slot, all on the same row: what `step` does."""
         ledger = self._ledger
         ledger.take_all()
-        step = self._delivery.all(self._line.letters(ledger.all), copy)
-        self._clock.leave()
-        return step
+        try:
+            return self._delivery.all(self._line.letters(ledger.all), copy, self.debug)
+        finally:
+            self._clock.leave()
 
     def _take(self, slots: NDArray[np.intp], copy: bool) -> Step:
         """Some slots, or slots on different rows."""
         self._ledger.take(slots)
-        step = self._delivery.some(slots, self._line.letters(slots), copy)
-        self._clock.leave()
-        return step
+        try:
+            letters = self._line.letters(slots)
+            return self._delivery.some(slots, letters, copy, self.debug)
+        finally:
+            self._clock.leave()
 
     def observe(self) -> Any:
         """The latest observation of every slot, copied."""

@@ -179,10 +179,10 @@ def _workers(
             slots=shard,
             pid=vitals.pid,
             busy_seconds=busy,
-            busy=fraction(busy, seconds),
+            busy=_fraction(busy, seconds),
             memory=memory_of(vitals.pid),
             starved_seconds=starved,
-            starved=None if starved is None else fraction(starved, seconds),
+            starved=None if starved is None else _fraction(starved, seconds),
         )
 
 
@@ -200,13 +200,13 @@ def _since(now: WorkerStats, then: WorkerStats, seconds: float) -> WorkerStats:
     return replace(
         now,
         busy_seconds=busy,
-        busy=fraction(busy, seconds),
+        busy=_fraction(busy, seconds),
         starved_seconds=starved,
-        starved=None if starved is None else fraction(starved, seconds),
+        starved=None if starved is None else _fraction(starved, seconds),
     )
 
 
-def fraction(part: float, seconds: float) -> float:
+def _fraction(part: float, seconds: float) -> float:
     """Of the time; clocks that were read one after the other may make it more."""
     return min(1.0, part / seconds) if seconds else 0.0
 
