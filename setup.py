@@ -1,4 +1,4 @@
-"""The two C parts, both optional: without a compiler their Python twins are used."""
+"""The three C parts, all optional: without a compiler their Python twins are used."""
 
 import sys
 
@@ -6,7 +6,7 @@ from setuptools import Extension, setup
 
 try:
     from numpy import get_include
-except ImportError:  # no numpy at build time: _record.c cannot be built, the rest can
+except ImportError:  # no numpy at build time: only the doorbell can be built
     get_include = None
 
 extensions = []
@@ -20,14 +20,15 @@ if sys.platform == "linux":
         )
     )
 if get_include is not None and sys.platform != "win32":
-    extensions.append(
+    extensions.extend(
         Extension(
-            "corral.workers._record",
-            ["src/corral/workers/_record.c"],
+            f"corral.{room}.{part}",
+            [f"src/corral/{room}/{part}.c"],
             include_dirs=[get_include()],
             extra_compile_args=["-O2"],
             optional=True,
         )
+        for room, part in (("workers", "_record"), ("layout", "_readout"))
     )
 
 setup(ext_modules=extensions)

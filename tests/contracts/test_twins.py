@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral.transport import doorbell
-from corral.workers import record
+from corral.workers import twins
 
 HERE = Path(__file__).parent
 PURE = os.environ.get("CORRAL_PURE_PYTHON") == "1"
@@ -22,7 +22,8 @@ LEFT_OUT = " or ".join([*COUNTS, "generators"])
 
 def test_the_choice_of_twins_is_made_by_the_environment() -> None:
     if PURE:
-        assert doorbell.KIND == "event" and record.KIND == "python"
+        assert [*twins.KINDS.values()] == ["event", "python", "python"]
+        assert not twins.COMPILED
     else:
         assert (doorbell.KIND == "futex") == doorbell.HAS_FUTEX
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from corral.bench.usage import total_memory
 from corral.executors import usable_cores
-from corral.transport import doorbell
-from corral.workers import record
+from corral.workers import twins
 
 ALWAYS = ("corral", "gymnasium", "numpy")
 DISTRIBUTIONS = {"sb3": "stable-baselines3"}
@@ -20,14 +19,13 @@ DISTRIBUTIONS = {"sb3": "stable-baselines3"}
 
 def facts() -> dict[str, Any]:
     """The machine, in a few words and numbers."""
-    compiled = (doorbell.KIND, record.KIND) == ("futex", "c")
     return {
         "cores": usable_cores(),
         "processor": _processor(),
         "memory_bytes": total_memory(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "compiled": compiled,
+        "compiled": twins.COMPILED,
     }
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from corral.transport import doorbell
-from corral.workers import record
+from corral.workers import twins
 from corral.workers.probe import Measurement
 
 
@@ -52,7 +51,7 @@ PYTHON_TWINS = Costs(
     crowded=(60e-6, 60e-6),
     threads=75e-6,
 )
-COSTS = C_PARTS if (doorbell.KIND, record.KIND) == ("futex", "c") else PYTHON_TWINS
+COSTS = C_PARTS if twins.COMPILED else PYTHON_TWINS
 
 
 def serial_time(num_envs: int, measured: Measurement) -> float:

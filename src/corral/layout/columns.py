@@ -18,7 +18,8 @@ goes the remainder's way for ever.
 
 Cost of `write`, measured on a 2-core machine with Python 3.11: 0.07 µs for an empty
 info, 0.45 µs for one float, 0.95 µs for nine (Ant-v5), 2.5 µs for three in a nested
-dict. `read` of nine columns of 64 slots takes 10 µs, `Infos.to_vector` 3 µs more.
+dict. `read` of nine columns of 64 slots takes 3 µs, `Infos.to_vector` 3 µs more,
+`Infos.to_list` 27 µs.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from corral.layout.entries import (
     eligible,
     python_type,
 )
+from corral.layout.readout import ColumnRead, Mask, copy_out
 
 INFO_ROWS = 3
 FINAL_ROW = 2
@@ -53,8 +55,6 @@ _ALIGNMENT = 16
 _MAX_PLANS = 1024
 # What a memoryview can store an item of; it does so in half the time an array takes.
 _VIEW_FORMATS = frozenset("?bBhHiIlLqQfd")
-
-Mask = NDArray[np.bool_]
 
 
 class Columns:
@@ -95,6 +95,9 @@ class Columns:
         self._scalars_at: dict[tuple[tuple[str, ...], type], int] = {}
         self._arrays_at: dict[tuple[str, ...], dict[Any, int]] = {}
         self._arrays: list[NDArray[Any]] = []
+        self._rows: list[list[NDArray[Any]]] = [[] for _ in range(INFO_ROWS)]
+        self._presence_at = list(presence)
+        self._has_bools = False
         self._targets: list[Any] = []
         self._used = 0
         self._plans: dict[tuple[Any, ...], _Plan] = {}
@@ -126,7 +129,7 @@ class Columns:
 
     def read(
         self, row: int | NDArray[np.integer], slots: NDArray[np.integer] | None = None
-    ) -> list[tuple[Column, NDArray[Any], Mask]]:
+    ) -> list[ColumnRead]:
         """Copy out the columns that are present in a batch.
 
         Args:
@@ -137,24 +140,17 @@ class Columns:
             For each column its values `(batch, *shape)`, zero (None in arrays of
             objects) where the entry is absent, and the mask of where it is present.
         """
-        count = len(self._columns)
-        if count == 0:
+        if not self._columns:
             return []
-        present = self._presence[row, slice(None) if slots is None else slots, :count]
-        masks = np.array(present.T, order="C").view(np.bool_)
-        result = []
-        totals = np.count_nonzero(masks, axis=1).tolist()
-        for column, array, mask, total in zip(
-            self._columns, self._arrays, masks, totals, strict=True
-        ):
-            if total:
-                values = array[row].copy() if slots is None else array[row, slots]
-                if total < len(mask):
-                    values[~mask] = 0
-                if column.kind == "scalar" and column.dtype == np.bool_:
-                    values = _bool_objects(values, mask)
-                result.append((column, values, mask))
-        return result
+        if slots is None:
+            arrays, presence = self._rows[row], self._presence_at[row]
+        else:
+            arrays = [array[row, slots] for array in self._arrays]
+            presence = self._presence[row, slots, : len(self._columns)]
+        read = copy_out(self._columns, arrays, presence)
+        if self._has_bools:
+            return [(c, _with_bools(c, values, mask), mask) for c, values, mask in read]
+        return read
 
     # The worker's half
 
@@ -314,7 +310,11 @@ class Columns:
         size = self._bytes_of(column)
         cells = self._arena[column.offset : column.offset + size].view(column.dtype)
         target: Any = cells.reshape(INFO_ROWS * self._slots, *column.shape)
-        self._arrays.append(cells.reshape(INFO_ROWS, self._slots, *column.shape))
+        array = cells.reshape(INFO_ROWS, self._slots, *column.shape)
+        self._arrays.append(array)
+        for row, part in zip(self._rows, array, strict=True):
+            row.append(part)
+        self._has_bools |= column.kind == "scalar" and column.dtype == np.bool_
         if column.kind == "array":
             known = self._arrays_at.setdefault(column.path, {})
             known[column.dtype, column.shape] = column.index
@@ -353,8 +353,10 @@ class _Plan:
 _NO_PLAN = _Plan([], [], [], True, (), [], [])
 
 
-def _bool_objects(values: NDArray[Any], mask: Mask) -> NDArray[Any]:
+def _with_bools(column: Column, values: NDArray[Any], mask: Mask) -> NDArray[Any]:
     """Gymnasium does not count numpy.bool_ as a number: an array of objects."""
+    if column.kind != "scalar" or column.dtype != np.bool_:
+        return values
     objects: NDArray[Any] = _BOOL_OBJECTS[(values + np.uint8(1)) * mask]
     return objects
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from itertools import compress, repeat
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.columns import Mask
 from corral.layout.entries import Column
-
-ColumnRead = tuple[Column, NDArray[Any], Mask]
+from corral.layout.readout import ColumnRead, Mask, to_dicts
 
 
 class Infos:
@@ -64,20 +62,21 @@ class Infos:
             own: copy what came by letter to the last object; where the env is in this
                 process, it may go on to change what it put there.
         """
-        whole: dict[str, list[Any]] = {}
-        parts, gaps = [], []
+        whole: dict[str, NDArray[Any] | list[Any]] = {}
+        plain, parts, gaps = bytearray(), [], []
         for column, values, mask in self._columns:
-            each, there = _each(column, values), mask.tolist()
-            (key, *deeper), absent = column.path, there.count(False)
+            absent = mask.tobytes().count(0)
+            key, *deeper = column.path
             # Dicts are made in one go, so a few gaps are cheaper to cut out afterwards:
             # of many slots, some have just been reset and told less than the rest.
             if deeper or key in whole or 2 * absent > count:
-                parts.append((column.path, each, there))
+                parts.append((column.path, _each(column, values), mask.tolist()))
                 continue
-            whole[key] = each
+            whole[key] = _each(column, values) if column.kind == "array" else values
+            plain.append(column.kind != "scalar")
             if absent:
                 gaps.append((key, mask))
-        infos = _dicts(whole, count)
+        infos = to_dicts(tuple(whole), tuple(whole.values()), bytes(plain), count)
         for key, mask in gaps:
             for position in np.flatnonzero(~mask).tolist():
                 del infos[position][key]
@@ -152,16 +151,6 @@ def _put(info: dict[Any, Any], path: tuple[str, ...], value: Any) -> None:
     for key in path[:-1]:
         info = info.setdefault(key, {})
     info[path[-1]] = value
-
-
-def _dicts(columns: dict[str, list[Any]], count: int) -> list[dict[Any, Any]]:
-    """One dict per position, out of one list per key."""
-    if not columns:
-        return [{} for _ in range(count)]
-    # By map, in two thirds of the time that a comprehension takes. No length is in
-    # doubt, and `strict` would cost as much again.
-    rows = zip(*columns.values())  # noqa: B905
-    return list(map(dict, map(zip, repeat(tuple(columns)), rows)))
 
 
 def _value_at(column: Column, values: NDArray[Any], position: int) -> Any:

@@ -12,8 +12,8 @@ from corral.doctor.contract import Check
 from corral.doctor.finding import Finding
 from corral.doctor.patient import Patient
 from corral.executors.assign import cgroup_limit, usable_cores
-from corral.transport import doorbell, headroom
-from corral.workers import record
+from corral.transport import headroom
+from corral.workers import twins
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PER_WORKER = 12
@@ -45,15 +45,15 @@ def _cores() -> Finding:
 
 
 def _twins() -> Finding:
-    kinds = {"doorbell": doorbell.KIND, "recorder": record.KIND}
-    if (doorbell.KIND, record.KIND) == ("futex", "c"):
-        text = "doorbell and recorder are the compiled ones"
+    kinds = dict(twins.KINDS)
+    if twins.COMPILED:
+        text = "doorbell, recorder and readout are the compiled ones"
         return Finding("machine", "ok", text, data=kinds)
+    used = ", ".join(f"{part}: {kind}" for part, kind in kinds.items())
     return Finding(
         "machine",
         "note",
-        f"doorbell: {doorbell.KIND}, recorder: {record.KIND}; the C parts are not in "
-        "use, and cheap steps take longer for it",
+        f"{used}; not all C parts are in use, and cheap steps take longer for it",
         "install Corral where there is a C compiler, and unset CORRAL_PURE_PYTHON",
         data=kinds,
     )

@@ -1,0 +1,100 @@
+"""The readout takes infos out of the block: columns of one row, and dicts made of them.
+
+It is all that stands between the last env's step and a caller who wants 64 dicts. While
+it runs every worker waits, with caches in which the simulators have left nothing of our
+code: 64 Ants' infos take the Python twins 240 µs then, and the C twins 90 µs.
+
+Two twins share these names and tests; `KIND` says which one this process uses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.layout.entries import Column
+
+Mask = NDArray[np.bool_]
+ColumnRead = tuple[Column, NDArray[Any], Mask]
+
+
+def python_copy_out(
+    columns: list[Column], arrays: list[NDArray[Any]], presence: NDArray[np.uint8]
+) -> list[ColumnRead]:
+    """Copy the columns of one row that any slot has.
+
+    Args:
+        columns: all there are, in their order.
+        arrays: one per column, `(slots, *shape)`.
+        presence: `(slots, at least as many as there are columns)`.
+
+    Returns:
+        For each its values, zero where a slot has no such entry, and the mask of where
+        it has one.
+    """
+    masks = np.array(presence[:, : len(columns)].T, order="C").view(np.bool_)
+    totals = np.count_nonzero(masks, axis=1).tolist()
+    result: list[ColumnRead] = []
+    for column, array, mask, total in zip(columns, arrays, masks, totals, strict=True):
+        if total:
+            values = array.copy()
+            if total < len(mask):
+                values[~mask] = 0
+            result.append((column, values, mask))
+    return result
+
+
+def python_to_dicts(
+    keys: tuple[str, ...],
+    sources: tuple[list[Any] | NDArray[Any], ...],
+    plain: bytes,
+    count: int,
+) -> list[dict[Any, Any]]:
+    """One dict per position, out of one list or array per key.
+
+    Args:
+        keys: of each dict, in its order.
+        sources: what the values are taken from, `count` in each.
+        plain: per key, whether an array's values are to be Python's own, not numpy's.
+        count: how many dicts.
+    """
+    if not keys:
+        return [{} for _ in range(count)]
+    each = map(_listed, sources, plain)
+    # By map, in two thirds of the time that a comprehension takes. No length is in
+    # doubt, and `strict` would cost as much again.
+    rows = zip(*each)  # noqa: B905
+    return list(map(dict, map(zip, repeat(keys), rows)))
+
+
+def _listed(source: list[Any] | NDArray[Any], plain: int) -> Sequence[Any]:
+    if isinstance(source, list):
+        return source
+    return source.tolist() if plain else list(source)
+
+
+CopyOut = Callable[
+    [list[Column], list[NDArray[Any]], NDArray[np.uint8]], list[ColumnRead]
+]
+ToDicts = Callable[
+    [tuple[str, ...], tuple[list[Any] | NDArray[Any], ...], bytes, int],
+    list[dict[Any, Any]],
+]
+
+
+def _choose() -> tuple[CopyOut, ToDicts, str]:
+    if os.environ.get("CORRAL_PURE_PYTHON") == "1":
+        return python_copy_out, python_to_dicts, "python"
+    try:
+        from corral.layout._readout import copy_out, to_dicts
+    except ImportError:
+        return python_copy_out, python_to_dicts, "python"
+    return copy_out, to_dicts, "c"
+
+
+copy_out, to_dicts, KIND = _choose()

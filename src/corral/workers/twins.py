@@ -1,0 +1,15 @@
+"""Which twins this process uses of the parts that are written in C and in Python."""
+
+from __future__ import annotations
+
+from corral.layout import readout
+from corral.transport import doorbell
+from corral.workers import record
+
+KINDS = {
+    "doorbell": doorbell.KIND,
+    "recorder": record.KIND,
+    "readout": readout.KIND,
+}
+COMPILED = list(KINDS.values()) == ["futex", "c", "c"]
+"""Whether all are those in C."""
