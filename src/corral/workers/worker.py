@@ -34,6 +34,7 @@ from corral.workers.context import WorkerContext, here
 from corral.workers.letters import Reply, describe
 from corral.workers.luggage import opened
 from corral.workers.outlet import Outlet
+from corral.workers.profilers import stop_profilers
 from corral.workers.seeds import episode_seed, seed_globals
 from corral.workers.shard import Resume, Shard, ShardOptions
 
@@ -101,7 +102,10 @@ class Worker:
         if per_worker is not None:
             self.context.resource = per_worker()
         self._function = opened(job.function)
-        return self.shard.build(opened(job.factories) or [])
+        specs = self.shard.build(opened(job.factories) or [])
+        if job.owns_process:
+            stop_profilers()
+        return specs
 
     def _globals_seed(self, root: int) -> int:
         """One that takes another's place must not draw the same numbers again."""
