@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,6 +22,34 @@ def make_pendulum() -> Any:
 def make_timed_pendulum() -> Any:
     mujoco.set_mjcb_time(time.perf_counter)
     return make_pendulum()
+
+
+class Falls(gymnasium.Wrapper):  # type: ignore[misc]
+    """Raises in the first step of a process."""
+
+    fell: ClassVar[bool] = False
+
+    def step(self, action: Any) -> Any:
+        if not Falls.fell:
+            Falls.fell = True
+            raise RuntimeError("it fell")
+        return super().step(action)
+
+
+def make_falling() -> Any:
+    # Starts the package's own clock, where building an env does not do so anyway.
+    mujoco.set_mjcb_time(None)
+    return Falls(make_pendulum())
+
+
+def make_falling_batch(num_envs: int) -> Any:
+    disabled = gymnasium.vector.AutoresetMode.DISABLED
+    makes = [make_falling] * num_envs
+    return gymnasium.vector.SyncVectorEnv(makes, autoreset_mode=disabled)
+
+
+def timings_of_all(envs: Any) -> list[tuple[float, int]]:
+    return [timings(env) for env in envs.envs]
 
 
 def timings(env: Any) -> tuple[float, int]:
@@ -44,6 +72,26 @@ def played(make: Any, **options: Any) -> list[tuple[float, int]]:
 
 def test_steps_in_a_worker_process_are_not_timed() -> None:
     for duration, steps in played(make_pendulum, backend="process", workers=1):
+        assert duration == 0 and steps > 0
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_nor_are_those_of_an_env_that_took_the_place_of_one_that_raised(
+    batched: bool,
+) -> None:
+    make = make_falling_batch if batched else make_falling
+    options: dict[str, Any] = {"backend": "process", "workers": 1, "batched": batched}
+    pool = corral.Pool(make, 2, seed=0, on_fault="restart", **options)
+    try:
+        pool.reset()
+        fell = pool.step([[0.1], [-0.1]]).infos.to_list(2)
+        assert "fault" in {key for info in fell for key in info}
+        pool.step([[0.1], [-0.1]])
+        pool.step([[0.1], [-0.1]])
+        [timed, _] = pool.apply(timings_of_all if batched else timings)
+    finally:
+        pool.close()
+    for duration, steps in timed if batched else [timed]:
         assert duration == 0 and steps > 0
 
 

@@ -40,6 +40,7 @@ from corral.workers.batch_table import BatchTable
 from corral.workers.commands import MORE, WIDE
 from corral.workers.episode import Episode
 from corral.workers.outlet import Outlet
+from corral.workers.profilers import stop_profilers
 from corral.workers.record import LOST, OVER, STOPS
 from corral.workers.shard import Resume, Shard, refuse_other_spaces
 
@@ -344,6 +345,8 @@ class BatchedShard(Shard):
         self._recorder.mark()
         self._put_away(index)
         batch = build_batch(self._factories[0], self.slots)
+        if self.owns_process:
+            stop_profilers()
         refuse_other_spaces(batch, spec)
         self._vitals[DOING] = STEPPING
         self._take(batch)

@@ -16,8 +16,8 @@ import sys
 def stop_profilers() -> bool:
     """Stop those of the simulators that are loaded; whether there was any to stop.
 
-    For a process of our own, once its envs are built: in some versions, building one
-    starts the profiler again.
+    For a process of our own, whenever envs were built in it: in some versions, building
+    one starts the profiler again.
     """
     mujoco = sys.modules.get("mujoco")
     try:

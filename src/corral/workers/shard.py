@@ -56,6 +56,7 @@ from corral.workers.episode import NO_ACTION, Episode
 from corral.workers.letters import NotSent, describe
 from corral.workers.outcomes import as_reward, counted, five_of
 from corral.workers.outlet import Outlet
+from corral.workers.profilers import stop_profilers
 from corral.workers.randomness import Isolation
 from corral.workers.record import (
     ENDED,
@@ -131,6 +132,8 @@ class Shard:
         """Envs that were closed, and not built again."""
         self.care = bytearray(len(slots))
         """By slot: what the recorder has to stop for; see there."""
+        self.owns_process = False
+        """Whether it is ours to stop the profilers that a new env has started."""
         self._standing = -1
         """The slot whose transition stands while its next episode begins."""
         self.episodes = [Episode() for _ in slots]
@@ -577,6 +580,8 @@ class Shard:
         self._put_away(index)
         with self.randomness_of(self.slots[index]):
             adapter = _adapted(self._factories[index]())
+        if self.owns_process:
+            stop_profilers()
         refuse_other_spaces(adapter, self.adapters[index].spec)
         self._vitals[DOING] = STEPPING
         self.adapters[index] = adapter

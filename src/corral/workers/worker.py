@@ -85,6 +85,7 @@ class Worker:
         )
         kind = BatchedShard if job.options.batched else Shard
         self.shard = kind(job.worker, job.slots, job.options, lock)
+        self.shard.owns_process = job.owns_process
         self.closing = False
         self._vitals: Any = [0.0] * (LINE // 8)  # until there is a block
 
