@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import pickle
+import tracemalloc
 import warnings
 from collections import OrderedDict
 from typing import Any
@@ -278,6 +279,23 @@ def test_a_gathered_batch_has_its_own_order_and_rows() -> None:
     assert column.path == ("a",)
     assert values.tolist() == [22.0, 11.0, 0.0] and mask.tolist() == [True, True, False]
     assert Infos(read, {}).to_vector(3)["a"].tolist() == [22.0, 11.0, 0.0]
+
+
+def test_a_gathered_batch_takes_only_what_its_slots_have() -> None:
+    pair, image = Pair(64), np.zeros(400)
+    told: Info = {"speed": 1.5, "image": image, "ok": np.True_}
+    pair.step([told] * 64)
+    pair.step([told] + [{"ok": np.True_}] * 63)
+    slots = np.arange(1, 33)
+    pair.parent.read(pair.row, slots)  # what numpy makes but once is made
+    tracemalloc.start()
+    try:
+        read = pair.parent.read(pair.row, slots)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [(column.path, mask.all()) for column, _, mask in read] == [(("ok",), True)]
+    assert peak < len(slots) * image.nbytes
 
 
 def test_an_int_beyond_64_bits_goes_to_the_remainder() -> None:

@@ -143,14 +143,26 @@ class Columns:
         if not self._columns:
             return []
         if slots is None:
-            arrays, presence = self._rows[row], self._presence_at[row]
+            read = copy_out(self._columns, self._rows[row], self._presence_at[row])
         else:
-            arrays = [array[row, slots] for array in self._arrays]
-            presence = self._presence[row, slots, : len(self._columns)]
-        read = copy_out(self._columns, arrays, presence)
+            read = self._read_part(row, slots)
         if self._has_bools:
             return [(c, _with_bools(c, values, mask), mask) for c, values, mask in read]
         return read
+
+    def _read_part(
+        self, row: int | NDArray[np.integer], slots: NDArray[np.integer]
+    ) -> list[ColumnRead]:
+        """Some slots: only what they have, as each array is picked at some cost."""
+        columns, arrays = self._columns, self._arrays
+        presence = self._presence[row, slots, : len(columns)]
+        present = np.bitwise_or.reduce(presence, axis=0).tobytes()
+        if 0 in present:
+            which = [index for index, anywhere in enumerate(present) if anywhere]
+            presence = presence[:, which]
+            columns = [columns[index] for index in which]
+            arrays = [arrays[index] for index in which]
+        return copy_out(columns, [array[row, slots] for array in arrays], presence)
 
     # The worker's half
 
