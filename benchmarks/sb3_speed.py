@@ -7,7 +7,8 @@
     python benchmarks/sb3_speed.py --only cartpole  those whose key has the word
 
 Everything is measured in interleaved rounds (see corral.bench.measure) with all infos
-delivered. Each claim is printed with its target and whether it was met.
+delivered. Each claim is printed with its target and whether it was met. Beside 64 Ants
+the limit says what the cores had to give in that run: an Ant on each, no vector env.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from contests import (
 )
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+from yardsticks import Limit
 
 import corral
 from corral.bench.measure import draw_actions, machine
@@ -73,7 +75,7 @@ CONTESTS = (
         "Ant-v5 ×64",
         lambda: workloads.make_ant,
         64,
-        ("subproc", "dummy", "auto"),
+        ("subproc", "dummy", "limit", "auto"),
         (Claim("auto", "subproc", 2.5), Claim("auto", "dummy", 1.7)),
     ),
 )
@@ -163,7 +165,12 @@ def entrants(runner: type) -> dict[str, Entrant]:
     def entrant(title: str, make) -> Entrant:
         return Entrant(title, lambda factory, slots: runner(make(factory, slots)))
 
-    return {name: entrant(title, make) for name, (title, make) in ENVS.items()}
+    field = {name: entrant(title, make) for name, (title, make) in ENVS.items()}
+    cores = usable_cores()
+    return {
+        **field,
+        "limit": Entrant("the limit", lambda factory, slots: Limit(factory, cores)),
+    }
 
 
 # --- start-up and memory ------------------------------------------------------------
