@@ -272,6 +272,9 @@ def main() -> int:
         verdicts += found
         record[contest.key] = {name: one.rounds for name, one in rates.items()}
         print(report_rates(contest, rates, layout, field), flush=True)
+        if "limit" in rates:
+            given = rates["limit"].over(rates["dummy"])
+            print(f"The cores had {given:.2f} × SB3 DummyVecEnv to give.\n")
     if any(word in "startup" for word in arguments.only):
         note("startup ")
         heavy = not arguments.skip_heavy
