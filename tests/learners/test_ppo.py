@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -239,9 +240,24 @@ def test_a_truncated_row_is_worth_what_its_bootstrap_says():
 def test_schedules_follow_the_steps_that_are_done():
     ppo = learner(lr_schedule="linear", clip_schedule="cosine", total=256)
     told = [ppo.update(made_rollout(ppo, BOX)) for _ in range(4)]
-    assert [one["lr"] for one in told] == pytest.approx([0.0075, 0.005, 0.0025, 0.0])
-    assert told[1]["clip_range"] == pytest.approx(0.1)
-    assert told[3]["clip_range"] == pytest.approx(0.0)
+    assert [one["lr"] for one in told] == pytest.approx([0.01, 0.0075, 0.005, 0.0025])
+    assert told[0]["clip_range"] == pytest.approx(0.2)
+    assert told[2]["clip_range"] == pytest.approx(0.1)
+    assert told[3]["clip_range"] == pytest.approx(0.2 * (1 - math.sqrt(0.5)) / 2)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("total", [256, 200])
+def test_the_last_update_learns_something(schedule, total):
+    """Also where it goes past the length of the run."""
+    ppo = learner(lr_schedule=schedule, clip_schedule=schedule, total=total)
+    for _ in range(3):
+        ppo.update(made_rollout(ppo, BOX))
+    before = weights_of(ppo)
+    last = ppo.update(made_rollout(ppo, BOX))
+    assert ppo.steps >= total
+    assert last["lr"] > 0 and last["clip_range"] > 0
+    assert any(bool((before[name] != w).any()) for name, w in weights_of(ppo).items())
 
 
 def test_a_schedule_needs_the_length_of_the_run():

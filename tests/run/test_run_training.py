@@ -132,6 +132,32 @@ def test_what_is_not_known_is_not_the_best(metric, sign):
     assert best.improved({"eval/return": sign * 1.0})
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("value", [7.5, float("inf"), -float("inf")])
+def test_a_tie_is_not_the_best(sign, value):
+    best_is = "max" if sign > 0 else "min"
+    best = Best(resolve("cartpole", {**SMALL, "best_is": best_is}))
+    assert best.improved({"eval/return": value})
+    assert not best.improved({"eval/return": value})
+    restored = Best(resolve("cartpole", {**SMALL, "best_is": best_is}), best.value)
+    assert not restored.improved({"eval/return": value})
+
+
+def test_the_first_of_equal_policies_is_kept_and_told_once(train, go_on, capsys):
+    settings = {"env": "run_envs:Counting", "evaluate_every": 1}
+    directory = train(settings=settings)  # every episode returns 10
+    assert Checkpoint.load(directory.best).update == 1
+    assert capsys.readouterr().out.count("best so far") == 1
+    go_on(directory.path, total_steps=256)
+    assert Checkpoint.load(directory.best).update == 1
+    assert "best so far" not in capsys.readouterr().out
+
+
+def test_the_best_by_a_metric_of_training_is_told(train, capsys):
+    train(settings={"best_metric": "episode/return", "evaluate_every": 6})
+    assert capsys.readouterr().out.count("best so far") == 1
+
+
 def test_episodes_that_checkpoints_cut_short_are_told_once(train, capsys):
     settings = {"env": "run_envs:Counting", "ppo.n_steps": 8, "checkpoint_every": 1}
     train(settings=settings)

@@ -57,7 +57,7 @@ class PPOConfig(BaseModel):
     )
     lr_schedule: Schedule = Field(
         default="constant",
-        description="how lr falls over the run, to 0 unless constant",
+        description="how lr falls over the run, towards 0 unless constant",
     )
     n_steps: int = Field(
         default=2048, ge=1, description="rows of each slot that one update learns from"
@@ -128,6 +128,15 @@ class PPOConfig(BaseModel):
         default=True, description="bytes become numbers from 0 to 1"
     )
 
+    def check_length(self, total_steps: int | None) -> None:
+        """A schedule needs the length of the run: OptionError without it."""
+        both = (self.lr_schedule, self.clip_schedule)
+        if total_steps is None and both != ("constant", "constant"):
+            raise OptionError(
+                f"lr_schedule is {self.lr_schedule} and clip_schedule is "
+                f"{self.clip_schedule}; they need total_steps, the length of the run"
+            )
+
 
 JUDGED = (
     "the policy's output",
@@ -167,11 +176,7 @@ class PPO:
     ) -> None:
         self.config = config = PPOConfig() if config is None else config
         self.total_steps = total_steps
-        if total_steps is None and self._is_scheduled:
-            raise OptionError(
-                f"lr_schedule is {config.lr_schedule} and clip_schedule is "
-                f"{config.clip_schedule}; they need total_steps, the length of the run"
-            )
+        config.check_length(total_steps)
         self.steps = 0
         """Env steps learnt from."""
         self.updates = 0
@@ -192,11 +197,6 @@ class PPO:
         self._optimiser = Optimiser(self.net)
         self.policy = NetPolicy(self.net, observation_space, self.device)
 
-    @property
-    def _is_scheduled(self) -> bool:
-        both = (self.config.lr_schedule, self.config.clip_schedule)
-        return both != ("constant", "constant")
-
     # Learn ------------------------------------------------------------------------
 
     def update(self, rollout: Rollout) -> dict[str, float]:
@@ -206,8 +206,8 @@ class PPO:
             TrainingDiverged: something is not finite. The weights are as they were
                 before the minibatch in which that was found.
         """
-        self.steps += rollout.valid.size
         done = self.steps / self.total_steps if self.total_steps else 0.0
+        self.steps += rollout.valid.size
         lr = scheduled(self.config.lr, self.config.lr_schedule, done)
         clip = scheduled(self.config.clip_range, self.config.clip_schedule, done)
         rows = self._rows(rollout)

@@ -7,8 +7,9 @@
         metrics = learner.update(rollout)
 
 Acting, learning and scaling (`VecNormalize`) are its own code: the same steps give the
-same weights as its `learn`. What is ours is around it: who calls, what is kept, and
-that its global generators are nobody else's.
+same weights as its `learn`. What is ours is around it: who calls, what is kept, that
+its global generators are nobody else's, and that schedules count from the beginning of
+an update (see `schedules`), where SB3 counts from its end.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class SB3PPO:
     ) -> None:
         self.config = config = PPOConfig() if config is None else config
         _check(config)
+        config.check_length(total_steps)
         self.venv = venv
         self.scales = SB3Scales.around(
             venv, normalise_obs, normalise_reward, config.gamma
@@ -122,8 +124,11 @@ class SB3PPO:
         model = self.model
         if not np.isfinite(rollout.reward).all():
             raise TrainingDiverged("a reward that cannot be learnt from came in")
-        total = self.total_steps or max(self.steps, 1)
-        model._update_current_progress_remaining(self.steps, total)
+        if self.total_steps is not None:
+            # By the steps before this rollout: SB3's `learn` counts it in, and so
+            # runs its last update with nothing left of lr.
+            before = self.steps - model.n_steps * model.n_envs
+            model._update_current_progress_remaining(before, self.total_steps)
         try:
             with self.generators.in_place():
                 model.train()

@@ -1,4 +1,8 @@
-"""How a number falls over a run: pure functions of the part that is done."""
+"""How a number falls over a run: pure functions of the part that is done.
+
+An update is scheduled by the steps that were learnt from before it: the first one has
+the whole number, and the last one more than 0, since it too has something to learn.
+"""
 
 from __future__ import annotations
 

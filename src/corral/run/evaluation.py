@@ -105,7 +105,7 @@ class Best:
         self.value = value
 
     def improved(self, metrics: Mapping[str, float]) -> bool:
-        """Whether these are better than all before."""
+        """Whether these are better than all before; a tie is not."""
         if self._metric not in metrics and self._metric in LATER:
             return False
         if self._metric not in metrics:
@@ -118,8 +118,7 @@ class Best:
         value = metrics[self._metric]
         if math.isnan(value):  # nothing is known of it, as where all episodes failed
             return False
-        # At least as good: of equals, the one that was trained longer.
-        better = self.value is None or self._sign * (value - self.value) >= 0
+        better = self.value is None or self._sign * value > self._sign * self.value
         if better:
             self.value = value
         return better

@@ -154,9 +154,10 @@ class Training:
         self.progress.results = results
         with self._accounts.spent_on("saving"):
             self.outputs.write(results, self.progress.steps)
-            if self.best.improved(self._latest | results):
+            improved = self.best.improved(self._latest | results)
+            if improved:
                 self._moment().save(self.directory.best)
-            self._say_results(results)
+            self._say_results(results, improved)
             self._say_what_is_odd(results)
             if self.config.video == "evaluations":
                 self._film(f"update-{self.progress.update:06}")
@@ -341,10 +342,10 @@ class Training:
     def _write_report(self) -> None:
         write_text(self.directory.report, report.page(self.directory))
 
-    def _say_results(self, results: dict[str, float]) -> None:
+    def _say_results(self, results: dict[str, float], improved: bool) -> None:
         steps, mean = self.progress.steps, results["eval/return"]
         metric = self.config.best_metric
-        mark = "  best so far" if self.best.value == results.get(metric) else ""
+        mark = "  best so far" if improved else ""
         named = ""
         if metric in results and metric != "eval/return":
             named = f", {metric} {results[metric]:,.3f}"
