@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from corral.adapters.factories import is_count
-from corral.errors import OptionError, WorkerDied
+from corral.errors import OptionError, StartError, WorkerDied
 from corral.executors.assign import (
     Placement,
     choose,
@@ -149,6 +149,9 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     executor.launch()
     try:
         measured = _probed(executor, assignment.options.minds_company)
+        if measured is None:
+            executor.close(2.0)
+            return _untried(assignment)
         if isinstance(measured, str):
             executor.close(2.0)
             return _one_each(assignment, f"one process per slot, since {measured}")
@@ -175,10 +178,25 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     return SerialExecutor(assignment), placement
 
 
-def _probed(executor: ProcessExecutor, minds_company: bool) -> Measurement | str:
-    """What was measured; or how the process ended in which two envs met."""
+def _untried(assignment: Assignment) -> tuple[Executor, Placement]:
+    """Processes for envs that fail when they are tried: the caller will see how."""
+    slots = assignment.slots
+    workers = enough_workers(slots, assignment.cores)
+    reason = "not measured, since an env failed in a trial run"
+    return _process(assignment, Placement("process", workers, slots, reason))
+
+
+def _probed(executor: ProcessExecutor, minds_company: bool) -> Measurement | str | None:
+    """What was measured; or how the process ended in which two envs met.
+
+    None if an env failed: what it says is for the caller's own reset or step to tell.
+    """
     try:
         return executor.probe(PROBE_SECONDS)
+    except StartError as error:
+        if error.fault.kind == "hung":
+            raise
+        return None
     except WorkerDied as error:
         if not minds_company:
             raise
