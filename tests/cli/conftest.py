@@ -46,6 +46,16 @@ class Waits(Env):
         pathlib.Path("reached").touch()
         signal.pause()
 
+class Fraction(Env):
+    """Episodes return 0.94, 1.0, 0.94, ..."""
+    episodes = 0
+
+    def step(self, action):
+        seen, _, ended, cut, info = super().step(action)
+        reward = 0.1 if self.episodes % 2 else 0.094
+        self.episodes += ended
+        return seen, reward, ended, cut, info
+
 class AlwaysRaises(Env):
     def step(self, action):
         raise RuntimeError("never works")

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("onnxruntime", reason="tinyphysics needs onnxruntime")
 
 from corral.cli.main import main
+from corral.digits import number
 from corral.zoo.tinyphysics import load_route, write_route
 from corral.zoo.tinyphysics.small_model import small_model
 
@@ -17,9 +18,9 @@ def corral(tmp_path, monkeypatch, capsys):
     """Type a command beside a directory of routes; returns status, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    for number in range(2):
-        path = tmp_path / "data" / f"{number:05d}.csv"
-        write_route(load_route(f"synthetic:{number:05d}"), path)
+    for place in range(2):
+        path = tmp_path / "data" / f"{place:05d}.csv"
+        write_route(load_route(f"synthetic:{place:05d}"), path)
     (tmp_path / "car.onnx").write_bytes(small_model())
 
     def run(*arguments):
@@ -47,7 +48,8 @@ def test_costs_are_the_same_wherever_the_cars_are(corral, tmp_path):
     assert list(found[0]) == [f"./data/{number:05d}.csv" for number in range(2)]
     for path, cost in found[0].items():
         assert cost["total"] == pytest.approx(50 * cost["lataccel"] + cost["jerk"])
-        assert f"{path}  {cost['lataccel']:9.3f}  {cost['jerk']:9.3f}" in out
+        shown = [number(cost[name]) for name in ("lataccel", "jerk", "total")]
+        assert [path, *shown] in [line.split() for line in out.splitlines()]
     page = (tmp_path / "costs.html").read_text()
     assert page.count("<svg") == 1 + 2 * 2
     assert "target" in page and "actual" in page and "steer" in page

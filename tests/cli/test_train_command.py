@@ -62,6 +62,19 @@ def test_train_then_list_then_eval(corral, here):
     assert "is done: 64 of 64 steps" in err
 
 
+def test_scores_have_the_digits_that_mean_something(corral, here):
+    few = [*SMALL, "--num-envs", "1", "--set", "evaluate_episodes=2"]
+    env = ["--set", "env=cli_envs:Fraction"]
+    status, out, err = corral("train", "cartpole", "--out", "run", *few, *env)
+    assert status == 0, err
+    assert "evaluated 0.97 ± 0.03" in out
+    assert "Best policy: return 0.97 ± 0.03 over 2 new episodes" in out
+    assert "0.97 ± 0.03 over 2 new" in (here / "run" / "report.html").read_text()
+    status, out, err = corral("eval", "run", "--episodes", "2")
+    assert status == 0, err
+    assert "return 0.97 ± 0.03 over 2 episodes" in out
+
+
 def test_a_name_and_a_place_can_be_chosen(corral, here):
     assert (
         corral("train", "cartpole", "--out", "mine", "--name", "first", *SMALL)[0] == 0

@@ -39,7 +39,7 @@ def test_a_run_leaves_everything_it_promises(train, capsys):
     out = capsys.readouterr().out
     assert "2 envs in this process" in out
     assert "one env at a time" in out
-    assert "over 3 fresh episodes" in out
+    assert "over 3 new episodes" in out
     assert f"Report      {directory.report}" in out
 
 

@@ -71,10 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = revisit.evaluate(
             arguments.episodes or EPISODES, seed, stochastic=arguments.stochastic
         )
-        print(
-            f"return {result.mean:,.2f} ± {result.std:,.2f} over "
-            f"{len(result.returns)} episodes"
-        )
+        print(f"return {result}")
         if arguments.json is not None:
             returns = [float(value) for value in result.returns]
             table = {

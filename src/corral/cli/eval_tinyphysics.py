@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from corral.cli.kinds import count
 from corral.cli.saving import save
+from corral.digits import number, score
 from corral.errors import MissingExtra, OptionError, WriteFailed
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def _writable(path: Path) -> bool:
 
 
 def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
+    import numpy as np
+
     from corral.run.tinyphysics.driving import mean_of
 
     width = max(map(len, costs))
@@ -137,11 +140,12 @@ def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
         print(f"{path:<{width}}  {_columns(cost)}")
     mean = mean_of(costs)
     print(f"{'mean':<{width}}  {_columns(mean)}")
-    print(f"{controller.name}: {mean.total:.3f} over {len(costs)} routes")
+    spread = float(np.std([cost.total for cost in costs.values()]))
+    print(f"{controller.name}: {score(mean.total, spread)} over {len(costs)} routes")
 
 
 def _columns(cost: Costs) -> str:
-    return "  ".join(f"{value:9.3f}" for value in cost)
+    return "  ".join(f"{number(value):>9}" for value in cost)
 
 
 def _write(

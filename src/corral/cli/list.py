@@ -43,5 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _best(told: dict[str, object]) -> str:
-    result = told.get("final") or told.get("best")
-    return f"{result:,.4g}" if isinstance(result, float) else ""
+    from corral.digits import score
+
+    final, spread, best = (told.get(name) for name in ("final", "final_std", "best"))
+    if isinstance(final, float):
+        return score(final, spread if isinstance(spread, float) else None)
+    return score(best) if isinstance(best, float) else ""

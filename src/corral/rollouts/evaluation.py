@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Factory, Policy
+from corral.digits import score
 from corral.errors import Fault, OptionError
 from corral.pool import Pool
 from corral.rollouts.episode import Episode
@@ -57,7 +58,8 @@ class Evaluation:
 
     def __str__(self) -> str:
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"{self.mean:.1f} ± {self.std:.1f} over {len(self)} episodes{failed}"
+        shown = score(self.mean, self.std)
+        return f"{shown} over {len(self)} episodes{failed}"
 
 
 def evaluate(

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from corral.digits import number, score
 from corral.errors import CorralError, Fault, FaultError, TrainingDiverged
 from corral.recipes.parts import Gathered, Parts
 from corral.rollouts import finite
@@ -275,13 +276,13 @@ class Training:
             return {"best": self.best.value}
         result = self.evaluator.episodes(count, self.evaluator.seed(FINAL))
         text = (
-            f"The best policy returns {result.mean:,.1f} ± {result.std:,.1f} over "
-            f"{count} fresh episodes."
+            f"Best policy: return {score(result.mean, result.std)} over {count} new "
+            "episodes."
         )
         more = self.parts.measured(result)
         if result.failed:
             text += f" {len(result.failed)} of them failed, and do not count."
-        text += "".join(f" {name}: {value:,.3f}." for name, value in more.items())
+        text += "".join(f" {name}: {number(value)}." for name, value in more.items())
         self.outputs.console.say(text, "bold green")
         again = f"corral eval {self.directory.path}"
         final, spread = float(result.mean), float(result.std)
@@ -348,11 +349,9 @@ class Training:
         mark = "  best so far" if improved else ""
         named = ""
         if metric in results and metric != "eval/return":
-            named = f", {metric} {results[metric]:,.3f}"
-        self.outputs.console.say(
-            f"{steps:>11,}  evaluated {mean:,.1f} ± {results['eval/return_std']:,.1f}"
-            f"{named}{mark}"
-        )
+            named = f", {metric} {number(results[metric])}"
+        shown = score(mean, results["eval/return_std"])
+        self.outputs.console.say(f"{steps:>11,}  evaluated {shown}{named}{mark}")
 
     def _say_what_is_odd(self, results: dict[str, float]) -> None:
         """Episodes of an evaluation that were not run to their own end."""

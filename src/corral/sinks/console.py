@@ -7,11 +7,12 @@ With `corral.bench.console` the one place of the package that imports rich.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import TextIO
 
+from corral.digits import number
 from corral.errors import MissingExtra
 
 try:
@@ -102,9 +103,9 @@ class ConsoleSink:
 
     def _figures(self) -> list[str]:
         latest = self._latest
-        known = (
-            (SPEED, "{:,.0f} steps/s"),
-            (RETURN, "return {:,.4g}"),
-            (PROCESSORS, "CPU {:.0%}"),
+        known: tuple[tuple[str, Callable[[float], str]], ...] = (
+            (SPEED, lambda value: f"{value:,.0f} steps/s"),
+            (RETURN, lambda value: f"return {number(value)}"),
+            (PROCESSORS, lambda value: f"CPU {value:.0%}"),
         )
-        return [form.format(latest[name]) for name, form in known if name in latest]
+        return [shown(latest[name]) for name, shown in known if name in latest]

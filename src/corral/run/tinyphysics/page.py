@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from corral.digits import number, score
 from corral.reports.charts import COLORS, INK, Curve, histogram, lines
 from corral.reports.page import Page
 from corral.run.tinyphysics.driving import Trace, mean_of
@@ -28,8 +29,9 @@ def page(
     mean = mean_of(costs)
     built = Page(f"{controller} on {len(costs)} routes", "tinyphysics")
     built.callout(
-        f"Mean cost {mean.total:.3f}: {WEIGHT:g} × {mean.lataccel:.3f} for being off, "
-        f"{mean.jerk:.3f} for jerk. Less is better."
+        f"Mean cost {score(mean.total, _spread(costs))} (standard deviation over the "
+        f"routes): {WEIGHT:g} × {number(mean.lataccel)} for lateral acceleration off "
+        f"target, {number(mean.jerk)} for jerk. Lower is better."
     )
     _add_histogram(built, controller, costs)
     _add_traces(built, traces)
@@ -50,7 +52,8 @@ def _add_histogram(built: Page, controller: str, costs: Mapping[str, Costs]) -> 
             "total cost of a route",
             "% of the routes",
         ),
-        f"Median {np.median(totals):.1f}, from {min(totals):.1f} to {max(totals):.1f}.",
+        f"Median {number(float(np.median(totals)))}, from {number(min(totals))} to "
+        f"{number(max(totals))}.",
     )
 
 
@@ -70,8 +73,9 @@ def _add_traces(built: Page, traces: Sequence[Trace]) -> None:
         steer = [_curve("steer", seconds, trace.steer, COLORS["blue"])]
         cost = trace.costs
         built.paragraph(
-            f"{trace.path}: cost {cost.total:.1f}, of it {WEIGHT * cost.lataccel:.1f} "
-            f"for being off and {cost.jerk:.1f} for jerk"
+            f"{trace.path}: cost {number(cost.total)}, of it "
+            f"{number(WEIGHT * cost.lataccel)} for lateral acceleration off target and "
+            f"{number(cost.jerk)} for jerk"
         )
         built.figure(lines(curves, "seconds", "lateral acceleration, m/s²"))
         built.figure(lines(steer, "seconds", "steer"))
@@ -94,4 +98,8 @@ def _add_table(built: Page, costs: Mapping[str, Costs], mean: Costs) -> None:
 
 
 def _shown(cost: Costs) -> tuple[str, str, str]:
-    return f"{cost.lataccel:.3f}", f"{cost.jerk:.3f}", f"{cost.total:.3f}"
+    return number(cost.lataccel), number(cost.jerk), number(cost.total)
+
+
+def _spread(costs: Mapping[str, Costs]) -> float:
+    return float(np.std([cost.total for cost in costs.values()]))

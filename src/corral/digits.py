@@ -1,0 +1,69 @@
+"""Numbers as text, with as many digits as mean something.
+
+    score(0.97, 0.03)         0.97 ± 0.03
+    score(351.94, 101.4)      352 ± 101
+    score(-1234.5678, 0.0)    -1,234.5678 ± 0
+    number(0.012345)          0.01235
+    rate(0.995)               99.5%
+
+The terminal, `corral eval`, `corral list` and the reports all write their scores here.
+"""
+
+from __future__ import annotations
+
+import math
+
+DIGITS = 4
+"""Significant digits of a number of which nothing else is known."""
+EXACT = 8
+"""Of one that did not vary."""
+SPREAD = 2
+"""Of a standard deviation; its mean ends at the same place."""
+SMALLEST = 1e-4
+"""Smaller numbers are written as 1.2e-05."""
+
+
+def score(mean: float, spread: float | None = None) -> str:
+    """A mean and its standard deviation, ending at the same place after the point.
+
+    Without a standard deviation, as `number` writes it.
+    """
+    if spread is None or not math.isfinite(mean) or not math.isfinite(spread):
+        return number(mean)
+    if spread <= abs(mean) * 10.0**-EXACT:  # it did not vary, but for rounding
+        return f"{number(mean, EXACT)} ± 0"
+    if spread < SMALLEST:
+        return f"{mean:.{EXACT}g} ± {spread:.{SPREAD}g}"
+    places = _places(spread, SPREAD)
+    left, right = _fixed(mean, places), _fixed(spread, places)
+    while places and left[-1] == right[-1] == "0":
+        places -= 1
+        left, right = left[:-1].rstrip("."), right[:-1].rstrip(".")
+    return f"{left} ± {right}"
+
+
+def number(value: float, digits: int = DIGITS) -> str:
+    """One number, rounded to so many digits, but never left of the point."""
+    if not math.isfinite(value):
+        return str(value)
+    if 0 < abs(value) < SMALLEST:
+        return f"{value:.{digits}g}"
+    text = _fixed(value, _places(value, digits))
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def rate(part: float) -> str:
+    """A part of 1 as percent."""
+    return f"{number(100.0 * part, 3)}%"
+
+
+def _places(value: float, digits: int) -> int:
+    """Places after the point that so many significant digits take."""
+    if value == 0:
+        return 0
+    return max(0, digits - 1 - math.floor(math.log10(abs(value))))
+
+
+def _fixed(value: float, places: int) -> str:
+    # Adding 0 makes a 0 of what was rounded to -0.
+    return f"{round(value, places) + 0.0:,.{places}f}"
