@@ -2,11 +2,12 @@
 
     score(0.97, 0.03)         0.97 ± 0.03
     score(351.94, 101.4)      352 ± 101
-    score(-1234.5678, 0.0)    -1,234.5678 ± 0
+    score(-1234.5678, 0.0)    -1234.5678 ± 0
     number(0.012345)          0.01235
     rate(0.995)               99.5%
 
-The terminal, `corral eval`, `corral list` and the reports all write their scores here.
+The terminal, `corral eval`, `corral list` and the reports all write their scores here;
+without commas, so that logs can be parsed.
 """
 
 from __future__ import annotations
@@ -66,4 +67,4 @@ def _places(value: float, digits: int) -> int:
 
 def _fixed(value: float, places: int) -> str:
     # Adding 0 makes a 0 of what was rounded to -0.
-    return f"{round(value, places) + 0.0:,.{places}f}"
+    return f"{round(value, places) + 0.0:.{places}f}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -17,6 +18,12 @@ SMALL = [
     *("--set", "evaluate_episodes=1", "--set", "final_episodes=2"),
     *("--set", "checkpoint_every=1"),
 ]
+
+
+LOGGED = re.compile(
+    r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d elapsed \d+:\d\d:\d\d eta \S+\] "
+)
+"""A line that is written elsewhere than to a terminal."""
 
 
 @pytest.fixture
@@ -131,11 +138,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(here):
     endless = ["--total-steps", "1_000_000_000", "--set", "evaluate_every=1000000"]
     script = Script([*command, *SMALL, *endless], None, cwd=here)
     try:
+        lines = [script.line(), script.line()]  # while it is running
         wait_until(lambda: (here / "run" / "checkpoints" / "last.pt").exists(), 40)
         os.kill(script.process.pid, signal.SIGINT)
         out = script.finish(130)
     finally:
         script.process.kill()
+    lines += out.splitlines()
+    assert [line for line in lines if not LOGGED.match(line)] == []
     assert "everything is saved" in out
     assert "corral train --resume run" in out
     assert "Traceback" not in out + script.stderr

@@ -99,6 +99,9 @@ class Training:
     def run(self) -> int:
         """Train to the end, or to Ctrl-C; returns the exit status."""
         config, progress = self.config, self.progress
+        self.outputs.console.say(
+            f"return: the mean of the last {RECENT} episodes of training", "dim"
+        )
         with self._saying_what_is_kept():
             with self.outputs.console.watching(progress.steps), self._minding_ctrl_c():
                 while progress.update < config.updates and not self._stop:
@@ -351,7 +354,7 @@ class Training:
         if metric in results and metric != "eval/return":
             named = f", {metric} {number(results[metric])}"
         shown = score(mean, results["eval/return_std"])
-        self.outputs.console.say(f"{steps:>11,}  evaluated {shown}{named}{mark}")
+        self.outputs.console.say(f"step {steps}  evaluated {shown}{named}{mark}")
 
     def _say_what_is_odd(self, results: dict[str, float]) -> None:
         """Episodes of an evaluation that were not run to their own end."""

@@ -1,6 +1,9 @@
-"""A run as it is watched: a bar on a terminal, a line now and then elsewhere.
+"""A run as it is watched: a bar on a terminal, lines with a time in a log.
 
-    51,200/100,000 ━━━━━━━━━━━━━━━╸━━━━━━━━━━━━━━  0:00:06  8,210/s  return 312  CPU 97%
+    51,200/100,000 ━━━━━━━━╸━━━━━━━━ 0:00:06<0:00:06  8210 steps/s  return 312  CPU 97%
+
+    [2026-01-31 12:00:06 elapsed 0:00:06 eta 0:00:06] step 51200/100000  8210 steps/s
+    [2026-01-31 12:00:06 elapsed 0:00:06 eta 0:00:06] step 51200  evaluated 475 ± 30
 
 With `corral.bench.console` the one place of the package that imports rich.
 """
@@ -9,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, strftime
 from typing import TextIO
 
-from corral.digits import number
+from corral.digits import number, rate
 from corral.errors import MissingExtra
 
 try:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
     from rich.text import Text
 except ImportError as error:
     raise MissingExtra(
@@ -26,11 +29,16 @@ except ImportError as error:
 
 SPEED = "speed/steps_per_second"
 RETURN = "episode/return"
+SUCCESS = "episode/success_rate"
 PROCESSORS = "use/cpu"
 TENTHS = 10
-"""Without a terminal, a line for each of so many parts of the run."""
+PAUSE = 10.0
+"""In a log, a line for each tenth of the run, and for each update that comes so many
+seconds after the last line."""
 PERIOD = 0.1
 """Seconds between two drawings of the bar, which take a millisecond each."""
+LOGGED, SHOWN = "elapsed {elapsed} eta {left}", "{elapsed}<{left}"
+UNKNOWN = "-:--:--"
 
 
 class ConsoleSink:
@@ -39,18 +47,28 @@ class ConsoleSink:
     Args:
         total: env steps of the whole run.
         file: where to write; standard output if None.
+        clock: seconds, from any moment on.
     """
 
-    def __init__(self, total: int, file: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        total: int,
+        file: TextIO | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.console = Console(file=file, highlight=False)
         self._total = total
+        self._clock = clock
         self._latest: dict[str, float] = {}
+        self._step = 0
         self._told = 0
-        self._drawn = 0.0
+        self._drawn = self._logged = self._began = clock()
+        self._from: tuple[int, float] | None = None
+        """Step and time from which on it is being trained."""
         self._progress = Progress(
             TextColumn("{task.fields[steps]}"),
             BarColumn(bar_width=None, complete_style="cyan", finished_style="cyan"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[times]}"),
             TextColumn("{task.fields[figures]}"),
             console=self.console,
             transient=True,
@@ -58,40 +76,48 @@ class ConsoleSink:
             disable=not self.console.is_terminal,
             auto_refresh=False,  # no refreshing thread beside what is being trained
         )
-        self._task = self._progress.add_task("", total=total, steps="", figures="")
+        self._task = self._progress.add_task(
+            "", total=total, steps="", times="", figures=""
+        )
 
     @contextmanager
     def watching(self, step: int) -> Iterator[None]:
         """The bar is there meanwhile, from this step on, and gone afterwards."""
+        self._step, self._from = step, (step, self._clock())
         self._told = TENTHS * step // self._total
         self._progress.update(self._task, completed=step, refresh=False)
         with self._progress:
             yield
 
     def say(self, text: str, style: str = "") -> None:
-        """A line of its own, above the bar."""
+        """A line of its own, above the bar; in a log, behind the time."""
+        if not self.console.is_terminal:
+            before = f"[{strftime('%Y-%m-%d %H:%M:%S')} {self._times(LOGGED)}] "
+            text = "\n".join(before + line for line in text.splitlines())
+        # Written at once: rich flushes after every line.
         self._progress.console.print(Text(text, style=style), soft_wrap=True)
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Move the bar."""
         self._latest.update(metrics)
-        shown = f"{step:,}/{self._total:,}"
+        self._step = step
         if self.console.is_terminal:
             self._progress.update(
                 self._task,
                 completed=min(step, self._total),
-                steps=shown,
+                steps=f"{step:,}/{self._total:,}",
+                times=self._times(SHOWN),
                 figures="  ".join(self._figures()),
                 refresh=self._is_time(),
             )
             return
-        part = TENTHS * step // self._total
-        if part > self._told:
-            self._told = part
-            self.say("  ".join([shown, *self._figures()]))
+        now, tenth = self._clock(), TENTHS * step // self._total
+        if tenth > self._told or now - self._logged >= PAUSE:
+            self._told, self._logged = tenth, now
+            self.say("  ".join([f"step {step}/{self._total}", *self._figures()]))
 
     def _is_time(self) -> bool:
-        now = monotonic()
+        now = self._clock()
         if now - self._drawn < PERIOD:
             return False
         self._drawn = now
@@ -101,11 +127,30 @@ class ConsoleSink:
         """Take the bar away."""
         self._progress.stop()
 
+    def _times(self, form: str) -> str:
+        """How long it has been running, and for how long it will."""
+        now = self._clock()
+        return form.format(elapsed=clock(now - self._began), left=self._left(now))
+
+    def _left(self, now: float) -> str:
+        if self._from is None or self._step <= self._from[0]:
+            return UNKNOWN
+        step, began = self._from
+        pace = (now - began) / (self._step - step)
+        return clock(pace * max(0, self._total - self._step))
+
     def _figures(self) -> list[str]:
         latest = self._latest
         known: tuple[tuple[str, Callable[[float], str]], ...] = (
-            (SPEED, lambda value: f"{value:,.0f} steps/s"),
+            (SPEED, lambda value: f"{value:.0f} steps/s"),
             (RETURN, lambda value: f"return {number(value)}"),
+            (SUCCESS, lambda value: f"success {rate(value)}"),
             (PROCESSORS, lambda value: f"CPU {value:.0%}"),
         )
         return [shown(latest[name]) for name, shown in known if name in latest]
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds, as 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
