@@ -37,6 +37,16 @@ def nobodys_verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 @pytest.fixture(scope="session", autouse=True)
+def a_key_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither use nor make the key of the user that runs them."""
+    folder = tmp_path_factory.mktemp("private")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CORRAL_KEY", str(folder / "key"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def nothing_done_again() -> Iterator[None]:
     """Envs that fail in tests are not tried elsewhere, but where that is the matter."""
     with pytest.MonkeyPatch.context() as patch:

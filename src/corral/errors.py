@@ -13,7 +13,7 @@ CorralError
 │   ├── IsolationError   envs that need a process each would share one
 │   │                                                          (also RuntimeError)
 │   ├── FactoryError     a factory cannot be sent to a worker  (also TypeError)
-│   ├── UnsafeFile       a file that others can write to is not unpickled
+│   ├── UnsafeFile       a file that would run code is not signed by this user
 │   │                                                          (also PermissionError)
 │   ├── CheckpointError  a checkpoint cannot be read, or is another run's
 │   │                                                          (also ValueError)
@@ -95,7 +95,10 @@ class FactoryError(UsageError, TypeError):
 
 
 class UnsafeFile(UsageError, PermissionError):
-    """A file that somebody else wrote, or could have, is not unpickled."""
+    """A file that would run code is not signed by this user, and was not trusted."""
+
+    said: str = ""
+    """The text up to what to do, which depends on where it was asked for."""
 
 
 class CheckpointError(UsageError, ValueError):

@@ -178,6 +178,39 @@ def test_what_ctrl_c_saved_goes_on(corral, here, monkeypatch):
     assert not (here / "run" / "checkpoints" / "interrupted.pt").exists()
 
 
+def test_the_run_of_another_user_is_run_where_it_is_trusted(corral, here):
+    assert corral("train", "cartpole", "--out", "run", *SMALL)[0] == 0
+    config = here / "run" / "config.yaml"
+    text = config.read_text().replace("env: CartPole-v1", "env: os:mkdir")
+    config.write_text(text.replace("env_kwargs: {}", "env_kwargs: {path: touched}"))
+    commands = (
+        ["eval", "run", "--episodes", "1"],
+        ["train", "--resume", "run", "--total-steps", "128"],
+    )
+    for command in commands:
+        status, _, err = corral(*command)
+        assert status == 2
+        assert "run/config.yaml was changed after it was signed" in err
+        assert "It would run env 'os:mkdir' with {'path': 'touched'}" in err
+        typed = " ".join(["corral", *command, "--trust"])
+        assert err.endswith(f"Read run/config.yaml; if you trust it: {typed}\n")
+    corral("list")
+    corral("train", "cartpole", "--out", "new", "--init-from", "run", *SMALL)
+    assert not (here / "touched").exists()
+    assert corral(*commands[0], "--trust")[0] == 2  # it is run, and makes no env
+    assert (here / "touched").exists()
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x"])
+def test_a_name_that_leaves_runs_is_refused(corral, here, name):
+    (here / "mine.yaml").write_text(f"recipe: cartpole\nname: {name}\n")
+    for arguments in (["cartpole", "--name", name], ["mine.yaml"]):
+        status, _, err = corral("train", *arguments, *SMALL)
+        assert status == 2
+        assert "it names a folder in runs/" in err and "--out" in err
+    assert not (here / "runs").exists()
+
+
 def test_a_full_disk_is_one_message_and_keeps_the_checkpoint(here):
     arguments = ["train", "cartpole", "--out", "run", *SMALL]
     arguments += ["--total-steps", "1_000_000", "--set", "evaluate_every=100000"]

@@ -521,22 +521,62 @@ def test_a_file_is_its_owners_alone_and_replaced_when_whole(path) -> None:
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_can_write_to_is_not_opened(path, mode, monkeypatch) -> None:
-    fail(path, backend="serial")
-    path.chmod(mode)
-    monkeypatch.setattr(pickle, "loads", None)  # nothing of it is looked at
-    with pytest.raises(UnsafeFile, match=rf"mode {mode:o}.*chmod go-w"):
-        replay(path)
+def rewritten(path, **changes) -> None:
+    """The same file with other members; None for one that is left out."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in {**members, **changes}.items():
+            if data is not None:
+                archive.writestr(name, data)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_is_not_opened(path, monkeypatch) -> None:
+def refused(path, why, monkeypatch) -> None:
+    """That nothing of it is unpickled, and the way to read it is named."""
+    with monkeypatch.context() as patch:
+        patch.setattr(pickle, "loads", None)
+        with pytest.raises(UnsafeFile, match=rf"{why}.*unzip -p .*trust=True"):
+            replay(path)
+
+
+def test_a_file_that_was_changed_is_not_opened(path, monkeypatch) -> None:
     fail(path, backend="serial")
-    os.chown(path, 12345, -1)
-    monkeypatch.setattr(pickle, "loads", None)
-    with pytest.raises(UnsafeFile, match="belongs to user 12345"):
-        replay(path)
+    evil = pickle.dumps(exec)
+    rewritten(path, **{"fault.pickle": evil})
+    refused(path, "was changed after it was signed", monkeypatch)
+
+
+def test_a_file_without_a_signature_is_opened_by_trust_alone(path, monkeypatch) -> None:
+    fail(path, backend="serial")
+    rewritten(path, signature=None)
+    refused(path, "is not signed", monkeypatch)
+    with replay(path, trust=True) as replayed:
+        assert replayed.reproduced
+
+
+def test_a_file_of_another_user_is_not_opened(path, monkeypatch, tmp_path) -> None:
+    fail(path, backend="serial")
+    (tmp_path / "private").mkdir(mode=0o700)
+    monkeypatch.setenv("CORRAL_KEY", str(tmp_path / "private" / "key"))
+    refused(path, "is signed with another key", monkeypatch)
+
+
+def test_a_signature_of_a_run_is_none_of_a_fault(path, monkeypatch) -> None:
+    from corral.supervision import signatures
+
+    fail(path, backend="serial")
+    evil = pickle.dumps(exec)
+    signed = signatures.sign(signatures.RUN, evil)
+    rewritten(path, **{"fault.pickle": evil, "signature": signed})
+    refused(path, "was changed after it was signed", monkeypatch)
+
+
+def test_without_a_key_a_fault_is_saved_unsigned(path, monkeypatch, tmp_path) -> None:
+    (tmp_path / "file").touch()
+    with monkeypatch.context() as patch:
+        patch.setenv("CORRAL_KEY", str(tmp_path / "file" / "key"))
+        fail(path, backend="serial")
+    refused(path, "is not signed", monkeypatch)
 
 
 def test_what_is_no_saved_fault_is_refused(path) -> None:

@@ -148,7 +148,7 @@ def test_a_checkpoint_of_another_env_is_refused(trained):
     with pytest.raises(
         CheckpointError, match="made with another env: CartPole-v1 then"
     ):
-        resume(trained.last, {"total_steps": 999})
+        resume(trained.last, {"total_steps": 999}, trust=True)
 
 
 def test_weights_of_another_env_are_refused(trained):

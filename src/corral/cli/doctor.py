@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="look at what it raises in pdb",
     )
+    kinds.add_trust(add, "open a fault that you did not sign: it runs code")
     add(
         "--timeout",
         type=kinds.positive,
@@ -186,9 +187,13 @@ def _replay(arguments: argparse.Namespace) -> int:
     from corral.supervision.report import message_for
     from corral.supervision.saving import load
 
-    print(f"Then:\n{_indented(message_for(load(arguments.replay)))}\n")
+    fault = load(arguments.replay, arguments.trust)
+    print(f"Then:\n{_indented(message_for(fault))}\n")
     with replay(
-        arguments.replay, debugger=arguments.debugger, timeout=arguments.timeout
+        arguments.replay,
+        debugger=arguments.debugger,
+        timeout=arguments.timeout,
+        trust=arguments.trust,
     ) as replayed:
         _show(replayed)
     return 0 if replayed.reproduced else 1

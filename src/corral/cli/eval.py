@@ -21,7 +21,7 @@ from math import isfinite
 from pathlib import Path
 
 from corral.cli import eval_tinyphysics
-from corral.cli.kinds import count, whole
+from corral.cli.kinds import add_trust, count, whole
 from corral.cli.saving import save
 
 SUMMARY = "how good is a policy that was trained?"
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--stochastic", action="store_true", help="draw actions as while training")
     add("--json", type=Path, metavar="FILE", help="write returns and lengths as JSON")
     add("--video", type=Path, metavar="FILE", help="write one episode as a GIF")
+    add_trust(add, "evaluate a run that you did not sign: it runs its env")
     eval_tinyphysics.add_arguments(parser)
 
 
@@ -66,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         which=arguments.checkpoint,
         num_envs=arguments.num_envs,
         workers=arguments.workers,
+        trust=arguments.trust,
     ) as revisit:
         print(f"{revisit.path}: {revisit.config.env}, update {revisit.update}")
         result = revisit.evaluate(

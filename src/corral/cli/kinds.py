@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ def not_negative(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number >= 0")
     return number
+
+
+def add_trust(add: Callable[..., Any], what: str) -> None:
+    """The option that every command has that opens what others may have written."""
+    add("--trust", action="store_true", help=f"{what} (docs/guides/what-is-code.md)")
 
 
 def check_file(option: str, path: Path | None) -> None:

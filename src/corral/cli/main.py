@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from types import ModuleType
 from corral.cli import bench, doctor, train
 from corral.cli import eval as evaluate
 from corral.cli import list as listing
-from corral.errors import CorralError, UsageError
+from corral.errors import CorralError, UnsafeFile, UsageError
 
 COMMANDS: dict[str, ModuleType] = {
     "train": train,
@@ -56,8 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug:
             traceback.print_exception(error)
         else:
-            print(f"corral {arguments.command}: {error}", file=sys.stderr)
+            said = _said(error, arguments.line)
+            print(f"corral {arguments.command}: {said}", file=sys.stderr)
         return MISTAKE if isinstance(error, UsageError) else FAULT
+
+
+def _said(error: CorralError, line: Sequence[str]) -> str:
+    """The error's text, in the words of a command line."""
+    if isinstance(error, UnsafeFile) and error.said:
+        return f"{error.said}: {shlex.join([*line, '--trust'])}"
+    return str(error)
 
 
 def parser() -> argparse.ArgumentParser:

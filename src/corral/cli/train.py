@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from corral.cli.kinds import count, whole
+from corral.cli.kinds import add_trust, count, whole
 from corral.errors import OptionError
 
 SUMMARY = "train a policy with PPO"
@@ -58,8 +58,9 @@ def _add_beginnings(parser: argparse.ArgumentParser) -> None:
         "--init-from",
         type=Path,
         metavar="RUN",
-        help="begin a new run with the weights of another",
+        help="begin a new run with the weights of another, which are data",
     )
+    add_trust(add, "resume a run that you did not sign: it runs its env")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,7 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         _refuse_with_resume(arguments)
         from corral.run.start import resume
 
-        training = resume(arguments.resume, settings, wandb=arguments.wandb)
+        training = resume(
+            arguments.resume,
+            settings,
+            wandb=arguments.wandb,
+            trust=arguments.trust,
+        )
     else:
         if arguments.source is None:
             raise OptionError(

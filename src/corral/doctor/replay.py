@@ -115,11 +115,12 @@ def replay(
     shared: dict[str, NDArray[Any]] | None = None,
     raise_error: bool = False,
     debugger: bool = False,
+    trust: bool = False,
 ) -> Replay:
     """Run the episode of a fault again, as `fault.save(path)` has written it.
 
     Args:
-        path: the file. It is not opened if anybody else owns it or may write to it.
+        path: the file. It is not opened if this user has not signed it.
         up_to: "failing" to do what failed as well, "before" to stop right before it:
             `.env` and `.action` are then at hand, and `.go_on()` does the rest.
         backend: "serial" for this process, "process" for one of its own; by default
@@ -129,12 +130,13 @@ def replay(
         shared: arrays that were too big to be saved.
         raise_error: raise what the env raises, instead of returning it.
         debugger: look at what the env raised in pdb.
+        trust: open it whoever signed it. That runs code from it.
 
     Returns:
         How it went; what was raised is in `.error`, with its traceback. Close it, or
         use it in a `with`: its env is open, if it was run in this process.
     """
-    fault = load(path)
+    fault = load(path, trust)
     _check(up_to, backend)
     episode_of(fault)  # before anything is run
     if backend is None:

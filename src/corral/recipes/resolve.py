@@ -23,6 +23,7 @@ except ImportError as error:
     raise MissingExtra("configs need pyyaml: pip install 'corral[train]'") from error
 
 TENTHS = 10
+LONGEST_NAME = 200
 MEANT = {
     "activation_fn": "ppo.activation",
     "env_id": "env",
@@ -84,13 +85,38 @@ def complete(config: Config) -> Config:
             "`env: CartPole-v1` or --set env=CartPole-v1"
         )
     tenth = -(-config.updates // TENTHS)
+    name = config.name or config.recipe or _plain(config.env)
+    check_name(name)
     return config.model_copy(
         update={
-            "name": config.name or config.recipe or _plain(config.env),
+            "name": name,
             "evaluate_every": config.evaluate_every or tenth,
             "checkpoint_every": config.checkpoint_every or tenth,
         }
     )
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no folder inside of runs/."""
+    parts = name.split("/")
+    wrong = ""
+    if name.startswith(("/", "\\", "~")) or name[1:2] == ":":
+        wrong = "it would be a place outside of it"
+    elif ".." in parts:
+        wrong = "`..` leads out of it"
+    elif not all(part.strip() for part in parts):
+        wrong = "a part of it is empty"
+    elif any(part.startswith(".") for part in parts):
+        wrong = "a folder that begins with a dot is hidden"
+    elif not name.isprintable() or "\\" in name:
+        wrong = "it has characters that a folder's name cannot have"
+    elif any(len(part.encode()) > LONGEST_NAME for part in parts):
+        wrong = f"it is longer than {LONGEST_NAME} bytes"
+    if wrong:
+        raise OptionError(
+            f"name is {name[:80]!r}: it names a folder in runs/, and {wrong}. Choose "
+            "another name, or write elsewhere with --out DIRECTORY"
+        )
 
 
 # Files --------------------------------------------------------------------------------
@@ -99,15 +125,26 @@ def complete(config: Config) -> Config:
 def load(path: Path) -> dict[str, Any]:
     """The keys and values of a YAML file."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise OptionError(f"{path} is no YAML: {error}") from None
+    return parsed(text, str(path))
+
+
+def parsed(text: str, where: str) -> dict[str, Any]:
+    """The keys and values of YAML from a file."""
+    try:
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise OptionError(f"{where} is no YAML: {error}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise OptionError(f"{path} holds {values!r:.60}; it must be `key: value` lines")
+        raise OptionError(
+            f"{where} holds {values!r:.60}; it must be `key: value` lines"
+        )
     return values
 
 

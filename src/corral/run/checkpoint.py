@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -76,10 +78,21 @@ class Checkpoint:
         missing = [name for name in names if name not in content]
         if missing:
             raise CheckpointError(
-                f"{path} is damaged: it has no {', '.join(missing)}. Take another "
-                f"checkpoint of {path.parent}, or train anew"
+                f"{path} is damaged: it has no {', '.join(missing)}. {_other(path)}"
             )
-        return cls(**{name: content[name] for name in names})
+        moment = cls(**{name: content[name] for name in names})
+        moment._check_types(path)
+        return moment
+
+    def _check_types(self, path: Path) -> None:
+        for kind, names in _TYPES.items():
+            for name in names:
+                value = getattr(self, name)
+                if not isinstance(value, kind) or isinstance(value, bool):
+                    raise CheckpointError(
+                        f"{path} is damaged: its {name} is {value!r:.60}. "
+                        f"{_other(path)}"
+                    )
 
     def check(self, env: str, spec: EnvSpec, path: Path) -> None:
         """Refuse it for an env that it was not made with."""
@@ -119,16 +132,46 @@ def _read(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     try:
         content = torch.load(data, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, ValueError) as e:
-        reason = str(e).partition("\n")[0] or "it ends too early"
+    except Exception as error:  # whatever bytes can do to torch's reader
         raise CheckpointError(
-            f"{path} is no checkpoint, or is damaged ({reason}). Take another "
-            f"checkpoint of {path.parent}, or train anew"
+            f"{path} is no checkpoint: {_reason(error, data)}. {_other(path)}"
         ) from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is no checkpoint: it holds {content!r:.60}")
     unpacked: dict[str, Any] = _unpacked(content)
     return unpacked
+
+
+def _reason(error: Exception, data: io.BytesIO) -> str:
+    """What is wrong with a file; torch's own text advises to run code from it."""
+    found = _CODE.search(str(error))
+    if found:
+        return (
+            f"it holds an object of {found[1]}, and Corral runs no code from a "
+            "checkpoint, which loading that would be"
+        )
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds other things than tensors and plain values"
+    size = data.getbuffer().nbytes
+    if not data.getvalue().startswith(b"PK"):
+        return f"its {size:,} bytes are not in torch's format"
+    return f"it is damaged, or was cut off after {size:,} bytes"
+
+
+_CODE = re.compile(r"GLOBAL ([\w.]+)")
+"""How torch names what it would have to call."""
+
+_TYPES: dict[Any, tuple[str, ...]] = {
+    str: ("env", "observation_space", "action_space"),
+    int: ("update", "steps"),
+    (int, float): ("seconds",),
+    (int, float, NoneType): ("best",),
+    dict: ("learner", "normalisers", "results"),
+}
+
+
+def _other(path: Path) -> str:
+    return f"Take another checkpoint of {path.parent}, or train anew"
 
 
 def _packed(value: Any) -> Any:

@@ -9,6 +9,7 @@ runs/cartpole/2026-01-31_12-00-00/
   tensorboard/       the same metrics for TensorBoard
   videos/            slot 0, if the env renders
   report.html        the page about it
+  error.txt          the whole traceback, if something ended it
 """
 
 from __future__ import annotations
@@ -89,6 +90,18 @@ class RunDirectory:
         """The page."""
         return self.path / "report.html"
 
+    @property
+    def error(self) -> Path:
+        """The whole traceback of what ended it, where something did."""
+        return self.path / "error.txt"
+
+    def written(self) -> tuple[Path, ...]:
+        """Everything in it that a run writes to."""
+        files = (self.config, self.about, self.metrics, self.episodes, self.report)
+        folders = (self.checkpoints, self.tensorboard, self.videos)
+        moments = (self.last, self.best, self.interrupted)
+        return (*files, self.error, *folders, *moments)
+
     def tell(self, **facts: Any) -> None:
         """Add to about.json."""
         known = self.told()
@@ -108,6 +121,7 @@ class RunDirectory:
 def create(name: str, chosen: Path | None = None) -> RunDirectory:
     """A folder for a new run; one that exists is never written into."""
     if chosen is None:
+        _refuse_links(ROOT / name)
         path = _unused(ROOT / name / time.strftime("%Y-%m-%d_%H-%M-%S"))
     else:
         path = chosen
@@ -143,6 +157,16 @@ def every_run(root: Path = ROOT) -> Iterator[RunDirectory]:
     """Those under a folder, oldest first within a name."""
     for config in sorted(root.glob(f"*/*/{CONFIG}")):
         yield RunDirectory(config.parent)
+
+
+def _refuse_links(path: Path) -> None:
+    """`runs` itself may be a link to another disk; what is in it stays in it."""
+    root, place = ROOT.resolve(), path.resolve()
+    if not place.is_relative_to(root):
+        raise OptionError(
+            f"{path} is a link to {place}, outside of {root}; write there with --out "
+            "DIRECTORY, or choose another name"
+        )
 
 
 def _unused(path: Path) -> Path:

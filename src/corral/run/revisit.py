@@ -12,11 +12,12 @@ from corral.learners.ppo import PPO
 from corral.recipes.config import Config
 from corral.recipes.parts import Parts
 from corral.rollouts.evaluation import Evaluation
+from corral.run import signed_config
 from corral.run.checkpoint import Checkpoint
 from corral.run.directory import RunDirectory, find
 from corral.run.evaluation import Evaluator
 from corral.run.film import Scene
-from corral.run.start import build, config_of, load_moment
+from corral.run.start import build, load_moment
 
 
 class Revisit:
@@ -27,6 +28,7 @@ class Revisit:
         which: best or last, where a directory is named.
         num_envs: how many envs; as many as the run had if None.
         workers: as the run's if None.
+        trust: run what the run's config names, whoever signed it.
     """
 
     def __init__(
@@ -35,10 +37,12 @@ class Revisit:
         which: str = "best",
         num_envs: int | None = None,
         workers: int | None = None,
+        trust: bool = False,
     ) -> None:
         directory = find(path)
+        config = signed_config.read_to_run(directory, trust)
         self.path = path if path.suffix == ".pt" else checkpoint_of(directory, which)
-        self.config = _smaller(config_of(directory), num_envs, workers)
+        self.config = _smaller(config, num_envs, workers)
         moment = Checkpoint.load(self.path)
         self.update = moment.update
         self._parts: Parts = build(self.config)
@@ -76,7 +80,8 @@ class Revisit:
 def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
     """The policy of a run of Corral's own PPO by itself, for envs of one's own.
 
-    It decides by what is most likely.
+    It decides by what is most likely. Nothing that the run names is run: config and
+    checkpoint are read as data.
 
     Args:
         path: a run's directory, or a checkpoint in it.
@@ -85,7 +90,7 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
     """
     directory = find(path)
     chosen = path if path.suffix == ".pt" else checkpoint_of(directory, which)
-    config, moment = config_of(directory), Checkpoint.load(chosen)
+    config, moment = signed_config.read(directory), Checkpoint.load(chosen)
     if config.learner != "ppo" or config.normalise_obs:
         raise OptionError(
             f"the policy of {chosen} does not stand by itself (learner "

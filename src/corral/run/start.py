@@ -16,18 +16,15 @@ from corral.recipes.parts import Parts
 from corral.recipes.resolve import (
     checked,
     complete,
-    dump,
-    kind_of,
-    load,
     put,
     recipe_module,
     resolve,
 )
-from corral.run import outputs
+from corral.run import outputs, signed_config
 from corral.run.checkpoint import Checkpoint, load_learner
 from corral.run.claim import Claim
 from corral.run.directory import RunDirectory, create, find
-from corral.run.drafts import sweep, write_text
+from corral.run.drafts import sweep
 from corral.run.evaluation import Best
 from corral.run.outputs import Outputs
 from corral.run.training import RECENT, Progress, Training
@@ -74,7 +71,7 @@ def begin(
             log_std = config.ppo.log_std_init if exploring else None
             _start_with(parts, weights, log_std)
         directory = create(config.name, out)
-        write_text(directory.config, dump(config))
+        unsigned = signed_config.write(directory, config)
         directory.tell(**_about(parts, command))
         training = _training(parts, directory, Progress(), Best(config), wandb)
         training.claim = Claim(directory)
@@ -84,6 +81,7 @@ def begin(
     console = training.outputs.console
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(f"Writing to {directory.path}")
+    _say_if_unsigned(console, unsigned)
     try:
         if weights is None:
             parts.warm_up(console.say)
@@ -93,12 +91,27 @@ def begin(
     return training
 
 
-def resume(path: Path, settings: Mapping[str, Any], *, wandb: bool = False) -> Training:
-    """The run in a directory, where its checkpoint left it."""
+def resume(
+    path: Path,
+    settings: Mapping[str, Any],
+    *,
+    wandb: bool = False,
+    trust: bool = False,
+) -> Training:
+    """The run in a directory, where its checkpoint left it.
+
+    Args:
+        path: a run's directory, or a checkpoint in it.
+        settings: dotted keys -> values that are to be others from here on.
+        wandb: log to Weights & Biases as well.
+        trust: run what its config names, whoever signed it.
+    """
     directory = find(path)
+    config = signed_config.read_to_run(directory, trust)
     claim = Claim(directory)
     try:
-        training = _resumed(path, directory, settings, wandb)
+        changed = _same_but(directory, config, settings)
+        training = _resumed(path, directory, changed, wandb)
     except BaseException:
         claim.close()
         raise
@@ -107,9 +120,8 @@ def resume(path: Path, settings: Mapping[str, Any], *, wandb: bool = False) -> T
 
 
 def _resumed(
-    path: Path, directory: RunDirectory, settings: Mapping[str, Any], wandb: bool
+    path: Path, directory: RunDirectory, config: Config, wandb: bool
 ) -> Training:
-    config = _same_but(directory, settings)
     source = path if path.suffix == ".pt" else _newest(directory)
     moment = Checkpoint.load(source)
     if moment.steps >= config.total_steps:
@@ -126,7 +138,7 @@ def _resumed(
         outputs.cut(directory, moment.steps)
         for folder in (directory.path, directory.checkpoints, directory.videos):
             sweep(folder)
-        write_text(directory.config, dump(config))
+        unsigned = signed_config.write(directory, config)
         directory.tell(state="began", result="")  # what ended it is over
         progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
         training = _training(
@@ -138,6 +150,7 @@ def _resumed(
     console = training.outputs.console
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(f"Going on from {source}: update {moment.update} of {config.updates}")
+    _say_if_unsigned(console, unsigned)
     return training
 
 
@@ -147,13 +160,6 @@ def build(config: Config) -> Parts:
         return plain.build(config)
     parts: Parts = recipe_module(config.recipe).build(config)
     return parts
-
-
-def config_of(directory: RunDirectory) -> Config:
-    """What a run was asked to do."""
-    values = load(directory.config)
-    kind = kind_of(str(values.get("recipe", "")))
-    return complete(checked(kind, values, str(directory.config)))
 
 
 def _training(
@@ -175,8 +181,9 @@ def _training(
 # Where it was left --------------------------------------------------------------------
 
 
-def _same_but(directory: RunDirectory, settings: Mapping[str, Any]) -> Config:
-    config = config_of(directory)
+def _same_but(
+    directory: RunDirectory, config: Config, settings: Mapping[str, Any]
+) -> Config:
     for key in settings:
         if key not in CHANGEABLE:
             raise OptionError(
@@ -250,6 +257,14 @@ def _check_scales(parts: Parts, moment: Checkpoint) -> None:
         raise OptionError(
             f"it was trained with normalise_obs: {str(then).lower()}; begin the same "
             f"way: --set normalise_obs={str(then).lower()}"
+        )
+
+
+def _say_if_unsigned(console: ConsoleSink, why: str) -> None:
+    if why:
+        console.say(
+            f"This run is not signed: {why}. To evaluate or resume it, add --trust.",
+            "yellow",
         )
 
 

@@ -3,9 +3,10 @@
     report.txt     for people
     fault.json     the same for programs
     fault.pickle   the fault itself, for `corral.replay`
+    signature      of fault.pickle, by the user's key
 
-The file is a zip, readable and writable by its owner alone. Unpickling runs code, so a
-file that somebody else wrote, or could have written, is not opened.
+The file is a zip, readable and writable by its owner alone. Unpickling runs code, so
+what this user has not signed is not unpickled, unless it is trusted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import json
 import os
 import pickle
 import platform
-import stat
 import sys
 import zipfile
 from dataclasses import fields, replace
@@ -24,11 +24,14 @@ from typing import IO, Any
 
 import cloudpickle
 
-from corral.errors import Fault, OptionError, UnsafeFile
+from corral.errors import Fault, OptionError
+from corral.supervision import signatures
 from corral.supervision.report import message_for
+from corral.supervision.user_key import KeyUnusable
 
 VERSION = 1
 REPORT, TABLE, PAYLOAD = "report.txt", "fault.json", "fault.pickle"
+SIGNATURE = "signature"
 
 
 def save(fault: Fault, path: str | os.PathLike[str]) -> None:
@@ -50,17 +53,22 @@ def _write(fault: Fault, file: IO[bytes]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(REPORT, report_of(fault))
         archive.writestr(TABLE, json.dumps(_table(fault), indent=2) + "\n")
-        archive.writestr(PAYLOAD, cloudpickle.dumps(fault))
+        data = cloudpickle.dumps(fault)
+        archive.writestr(PAYLOAD, data)
+        try:
+            archive.writestr(SIGNATURE, signatures.sign(signatures.FAULT, data))
+        except KeyUnusable as error:
+            archive.comment = f"not signed: {error}".encode()[:1000]
 
 
-def load(path: str | os.PathLike[str]) -> Fault:
-    """Read the fault back, if nobody else can have written it."""
+def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
+    """Read the fault back, if this user has signed it or says to `trust` it."""
     with open(path, "rb") as file:
-        _refuse_others(file, path)
         try:
             with zipfile.ZipFile(file) as archive:
                 version = json.loads(archive.read(TABLE))["version"]
                 data = archive.read(PAYLOAD)
+                signature = _signature(archive)
         except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
             raise OptionError(f"{path} is no fault that was saved: {error}") from error
     if version != VERSION:
@@ -68,6 +76,14 @@ def load(path: str | os.PathLike[str]) -> Fault:
             f"{path} was saved in format {version}; this version of Corral reads "
             f"format {VERSION}. Its {REPORT} can still be read: unzip -p {path} "
             f"{REPORT}"
+        )
+    doubted = "" if trust else signatures.doubt(signatures.FAULT, data, signature)
+    if doubted:
+        raise signatures.refusal(
+            str(path),
+            doubted,
+            "To replay it is to run code from it",
+            f"Its report can be read without that: unzip -p {path} {REPORT}",
         )
     try:
         fault: Fault = pickle.loads(data)
@@ -79,22 +95,10 @@ def load(path: str | os.PathLike[str]) -> Fault:
     return fault
 
 
-def _refuse_others(file: IO[bytes], path: str | os.PathLike[str]) -> None:
-    """Look at the file that is open, which cannot be exchanged any more."""
-    if not hasattr(os, "geteuid"):
-        return  # Windows has other ways to say who may write
-    status, ours = os.fstat(file.fileno()), os.geteuid()
-    if status.st_uid != ours:
-        raise UnsafeFile(
-            f"{path} belongs to user {status.st_uid}, and you are user {ours}. To "
-            "replay it is to run code from it; if you trust its owner, copy it first."
-        )
-    if stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFile(
-            f"{path} can be written by others (mode "
-            f"{stat.S_IMODE(status.st_mode):o}). To replay it is to run code from it; "
-            f"if you trust what is in it: chmod go-w {path}"
-        )
+def _signature(archive: zipfile.ZipFile) -> str | None:
+    if SIGNATURE not in archive.namelist():
+        return None
+    return archive.read(SIGNATURE).decode(errors="replace")
 
 
 # What is written ----------------------------------------------------------------------

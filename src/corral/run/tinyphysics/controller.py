@@ -47,9 +47,9 @@ def _trained(path: Path, which: str) -> Controller:
     directory = find(path)
     # Only now: a PID needs neither torch nor pydantic.
     from corral.run.revisit import load_policy
-    from corral.run.start import config_of
+    from corral.run.signed_config import read
 
-    config = config_of(directory)
+    config = read(directory)
     if config.env not in VIEWS:
         raise OptionError(
             f"{path} is a run of {config.env}, not of tinyphysics: corral eval {path}"

@@ -1,0 +1,114 @@
+"""The key: made once, private, and not used where others could have had it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from corral.supervision import signatures, user_key
+from corral.supervision.user_key import KeyUnusable
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A user without a key."""
+    monkeypatch.delenv("CORRAL_KEY")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_it_is_made_when_first_needed_and_kept(home):
+    assert user_key.existing() is None
+    key = user_key.existing_or_new()
+    path = home / ".local" / "state" / "corral" / "key"
+    assert path.read_bytes() == key == user_key.existing_or_new()
+    assert len(key) == 32
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert [one.name for one in path.parent.iterdir()] == ["key"]
+
+
+def test_xdg_names_its_place(home, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    user_key.existing_or_new()
+    assert (home / "state" / "corral" / "key").is_file()
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert user_key.path() == home / ".local" / "state" / "corral" / "key"
+
+
+def test_programs_that_start_at_once_get_the_same_one(home):
+    code = "from corral.supervision import user_key as u; import sys; sys.stdin.read()"
+    code += "; print(u.existing_or_new().hex())"
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for program in programs:
+        program.stdin.close()
+    keys = {program.stdout.read() for program in programs}
+    assert [program.wait(60) for program in programs] == [0] * 4
+    for program in programs:
+        program.stdout.close()
+    assert keys == {user_key.existing_or_new().hex() + "\n"}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o666])
+def test_one_that_others_could_read_or_write_is_not_used(home, mode):
+    user_key.existing_or_new()
+    user_key.path().chmod(mode)
+    with pytest.raises(KeyUnusable, match=rf"mode {mode:o}.*delete the key"):
+        user_key.existing_or_new()
+
+
+def test_nor_one_in_a_folder_that_others_can_write_to(home):
+    user_key.existing_or_new()
+    user_key.path().parent.chmod(0o777)
+    with pytest.raises(KeyUnusable, match="mode 777"):
+        user_key.existing()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_nor_one_of_another_user(home):
+    user_key.existing_or_new()
+    os.chown(user_key.path(), 12345, -1)
+    with pytest.raises(KeyUnusable, match="belongs to user 12345"):
+        user_key.existing()
+
+
+def test_nor_a_link_nor_a_damaged_one(home):
+    user_key.existing_or_new()
+    path = user_key.path()
+    path.write_bytes(b"short")
+    with pytest.raises(KeyUnusable, match="5 bytes instead of 32"):
+        user_key.existing()
+    (home / "other").write_bytes(b"k" * 32)
+    path.unlink()
+    path.symlink_to(home / "other")
+    with pytest.raises(KeyUnusable, match="cannot be read"):
+        user_key.existing()
+
+
+def test_a_home_that_cannot_be_written_is_told(home, monkeypatch):
+    (home / ".local").touch()
+    with pytest.raises(KeyUnusable, match=r"cannot be (read|written).*CORRAL_KEY=FILE"):
+        signatures.sign(signatures.RUN, b"data")
+
+
+def test_a_signature_is_of_its_data_its_kind_and_its_key(home):
+    signed = signatures.sign(signatures.RUN, b"data")
+    assert signatures.doubt(signatures.RUN, b"data", signed) == ""
+    assert "changed" in signatures.doubt(signatures.RUN, b"datA", signed)
+    assert "changed" in signatures.doubt(signatures.FAULT, b"data", signed)
+    assert "not signed" in signatures.doubt(signatures.RUN, b"data", None)
+    assert "another kind" in signatures.doubt(signatures.RUN, b"data", "md5 x y")
+    user_key.path().unlink()
+    assert "another key" in signatures.doubt(signatures.RUN, b"data", signed)
+    signatures.sign(signatures.RUN, b"")
+    assert "another key" in signatures.doubt(signatures.RUN, b"data", signed)
