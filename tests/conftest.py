@@ -47,6 +47,14 @@ def a_key_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 @pytest.fixture(scope="session", autouse=True)
+def nobodys_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs of tests are not written down among those of the user who runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CORRAL_RUNS", str(tmp_path_factory.getbasetemp() / "runs"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def nothing_done_again() -> Iterator[None]:
     """Envs that fail in tests are not tried elsewhere, but where that is the matter."""
     with pytest.MonkeyPatch.context() as patch:

@@ -110,7 +110,7 @@ def test_a_bad_route_is_one_message(corral, tmp_path, spoiling, told):
         (["--data", "."], "no routes in .: expected files NAME.csv"),
         (["--model", "none.onnx"], "the model none.onnx cannot be read"),
         (["--model", "data/00000.csv"], "data/00000.csv is no ONNX model"),
-        (["--controller", "none"], "none is no run"),
+        (["--controller", "none"], "none is not a run"),
         (["--episodes", "3"], "--episodes has no meaning for tinyphysics"),
         (["--seed", "0"], "--seed has no meaning for tinyphysics"),
         (["--stochastic"], "--stochastic has no meaning for tinyphysics"),

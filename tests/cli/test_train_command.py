@@ -108,9 +108,9 @@ def test_a_name_and_a_place_can_be_chosen(corral, here):
         (["train", "cartpole", "--set", "device=tpu"], "device is 'tpu'"),
         (["train", "cartpole", "--set", "device=cuda:99"], "torch sees"),
         (["train", "cartpole", "--resume", "x"], "leave out a recipe"),
-        (["train", "--resume", "nothing"], "nothing is no run"),
-        (["train", "cartpole", "--init-from", "nothing"], "nothing is no run"),
-        (["eval", "nothing"], "nothing is no run"),
+        (["train", "--resume", "nothing"], "nothing is not a run"),
+        (["train", "cartpole", "--init-from", "nothing"], "nothing is not a run"),
+        (["eval", "nothing"], "nothing is not a run"),
         (["eval"], "required: RUN"),
     ],
 )

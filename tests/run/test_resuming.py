@@ -206,7 +206,7 @@ def test_a_checkpoint_that_lacks_something_is_refused(trained):
 def test_a_run_that_is_none_is_told_with_the_latest(trained):
     Path("runs/cartpole/first").mkdir(parents=True)
     Path("runs/cartpole/first/config.yaml").touch()
-    with pytest.raises(OptionError, match=r"nothing is no run.*runs/cartpole/first"):
+    with pytest.raises(OptionError, match=r"nothing is not a run.*runs/cartpole/first"):
         resume(Path("nothing"), {})
 
 

@@ -1,15 +1,25 @@
-"""What can be trained, and what has been.
+"""What can be trained, and every run there is.
 
-corral list
-corral list --runs elsewhere/runs
+    corral list
+    corral list --runs elsewhere/runs
+
+Lists the runs in ./runs, at any depth, and those that you began elsewhere, with --out
+or from another directory; with --runs, those in that directory alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corral.run.directory import RunDirectory
 
 SUMMARY = "recipes, and the runs there are"
+HEADINGS = ("run", "state", "steps", "return")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,35 +27,82 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs",
         type=Path,
-        default=Path("runs"),
         metavar="DIR",
-        help="where runs are kept (runs)",
+        help="list the runs in this directory alone",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print both lists."""
+    """Print the recipes, then the runs."""
     from corral.recipes import RECIPES
-    from corral.run.directory import every_run
+    from corral.run.directory import ROOT, every_run
 
     print("Recipes (corral train NAME):")
     width = max(map(len, RECIPES))
     for name, summary in RECIPES.items():
         print(f"  {name:<{width}}  {summary}")
-    runs = list(every_run(arguments.runs))
-    print(f"\nRuns in {arguments.runs}:" if runs else f"\nNo runs in {arguments.runs}.")
-    for directory in runs:
-        told = directory.told()
-        print(
-            f"  {directory.path}  {told.get('state', 'began')}  {_best(told)}".rstrip()
-        )
+    root = arguments.runs or ROOT
+    here = list(every_run(root))
+    print(f"\nRuns in {root} (corral eval RUN):" if here else f"\nNo runs in {root}.")
+    _show(here)
+    if arguments.runs is None:
+        _show_others(here)
     return 0
 
 
-def _best(told: dict[str, object]) -> str:
+def _show_others(here: Iterable[RunDirectory]) -> None:
+    """Those that were begun elsewhere."""
+    from corral.run import register
+
+    places = {directory.path.resolve() for directory in here}
+    try:
+        others = [one for one in register.known() if one.path not in places]
+    except OSError as error:
+        reason = f"{register.path()} cannot be read ({error.strerror})"
+        print(f"Runs elsewhere are not listed: {reason}", file=sys.stderr)
+        return
+    if others:
+        print("\nRuns elsewhere:")
+        _show(others)
+
+
+def _show(runs: Iterable[RunDirectory]) -> None:
+    rows = [_row(directory) for directory in runs]
+    if not rows:
+        return
+    rows.insert(0, HEADINGS)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        print(f"  {'  '.join(cells)}".rstrip())
+
+
+def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
+    from corral.run.states import state_of
+    from corral.sinks import jsonl
+
+    told = directory.told()
+    latest = jsonl.latest(directory.metrics, ("step", "episode/return"))
+    done, total = latest.get("step", 0), told.get("total_steps")
+    steps = f"{done}/{total}" if total else f"{done}"
+    return str(directory.path), state_of(directory), steps, _return(told, latest)
+
+
+def _return(told: dict[str, Any], latest: dict[str, Any]) -> str:
+    """The best that is known: of the best policy, of evaluations, of training."""
     from corral.digits import score
 
-    final, spread, best = (told.get(name) for name in ("final", "final_std", "best"))
-    if isinstance(final, float):
-        return score(final, spread if isinstance(spread, float) else None)
-    return score(best) if isinstance(best, float) else ""
+    final, spread, best = (
+        _number(told, name) for name in ("final", "final_std", "best")
+    )
+    training = _number(latest, "episode/return")
+    if final is not None:
+        return score(final, spread)
+    if best is not None:
+        return f"{score(best)} (best evaluation)"
+    return "" if training is None else f"{score(training)} (while training)"
+
+
+def _number(values: dict[str, Any], name: str) -> float | None:
+    value = values.get(name)
+    return value if isinstance(value, (int, float)) else None

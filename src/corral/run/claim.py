@@ -7,6 +7,7 @@ end of the program, however it comes, gives it back.
 from __future__ import annotations
 
 import os
+import time
 
 from corral.errors import OptionError
 from corral.run.directory import RunDirectory
@@ -15,6 +16,9 @@ try:
     import fcntl
 except ImportError:  # Windows, where nobody is kept out
     fcntl = None  # type: ignore[assignment]
+
+
+TRIES, PAUSE = 5, 0.02
 
 
 class Claim:
@@ -26,7 +30,7 @@ class Claim:
             return
         self._descriptor = os.open(directory.path, os.O_RDONLY)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._descriptor)
         except BlockingIOError:
             self.close()
             raise OptionError(
@@ -41,3 +45,32 @@ class Claim:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def is_held(directory: RunDirectory) -> bool | None:
+    """Whether a program holds a claim on it; None if that cannot be told."""
+    if fcntl is None:
+        return None
+    descriptor = os.open(directory.path, os.O_RDONLY)
+    try:
+        # Shared: two that look at the same time do not see each other.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks there
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _lock(descriptor: int) -> None:
+    """Alone, or BlockingIOError; `is_held` is waited for, which takes no time."""
+    for left in reversed(range(TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(PAUSE)

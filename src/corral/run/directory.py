@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from corral.run.drafts import write_text
 
 ROOT = Path("runs")
 CONFIG = "config.yaml"
+OWN = ("checkpoints", "tensorboard", "videos", "wandb")
+"""Folders of a run, in which no other run is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +153,33 @@ def find(path: Path) -> RunDirectory:
     known = [str(one.path) for one in every_run()]
     near = difflib.get_close_matches(str(path), known, n=1) or known[-1:]
     meant = f"; the latest is {near[0]}" if near else ""
-    raise OptionError(f"{path} is no run: it has no {CONFIG}{meant}. See: corral list")
+    raise OptionError(
+        f"{path} is not a run directory (no {CONFIG} in it){meant}. See: corral list"
+    )
 
 
 def every_run(root: Path = ROOT) -> Iterator[RunDirectory]:
-    """Those under a folder, oldest first within a name."""
-    for config in sorted(root.glob(f"*/*/{CONFIG}")):
-        yield RunDirectory(config.parent)
+    """Those under a folder, however deep, each once; oldest first within a name."""
+    for folder in sorted(_folders(root)):
+        if (folder / CONFIG).is_file():
+            yield RunDirectory(folder)
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """It and all below it, each once; links come last, behind what they lead to."""
+    seen: set[str] = set()
+    ways, links = [root], list[Path]()
+    while ways or links:
+        folder = ways.pop() if ways else links.pop()
+        real = os.path.realpath(folder)
+        if real in seen or not os.path.isdir(real) or not os.access(real, os.R_OK):
+            continue
+        seen.add(real)
+        yield folder
+        own = OWN if (folder / CONFIG).is_file() else ()
+        for entry in os.scandir(folder):
+            if entry.name not in own:
+                (links if entry.is_symlink() else ways).append(folder / entry.name)
 
 
 def _refuse_links(path: Path) -> None:

@@ -20,7 +20,7 @@ from corral.recipes.resolve import (
     recipe_module,
     resolve,
 )
-from corral.run import outputs, signed_config
+from corral.run import outputs, register, signed_config
 from corral.run.checkpoint import Checkpoint, load_learner
 from corral.run.claim import Claim
 from corral.run.directory import RunDirectory, create, find
@@ -65,23 +65,28 @@ def begin(
         from corral.sinks import wandb as _  # noqa: F401
     weights = None if init_from is None else _weights_path(init_from)
     parts = build(config)
+    claim = None
     try:
         if weights is not None:
             exploring = "ppo.log_std_init" in settings
             log_std = config.ppo.log_std_init if exploring else None
             _start_with(parts, weights, log_std)
         directory = create(config.name, out)
+        claim = Claim(directory)
         unsigned = signed_config.write(directory, config)
         directory.tell(**_about(parts, command))
         training = _training(parts, directory, Progress(), Best(config), wandb)
-        training.claim = Claim(directory)
+        training.claim = claim
     except BaseException:
+        if claim is not None:
+            claim.close()
         parts.pool.close()
         raise
     console = training.outputs.console
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(f"Writing to {directory.path}")
     _say_if_unsigned(console, unsigned)
+    _register(directory, console)
     try:
         if weights is None:
             parts.warm_up(console.say)
@@ -139,7 +144,8 @@ def _resumed(
         for folder in (directory.path, directory.checkpoints, directory.videos):
             sweep(folder)
         unsigned = signed_config.write(directory, config)
-        directory.tell(state="began", result="")  # what ended it is over
+        # What ended it is over.
+        directory.tell(state="began", result="", total_steps=config.total_steps)
         progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
         training = _training(
             parts, directory, progress, Best(config, moment.best), wandb
@@ -151,6 +157,7 @@ def _resumed(
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(f"Going on from {source}: update {moment.update} of {config.updates}")
     _say_if_unsigned(console, unsigned)
+    _register(directory, console)
     return training
 
 
@@ -176,6 +183,18 @@ def _training(
     for line in jsonl.read(directory.episodes)[-RECENT:]:
         training.recent.append((line["return"], line["length"]))
     return training
+
+
+def _register(directory: RunDirectory, console: ConsoleSink) -> None:
+    """So that `corral list` finds it from any directory."""
+    try:
+        register.add(directory)
+    except OSError as error:
+        console.say(
+            f"`corral list` finds this run only by --runs {directory.path.parent}: "
+            f"{register.path()} cannot be written ({error.strerror or error})",
+            "yellow",
+        )
 
 
 # Where it was left --------------------------------------------------------------------
@@ -294,6 +313,7 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
     versions = machine.versions(peers)
     return {
         "state": "began",
+        "total_steps": parts.config.total_steps,
         "title": _title(parts.config),
         "subtitle": f"{_where(parts)}; {time.strftime('%Y-%m-%d %H:%M')}",
         "command": list(command),

@@ -161,6 +161,7 @@ class Training:
             improved = self.best.improved(self._latest | results)
             if improved:
                 self._moment().save(self.directory.best)
+                self.directory.tell(best=self.best.value)
             self._say_results(results, improved)
             self._say_what_is_odd(results)
             if self.config.video == "evaluations":

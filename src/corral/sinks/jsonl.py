@@ -17,6 +17,9 @@ from typing import Any
 
 from corral.errors import WriteFailed
 
+NEAR = 1 << 16
+"""Bytes at the end of a file that `latest` looks at."""
+
 
 class JsonlSink:
     """Appends to a file."""
@@ -45,15 +48,31 @@ class JsonlSink:
 
 def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The lines of such a file; what its writer did not end well is left out."""
-    lines: list[dict[str, Any]] = []
-    for text in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(line, dict) and "step" in line:
-            lines.append(line)
-    return lines
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
+    return [line for line in map(_parsed, text.splitlines()) if line]
+
+
+def latest(path: str | os.PathLike[str], names: Iterable[str]) -> dict[str, Any]:
+    """The latest value of each name, looked for near the end of the file alone."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - NEAR))
+            lines = file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return {}
+    found: dict[str, Any] = {}
+    for line in map(_parsed, lines):
+        found |= {name: line[name] for name in names if line.get(name) is not None}
+    return found
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """What a line says; nothing if its writer did not end it well."""
+    try:
+        line = json.loads(text)
+    except json.JSONDecodeError:
+        return {}
+    return line if isinstance(line, dict) and "step" in line else {}
 
 
 def _line(metrics: Mapping[str, float], step: int) -> str:
