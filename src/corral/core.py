@@ -166,7 +166,11 @@ class Adapter(Protocol):
     env: Any
     """The env itself, outermost wrapper first."""
     spec: EnvSpec
-    step: Callable[[Any], tuple[Any, Any, Any, Any, dict[str, Any]]]
+    stepper: Any
+    """Whose `step(action)` is the adapter's: the env, where nothing is to be added.
+    The shard looks the method up for every step, since an env may exchange it."""
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]: ...
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -177,6 +181,9 @@ class Adapter(Protocol):
     def get_attr(self, name: str) -> Any: ...
 
     def set_attr(self, name: str, value: Any) -> None: ...
+
+    def exchanged(self, env: Any) -> Adapter:
+        """An adapter of the same kind for another env, which takes this one's place."""
 
     def close(self) -> None: ...
 

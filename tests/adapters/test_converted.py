@@ -165,6 +165,41 @@ def test_a_wrapper_that_is_put_in_later_is_called(outermost: bool) -> None:
     assert Counted.steps == 2
 
 
+@pytest.mark.parametrize("where", ["instance", "class", "between", "kind", "whole"])
+def test_what_changes_in_the_middle_of_an_episode_is_called(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, seen = converted(), []
+    course = without_detours(env)
+    assert isinstance(course, Cycle)
+    course.reset(seed=0)
+    course.step({"player_0": 1, "player_1": 2})
+    outer = env.aec_env
+
+    class Watched(wrappers.OrderEnforcingWrapper):  # type: ignore[misc]
+        def step(self, action: Any) -> None:
+            seen.append(action)
+            super().step(action)
+
+    def watched(owner: Any) -> Any:
+        own = owner.step
+        return lambda *given: (seen.append(given[-1]), own(*given))[1]
+
+    if where == "instance":
+        outer.step = watched(outer)
+    elif where == "class":
+        monkeypatch.setattr(type(outer), "step", watched(type(outer)))
+    elif where == "between":
+        outer.env = Watched(outer.env)
+        outer.env._has_reset = True
+    elif where == "kind":
+        outer.__class__ = Watched
+    else:
+        env.step = watched(env)
+    course.step({"player_0": 1, "player_1": 2})
+    assert seen == ([{"player_0": 1, "player_1": 2}] if where == "whole" else [1, 2])
+
+
 def test_what_is_set_on_a_wrapper_hides_what_the_env_has() -> None:
     env = converted()
     env.aec_env.rewards = {"player_0": 5.0, "player_1": 7.0}

@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
 
+from corral.adapters.from_aec import AecAdapter
 from corral.adapters.layers import TABLES, keeper_of
+from corral.core import NO_TASK
 
 wrappers = importlib.import_module("pettingzoo.utils.wrappers")
 rps = importlib.import_module("pettingzoo.classic.rps.rps")
@@ -24,7 +26,7 @@ def wrapped(env: Any) -> Any:
 def test_the_env_itself_keeps_what_its_wrappers_show() -> None:
     env = wrapped(rps.raw_env())
     env.reset(seed=0)
-    assert keeper_of(env) is env.unwrapped
+    assert keeper_of(env)[0] is env.unwrapped
     for table in TABLES:
         assert getattr(env, table) is getattr(env.unwrapped, table)
 
@@ -36,15 +38,37 @@ def test_a_wrapper_with_tables_of_its_own_is_asked() -> None:
             return {agent: 7 for agent in self.agents}
 
     env = wrapped(generous := Generous(rps.raw_env()))
-    assert keeper_of(env) is generous
+    assert keeper_of(env)[0] is generous
 
     class Watched(wrappers.OrderEnforcingWrapper):  # type: ignore[misc]
         pass
 
-    assert keeper_of(watched := Watched(rps.raw_env())) is watched
+    assert keeper_of(watched := Watched(rps.raw_env()))[0] is watched
 
 
 def test_a_table_that_somebody_has_put_on_a_wrapper_counts() -> None:
     env = wrapped(rps.raw_env())
     env.env.infos = {"player_0": {"told": True}}
-    assert keeper_of(env) is env.env
+    assert keeper_of(env)[0] is env.env
+
+
+@pytest.mark.parametrize("change", ["table", "env"])
+def test_a_layer_that_changes_in_the_middle_of_an_episode_is_asked(change: str) -> None:
+    inside = wrappers.AssertOutOfBoundsWrapper(rps.raw_env())
+    adapter = AecAdapter(wrappers.OrderEnforcingWrapper(inside))
+    adapter.reset(0, None, NO_TASK)
+    actions = adapter.spec.action_space.sample()
+    adapter.step(actions)
+    layer = adapter.env.env
+    if change == "table":
+        layer.rewards = {"player_0": 3.0, "player_1": 4.0}
+    else:
+        inner = layer.env
+        layer.env = Rich(inner)
+    assert adapter.step(actions)[1] == 7.0
+
+
+class Rich(wrappers.BaseWrapper):  # type: ignore[misc]
+    @property
+    def rewards(self) -> Any:
+        return {"player_0": 3.0, "player_1": 4.0}

@@ -226,8 +226,15 @@ def test_a_start_leaves_nothing_of_what_the_row_held(desk: Desk) -> None:
 # The loop -----------------------------------------------------------------------------
 
 
-def stepping(*results: Any) -> tuple[list[Callable[[Any], Any]], list[Any]]:
-    """One step function per slot, and the actions they were given."""
+class Stepper:
+    """Something with a `step`."""
+
+    def __init__(self, step: Callable[[Any], Any]) -> None:
+        self.step = step
+
+
+def stepping(*results: Any) -> tuple[list[Stepper], list[Any]]:
+    """One stepper per slot, and the actions they were given."""
     given: list[Any] = []
 
     def make_step(result: Any) -> Callable[[Any], Any]:
@@ -239,7 +246,7 @@ def stepping(*results: Any) -> tuple[list[Callable[[Any], Any]], list[Any]]:
 
         return step
 
-    return [make_step(result) for result in results], given
+    return [Stepper(make_step(result)) for result in results], given
 
 
 def plain(value: float, **info: Any) -> tuple[Any, ...]:
@@ -258,6 +265,28 @@ def test_plain_slots_are_run_and_published_in_one_go(desk: Desk) -> None:
     assert desk.done.tolist() == [9, 9, 9] and desk.rings == 3
     assert desk.records["reward"][1].tolist() == [1, 2, 3]
     assert desk.obs[1, :, 0, 0].tolist() == [1, 2, 3]
+
+
+def test_a_step_is_looked_up_when_it_is_called(desk: Desk) -> None:
+    steppers, given = stepping(plain(1), plain(2), plain(3))
+    others, given_later = stepping(plain(4), plain(5), plain(6))
+
+    def exchange(action: Any) -> Any:
+        given.append(action)
+        steppers[1].step = others[1].step  # another method on the same object
+        steppers[2] = others[2]  # another object in the list
+        steppers[0] = others[0]  # also in the place of the one that runs
+        return plain(1)
+
+    steppers[0].step = exchange
+    assert run(desk, steppers) is None
+    assert desk.records["reward"][1].tolist() == [1, 5, 6]
+    assert given == [10] and given_later == [11, 12]
+
+
+def test_what_has_no_step_raises(desk: Desk) -> None:
+    with pytest.raises(AttributeError, match="step"):
+        run(desk, [object()] * SLOTS)
 
 
 def test_nobody_has_to_be_rung(make: Callable[..., Any]) -> None:
@@ -389,9 +418,9 @@ class Notebook:
             self.written[row * self.slots + self.first + slot] = self.columns
 
 
-def speaking(*infos: Any) -> list[Callable[[Any], Any]]:
+def speaking(*infos: Any) -> list[Stepper]:
     return [
-        lambda _, info=info: (image(0), 0.0, False, False, info)  # type: ignore[misc]
+        Stepper(lambda _, info=info: (image(0), 0.0, False, False, info))  # type: ignore[misc]
         for info in infos
     ]
 

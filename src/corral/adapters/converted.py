@@ -12,13 +12,20 @@ conversion calls them with, in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
 
-from corral.adapters.layers import CHOOSY, HAND_ON, TABLES, is_patched, kind_of
+from corral.adapters.layers import (
+    CHOOSY,
+    HAND_ON,
+    TABLES,
+    Passage,
+    is_patched,
+    kind_of,
+)
 
 _CONVERSION = ("pettingzoo.utils.conversions", "aec_to_parallel_wrapper")
 _COURSE = frozenset(("reset", "step"))
@@ -33,13 +40,13 @@ def without_detours(env: Any) -> Any:
     """A ParallelEnv's `reset` and `step`: its own, or the same in less time."""
     if kind_of(env) != _CONVERSION or is_patched(env, _COURSE):
         return env
-    passed = []
-    layer = env.aec_env
+    passage, choosy = Passage(_NAMES), False
+    first = layer = passage.add(env, _COURSE, inside="aec_env")
     while kind_of(layer) in HAND_ON and not is_patched(layer, _ASKED, _READ):
-        passed.append(layer)
-        layer = layer.env
+        choosy |= kind_of(layer) in CHOOSY
+        layer = passage.add(layer, _ASKED)
     # Bare envs may have a `last` of their own, which only the conversion knows to call.
-    return Cycle(env, passed) if passed else env
+    return env if layer is first else Cycle(env, layer, passage, choosy)
 
 
 class Cycle:
@@ -47,15 +54,16 @@ class Cycle:
 
     Args:
         env: the converted env.
-        passed: the wrappers that hand everything on, outermost first.
+        inner: the env inside the wrappers that hand everything on.
+        passage: those wrappers, the conversion among them.
+        choosy: whether one of them looks at the actions.
     """
 
-    def __init__(self, env: Any, passed: Sequence[Any]) -> None:
+    def __init__(self, env: Any, inner: Any, passage: Passage, choosy: bool) -> None:
         self._env = env
-        self._inner = passed[-1].env
-        self._choosy = any(kind_of(layer) in CHOOSY for layer in passed)
-        """Whether one of them looks at the actions."""
-        self._passed = passed
+        self._inner = inner
+        self._passage = passage
+        self._choosy = choosy
         self._direct = False
         """Whether the conversion is left out, in this episode."""
 
@@ -64,7 +72,7 @@ class Cycle:
     ) -> tuple[Any, Any]:
         """Start an episode; observations and infos of those that are there."""
         env, inner, self._direct = self._env, self._inner, False
-        if not self._is_as_it_was():
+        if not self._passage.stands():
             return env.reset(seed=seed, options=options)  # type: ignore[no-any-return]
         env.aec_env.reset(seed=seed, options=options)
         env.agents = inner.agents[:]
@@ -80,14 +88,14 @@ class Cycle:
     def step(self, actions: Mapping[Any, Any]) -> tuple[Any, Any, Any, Any, Any]:
         """Every agent's turn; observations, rewards, ends and infos after the last."""
         env, inner, choosy = self._env, self._inner, self._choosy
-        if not self._direct:
+        if not (self._direct and self._passage.stands()):
+            self._direct = False
             return env.step(actions)  # type: ignore[no-any-return]
-        observe = inner.observe
         rewards: dict[Any, Any] = {}
         for agent in inner.agents:
             if agent != inner.agent_selection:
                 self._refuse(agent)
-            observe(agent)  # nobody looks, but the env may count it
+            inner.observe(agent)  # nobody looks, but the env may count it
             action = actions[agent]
             # Where the env has sent everybody away, a wrapper keeps the action back.
             fits = inner.agents and (
@@ -99,7 +107,7 @@ class Cycle:
                 rewards[one] = rewards.get(one, 0) + paid[one]
         terminations, truncations = dict(inner.terminations), dict(inner.truncations)
         infos = dict(inner.infos)
-        observations = {agent: observe(agent) for agent in inner.agents}
+        observations = {agent: inner.observe(agent) for agent in inner.agents}
         while inner.agents and (
             inner.terminations[inner.agent_selection]
             or inner.truncations[inner.agent_selection]
@@ -107,15 +115,6 @@ class Cycle:
             inner.step(None)
         env.agents = inner.agents
         return observations, rewards, terminations, truncations, infos
-
-    def _is_as_it_was(self) -> bool:
-        """Whether nobody has put something on the env and its wrappers, or between."""
-        layer = self._env.aec_env
-        for passed in self._passed:
-            if layer is not passed or not _NAMES.isdisjoint(vars(layer)):
-                return False
-            layer = layer.env
-        return layer is self._inner and _COURSE.isdisjoint(vars(self._env))
 
     def _refuse(self, agent: Any) -> None:
         inner = self._inner

@@ -72,7 +72,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self, env: Any, reward: str | Callable[[Rewards], float] = "sum"
     ) -> None:
         self.env = env = all_at_once(env)
-        self._course = without_detours(env)
+        self._course, self._course_of = without_detours(env), env
         self.possible_agents = list(env.possible_agents)
         self._known = frozenset(self.possible_agents)
         agents = self.possible_agents
@@ -92,7 +92,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start an episode with whoever is there."""
-        observations, infos = two_dicts(self._course.reset(seed=seed, options=options))
+        observations, infos = two_dicts(self._way().reset(seed=seed, options=options))
         self._alive = list(self.env.agents)
         self._check_known(observations, self._alive)
         if not self._alive:
@@ -106,7 +106,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Every agent that is there takes its part of the action."""
         actions = {agent: self._action.of(action, agent) for agent in self._alive}
-        result = self._course.step(actions)
+        result = self._way().step(actions)
         observations, rewards, terminations, truncations, infos = five_dicts(result)
         self._check_known(observations, rewards, self.env.agents)
         rewards = {a: as_number(reward, a) for a, reward in rewards.items()}
@@ -123,6 +123,12 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
             truncated,
             self._told(rewards, infos),
         )
+
+    def _way(self) -> Any:
+        """Who resets and steps the env: itself, or one who does it in less time."""
+        if self._course_of is not self.env:  # somebody has put in another one
+            self._course, self._course_of = without_detours(self.env), self.env
+        return self._course
 
     def agent_view(self, observation: Any, agent: Agent) -> Any:
         """The part of an observation, or of a batch of them, that is one agent's."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
-from corral.adapters.layers import keeper_of
+from corral.adapters.layers import TABLES, Passage, keeper_of
 from corral.adapters.roster import Seat
 from corral.errors import SpaceMismatch
 
@@ -41,7 +41,9 @@ class AecAdapter(PettingZooAdapter):
         super().__init__(env, state)
         self._keeper = env
         """Whose tables are read."""
-        self._everybody = observe == "all"
+        self._passage = Passage(TABLES)
+        """The way to it."""
+        self._observe = observe
         self._acting: Seat | None = None
         self._shown: list[Seat] = []
         """Those alive whose observations stand in the arrays."""
@@ -59,8 +61,14 @@ class AecAdapter(PettingZooAdapter):
             self._check_tables()
             raise
 
+    def exchanged(self, env: Any) -> AecAdapter:
+        """The same for another env."""
+        made = AecAdapter(env, self.team.state_space is not None, self._observe)
+        self.refuse_other(made)
+        return made
+
     def _begun(self) -> tuple[Any, dict[str, Any]]:
-        self._keeper = keeper_of(self.env)  # wrappers may have been patched since
+        self._keeper, self._passage = keeper_of(self.env)
         self.roster.begin(self._keeper.agents)
         self._acting, self._shown, self._last_words = None, [], {}
         acting = self._next()
@@ -69,14 +77,16 @@ class AecAdapter(PettingZooAdapter):
         self._give_turn(acting)
         return self.observed(), self._told()
 
-    def move(self, actions: Any) -> Outcome:
+    def step(self, action: Any) -> Outcome:
         """Let the agent whose turn it is act with its part of the action."""
         roster, acting = self.roster, self._acting
         assert acting is not None, "nobody's turn"
         roster.tidy()
         self._last_words = {}
-        self.env.step(acting.take(actions))
+        self.env.step(acting.take(action))
         try:
+            if not self._passage.stands():  # a layer was patched or exchanged
+                self._keeper, self._passage = keeper_of(self.env)
             total = roster.pay(self._keeper.rewards)
             self._give_turn(self._next())
             terminated, truncated = roster.how()
@@ -154,7 +164,7 @@ class AecAdapter(PettingZooAdapter):
         chosen: list[Seat] = []
         if acting is not None:
             acting.acting[acting.position] = True  # type: ignore[index]
-            chosen = self.roster.living if self._everybody else [acting]
+            chosen = self.roster.living if self._observe == "all" else [acting]
         for seat in self._shown:
             # The last observation of one that has just left stands for one step.
             if seat not in chosen and seat not in self.roster.leaving:

@@ -204,10 +204,10 @@ class BatchSlot:
         self.batch = batch
         self.env = batch.env
         self.spec = batch.spec
+        self.stepper = self
         self._index = index
-        self.step: Callable[[Any], Outcome] = self._step
 
-    def _step(self, action: Any) -> Outcome:
+    def step(self, action: Any) -> Outcome:
         """Step this slot alone."""
         result = self.batch.step({self._index: action})
         return self.batch.outcomes(result, [self._index])[self._index]
@@ -257,6 +257,10 @@ class BatchSlot:
             f"there is no env of one slot to {what}: {type(self.env).__name__} is all "
             "slots of its worker at once; pool.apply(function) hands it to a function"
         )
+
+    def exchanged(self, env: Any) -> BatchSlot:
+        """No slot has an env of its own."""
+        raise OptionError(self._unreachable("exchange"))
 
     def close(self) -> None:
         """Close the batched env; the first of its slots does."""

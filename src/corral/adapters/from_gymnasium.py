@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,7 @@ class GymnasiumAdapter:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env = env
-        self.step: Callable[[Any], tuple[Any, Any, Any, Any, dict[str, Any]]] = env.step
+        self.stepper = env
         self.spec = EnvSpec(
             observation_space=env.observation_space,
             action_space=env.action_space,
@@ -24,29 +25,31 @@ class GymnasiumAdapter:
             render_mode=env.render_mode,
             id=env.spec.id if env.spec is not None else None,
         )
-        # Meta-RL envs (Meta-World, garage, learn2learn) take their task by a method of
-        # their own; others read it from the reset options.
-        self._set_task = (
-            env.get_wrapper_attr("set_task")
-            if env.has_wrapper_attr("set_task")
-            else None
-        )
+        self._resets = Signature()
 
-        self._takes_options = takes_options(env.reset)
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step the env."""
+        return self.env.step(action)
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode, about `task` where one was given."""
+        env = self.env
         if task is not NO_TASK:
-            if self._set_task is not None:
-                self._set_task(task)
+            # Meta-RL envs (Meta-World, garage, learn2learn) take their task by a method
+            # of their own; others read it from the reset options.
+            if env.has_wrapper_attr("set_task"):
+                env.get_wrapper_attr("set_task")(task)
             else:
                 options = {**(options or {}), "task": task}
-        # An env may take no options, as long as none are given.
-        if options is None and not (self._takes_options and seed is not None):
-            return self.env.reset() if seed is None else self.env.reset(seed=seed)
-        return self.env.reset(seed=seed, options=options)
+        if options is None:
+            # An env may take no options, as long as none are given.
+            if seed is None:
+                return env.reset()
+            if not self._resets.takes_options(env.reset):
+                return env.reset(seed=seed)
+        return env.reset(seed=seed, options=options)
 
     def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call the method, or read the attribute, wherever in the wrappers it is."""
@@ -62,9 +65,30 @@ class GymnasiumAdapter:
         if not self.env.set_wrapper_attr(name, value, force=False):
             setattr(self.env.unwrapped, name, value)
 
+    def exchanged(self, env: Any) -> GymnasiumAdapter:
+        """The same for another env."""
+        made = copy(self)
+        made.env = made.stepper = env
+        return made
+
     def close(self) -> None:
         """Close the env."""
         self.env.close()
+
+
+class Signature:
+    """Whether a `reset` takes options; looked up again when it is another one."""
+
+    def __init__(self) -> None:
+        self._function: Any = None
+        self._answer = True
+
+    def takes_options(self, reset: Callable[..., Any]) -> bool:
+        """Whether options can be given to it."""
+        function = getattr(reset, "__func__", reset)  # methods are made at every look
+        if function is not self._function:
+            self._function, self._answer = function, takes_options(reset)
+        return self._answer
 
 
 def takes_options(reset: Callable[..., Any]) -> bool:

@@ -45,10 +45,10 @@ class ParallelAdapter(PettingZooAdapter):
             _see(seat, observations)
         return self.observed(), self._told(infos)
 
-    def move(self, actions: Any) -> Outcome:
+    def step(self, action: Any) -> Outcome:
         """Step the living, each with its own part of the action."""
         roster = self.roster
-        result = self.course.step(roster.taken(actions))
+        result = self.course.step(roster.taken(action))
         try:
             observations, rewards, terminations, truncations, infos = result
             ends = any(terminations.values()) or any(truncations.values())

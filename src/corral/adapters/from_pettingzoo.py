@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from corral.adapters.from_gymnasium import takes_options
+from corral.adapters.from_gymnasium import Signature
 from corral.adapters.roster import Roster, Seat
 from corral.adapters.team import MASK, TEAM, team_of
 from corral.core import NO_TASK, EnvSpec
-from corral.errors import SpaceMismatch
+from corral.errors import SpaceMismatch, SpacesDiffer
 
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
 """What a step of any env comes to: see `core.Adapter`."""
@@ -29,7 +29,7 @@ class PettingZooAdapter:
         self.env = env
         self.course = env
         """Who resets and steps the env: itself, or one who does it in less time."""
-        self.step: Callable[[Any], Outcome] = self.move
+        self.stepper = self
         self.team = team = team_of(env, self.turns, state)
         self.roster = Roster(team, env)
         self.spec = EnvSpec(
@@ -41,8 +41,7 @@ class PettingZooAdapter:
         self.masking = False
         """Whether a mask ever came with an info."""
         self._maskable = any(group.mask_by_info for group in team.groups)
-        self._set_task = getattr(env, "set_task", None)
-        self._takes_options = takes_options(env.reset)
+        self._resets = Signature()
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -50,18 +49,19 @@ class PettingZooAdapter:
         """Start an episode."""
         raise NotImplementedError("reset(seed, options, task)")
 
-    def move(self, actions: Any) -> Outcome:
+    def step(self, action: Any) -> Outcome:
         """Step the env."""
-        raise NotImplementedError("move(actions)")
+        raise NotImplementedError("step(action)")
 
     def start(self, seed: int | None, options: dict[str, Any] | None, task: Any) -> Any:
         """Reset the env, about `task` where one was given."""
         if task is not NO_TASK:
-            if self._set_task is not None:
-                self._set_task(task)
+            set_task = getattr(self.env, "set_task", None)
+            if set_task is not None:
+                set_task(task)
             else:
                 options = {**(options or {}), "task": task}
-        if options is None and not self._takes_options:
+        if options is None and not self._resets.takes_options(self.env.reset):
             return self.course.reset(seed=seed)
         return self.course.reset(seed=seed, options=options)
 
@@ -120,6 +120,21 @@ class PettingZooAdapter:
     def set_attr(self, name: str, value: Any) -> None:
         """Set the attribute on the layer that has it, else on the env itself."""
         setattr(layer_with(self.env, name) or self.env.unwrapped, name, value)
+
+    def exchanged(self, env: Any) -> PettingZooAdapter:
+        """The same for another env."""
+        made = type(self)(env, self.team.state_space is not None)
+        self.refuse_other(made)
+        return made
+
+    def refuse_other(self, made: PettingZooAdapter) -> None:
+        """Refuse an env that does not fit into the arrays of this one."""
+        if made.team != self.team:
+            raise SpacesDiffer(
+                f"{made.env} cannot take the place of {self.env}: its agents "
+                f"({list(made.team.agents)} instead of {list(self.team.agents)}) or "
+                "their spaces are not the same"
+            )
 
     def close(self) -> None:
         """Close the env."""

@@ -41,11 +41,11 @@ class ReturnsAdapter(ParallelAdapter):
             seat.observe(observations[seat.agent])
         return self.observed(), self._told(infos)
 
-    def move(self, actions: Any) -> Outcome:
+    def step(self, action: Any) -> Outcome:
         """Step with the actions of the living, or with what was sent raw."""
         roster = self.roster
-        raw = isinstance(actions, RawActions)
-        taken = actions.actions if raw else roster.taken(actions)
+        raw = isinstance(action, RawActions)
+        taken = action.actions if raw else roster.taken(action)
         result = self.course.step({agent: _bare(one) for agent, one in taken.items()})
         roster.tidy()
         try:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from corral.core import EnvSpec
 from corral.errors import ClosedError, Fault
 from corral.executors.contract import Assignment, Capabilities, Vitals
+from corral.executors.env_list import EnvList
 from corral.executors.refusals import refusals
 from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
@@ -87,9 +88,10 @@ class SerialExecutor:
         )
 
     @property
-    def envs(self) -> list[Any]:
-        """The environments themselves."""
-        return [adapter.env for adapter in self._worker.shard.adapters]
+    def envs(self) -> EnvList:
+        """The environments themselves; one that is put in goes on in its slot."""
+        shard = self._worker.shard
+        return EnvList([adapter.env for adapter in shard.adapters], shard.exchange)
 
     def build(self) -> list[EnvSpec]:
         """Build every env here."""

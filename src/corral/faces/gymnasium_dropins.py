@@ -131,8 +131,12 @@ class SyncVectorEnv(_Lenient):
 
     @property
     def envs(self) -> list[Any]:
-        """The environments themselves."""
+        """The environments themselves; `envs.envs[0] = Wrapper(...)` puts one in."""
         return self.pool.envs
+
+    @envs.setter
+    def envs(self, envs: Iterable[Any]) -> None:
+        self.pool.envs[:] = envs
 
 
 def _opened(*arguments: Any, **options: Any) -> tuple[Pool, gymnasium.Space[Any]]:

@@ -24,10 +24,11 @@ from corral.errors import (
     OrderError,
     SpaceMismatch,
 )
+from corral.executors.env_list import EnvList
 from corral.faces import sb3_reach as reach
 from corral.faces.finals import at_position
 from corral.faces.sb3_errors import raise_for, translated
-from corral.faces.sb3_masks import METHOD, LastMasks, inner
+from corral.faces.sb3_masks import METHOD, LastMasks, inner, outside
 from corral.faces.watched import Watched
 from corral.pool import Pool
 
@@ -242,11 +243,23 @@ class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
 
     @property
     def envs(self) -> list[Any]:
-        """The environments themselves, where they are in this process (serial)."""
+        """The environments themselves, where they are in this process (serial).
+
+        `envs.envs[0] = Wrapper(...)` puts another one into a slot.
+        """
         try:
-            return [inner(env) for env in self.pool.envs]
+            theirs = self.pool.envs
         except CorralError as error:  # wrappers look for attributes with hasattr
             raise AttributeError(str(error)) from None
+
+        def exchange(slot: int, env: Any) -> None:
+            theirs[slot] = outside(theirs[slot], env)
+
+        return EnvList(map(inner, theirs), exchange)
+
+    @envs.setter
+    def envs(self, envs: Iterable[Any]) -> None:
+        self.envs[:] = envs
 
     # Ending ---------------------------------------------------------------------------
 

@@ -78,6 +78,14 @@ def inner(env: Any) -> Any:
     return env.env if isinstance(env, MaskCarrier) else env
 
 
+def outside(before: Any, env: Any) -> Any:
+    """Another env for the place of one: in its carrier, where that has one."""
+    if not isinstance(before, MaskCarrier):
+        return env
+    before.env = env
+    return before
+
+
 def masks_of(env: Any, carry: bool) -> Any:
     """The masks now; with `carry` they come with every step from now on."""
     if isinstance(env, MaskCarrier):

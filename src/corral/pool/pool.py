@@ -748,7 +748,10 @@ class Pool:
 
     @property
     def envs(self) -> list[Any]:
-        """The environments themselves, where they are in this process (serial)."""
+        """The environments themselves, where they are in this process (serial).
+
+        `pool.envs[0] = Wrapper(pool.envs[0])` puts another one into a slot.
+        """
         envs: list[Any] | None = getattr(self._executor, "envs", None)
         if envs is None:
             raise OptionError(

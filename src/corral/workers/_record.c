@@ -60,6 +60,9 @@ typedef struct {
     Entry *entries;
 } Expected;
 
+/* "step", interned: how a slot's stepper is called. */
+static PyObject *step_name;
+
 typedef struct {
     PyObject_HEAD
     PyArrayObject *records; /* keep the memory alive */
@@ -474,23 +477,35 @@ static int publish(Recorder *self, Py_ssize_t slot, uint32_t ticket) {
     return rung != NULL;
 }
 
+/* stepper.step(action). The method is looked up for every step, as it may have been
+ * exchanged since the last one; no bound method is made, so that costs nothing. */
+static PyObject *call_step(PyObject *steppers, Py_ssize_t slot, PyObject *action) {
+    PyObject *stepper = PyList_GET_ITEM(steppers, slot);
+    PyObject *arguments[] = {stepper, action};
+    Py_INCREF(stepper); /* the step itself may put another in its place */
+    PyObject *result = PyObject_VectorcallMethod(
+        step_name, arguments, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    Py_DECREF(stepper);
+    return result;
+}
+
 static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
                               Py_ssize_t count) {
     if (count != 7 || !PyList_CheckExact(args[3]) || !PyIter_Check(args[4]) ||
         !PyByteArray_CheckExact(args[5]))
         return PyErr_Format(PyExc_TypeError,
-                            "run(row, slot, stride, steps, actions, care, ticket)");
+                            "run(row, slot, stride, steppers, actions, care, ticket)");
     Py_ssize_t row = PyLong_AsSsize_t(args[0]);
     Py_ssize_t first = PyLong_AsSsize_t(args[1]);
     Py_ssize_t stride = PyLong_AsSsize_t(args[2]);
     uint32_t ticket = (uint32_t)PyLong_AsUnsignedLongMask(args[6]);
-    PyObject *steps = args[3], *actions = args[4], *care = args[5];
+    PyObject *steppers = args[3], *actions = args[4], *care = args[5];
     if (!in_range(self, row, first))
         return NULL;
     if (stride != 1 && stride != -1)
         return PyErr_Format(PyExc_ValueError, "stride is 1 or -1, not %zd", stride);
     self->line[MARK] = now();
-    if (PyList_GET_SIZE(steps) != self->slots ||
+    if (PyList_GET_SIZE(steppers) != self->slots ||
         PyByteArray_GET_SIZE(care) != self->slots)
         return PyErr_Format(PyExc_ValueError, "%zd slots", (Py_ssize_t)self->slots);
     for (self->at = first; 0 <= self->at && self->at < self->slots;
@@ -504,7 +519,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
             Py_DECREF(action);
             return Py_BuildValue("(iO)", 0, Py_None);
         }
-        PyObject *result = PyObject_CallOneArg(PyList_GET_ITEM(steps, self->at), action);
+        PyObject *result = call_step(steppers, self->at, action);
         Py_DECREF(action);
         if (result == NULL)
             return NULL;
@@ -578,6 +593,9 @@ static struct PyModuleDef module = {
 
 PyMODINIT_FUNC PyInit__record(void) {
     import_array();
+    step_name = PyUnicode_InternFromString("step");
+    if (step_name == NULL)
+        return NULL;
     PyObject *made = PyModule_Create(&module);
     if (made == NULL)
         return NULL;

@@ -104,7 +104,7 @@ class PythonRecorder:
         row: int,
         slot: int,
         stride: int,
-        steps: list[Callable[[Any], Any]],
+        steppers: list[Any],
         actions: Iterator[Any],
         care: bytearray,
         ticket: int,
@@ -115,7 +115,8 @@ class PythonRecorder:
             row: where to write.
             slot: the first to step.
             stride: 1 for upwards, -1 for downwards.
-            steps: one per slot of the shard.
+            steppers: one per slot of the shard. `stepper.step` is looked up for every
+                step: an env may exchange it, or somebody else may.
             actions: in the order of stepping.
             care: one byte per slot; see above.
             ticket: what `done` gets.
@@ -125,12 +126,12 @@ class PythonRecorder:
             and what the env returned; (0, None) if one of STOPS kept it from stepping.
         """
         self.mark()
-        for self.at in range(slot, len(steps) if stride > 0 else -1, stride):
+        for self.at in range(slot, len(steppers) if stride > 0 else -1, stride):
             self._vitals[AT] = self.at
             action = next(actions)
             if care[self.at] & STOPS:
                 return 0, None
-            result = steps[self.at](action)
+            result = steppers[self.at].step(action)
             if type(result) is not tuple or len(result) != 5:
                 return UNFIT, result
             left = self.record(row, self.at, *result[:4])

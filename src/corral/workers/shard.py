@@ -97,6 +97,21 @@ class ShardOptions:
     """Whether envs share a process here, and one that must not is to be refused."""
 
 
+class _Isolated:
+    """Steps with the slot's own global generators."""
+
+    __slots__ = ("_isolation", "_slot", "_stepper")
+
+    def __init__(self, stepper: Any, isolation: Isolation, slot: int) -> None:
+        self._stepper = stepper
+        self._isolation = isolation
+        self._slot = slot
+
+    def step(self, action: Any) -> Any:
+        with self._isolation.of(self._slot):
+            return self._stepper.step(action)
+
+
 class Retired(BaseException):
     """This worker holds too much memory and makes room for another."""
 
@@ -221,19 +236,20 @@ class Shard:
         self._outlet = outlet
         if resume is not None:
             self._take_over(resume)
-        self._steps = [self._isolated(i, a.step) for i, a in enumerate(self.adapters)]
+        self._steppers = [self._stepper(index) for index in range(len(self.slots))]
 
-    def _isolated(self, index: int, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        isolation = self._isolation
-        if isolation is None:
-            return step
-        slot = self.slots[index]
+    def _stepper(self, index: int) -> Any:
+        """Whose `step` is called for a slot."""
+        stepper = self.adapters[index].stepper
+        if self._isolation is None:
+            return stepper
+        return _Isolated(stepper, self._isolation, self.slots[index])
 
-        def isolated_step(action: Any) -> Any:
-            with isolation.of(slot):
-                return step(action)
-
-        return isolated_step
+    def exchange(self, index: int, env: Any) -> None:
+        """Let another env go on in this slot; the one before is not closed."""
+        self.adapters[index] = self.adapters[index].exchanged(env)
+        self._steppers[index] = self._stepper(index)
+        self._closed_envs.discard(index)
 
     def _generator_seed(self, slot: int) -> int:
         seed = self._generator_seeds.get(slot)
@@ -267,18 +283,18 @@ class Shard:
 
     def _walk(self, ticket: int, mode: int, chosen: list[Any]) -> None:
         """Let the recorder run, and take care of what it stops at."""
-        recorder, steps, care = self._recorder, self._steps, self.care
+        recorder, steppers, care = self._recorder, self._steppers, self.care
         row, stamp = ticket & 1, ticket & TICKET_MASK
         index, stride = 0, 1
         if row and self._to_and_fro:
-            index, stride = len(steps) - 1, -1
+            index, stride = len(steppers) - 1, -1
             chosen.reverse()
         actions = iter(chosen)
         if self.scribe.is_relieved:
             self.scribe.inform()  # before the first of them is published
-        while 0 <= index < len(steps):
+        while 0 <= index < len(steppers):
             try:
-                stop = recorder.run(row, index, stride, steps, actions, care, stamp)
+                stop = recorder.run(row, index, stride, steppers, actions, care, stamp)
                 if stop is None:
                     return
                 index = recorder.at
@@ -312,7 +328,7 @@ class Shard:
         try:
             action = self._action(index, ticket, wide)
             if not self.care[index] & STOPS:
-                result = self._steps[index](action)
+                result = self._steppers[index].step(action)
             self._take_care(index, row, mode, UNFIT, result)
         except BaseException as error:
             self._fail(index, row, mode, error)
@@ -586,7 +602,7 @@ class Shard:
         self._vitals[DOING] = STEPPING
         self.adapters[index] = adapter
         self._closed_envs.discard(index)
-        self._steps[index] = self._isolated(index, adapter.step)
+        self._steppers[index] = self._stepper(index)
         self._break_off(index, again)
 
     def _break_off(self, index: int, again: bool) -> None:
