@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from corral.cli import main as command_line
+from corral.cli.need import Need
 from corral.errors import Fault, FaultError, OptionError
 
 
@@ -21,6 +22,9 @@ def ending(monkeypatch):
 
         def add_arguments(self, parser: argparse.ArgumentParser) -> None:
             pass
+
+        def need(self, arguments: argparse.Namespace) -> Need:
+            return Need()
 
         def run(self, arguments: argparse.Namespace) -> int:
             if self.error is not None:

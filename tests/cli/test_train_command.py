@@ -238,6 +238,6 @@ def test_a_missing_package_is_named_before_anything_is_written(here, package):
     script = Script(command, None, cwd=here)
     script.finish(2)
     assert package in script.stderr
-    assert "pip install 'corral[" in script.stderr
+    assert "pip install 'corral[train]'" in script.stderr
     assert "Traceback" not in script.stderr
     assert not (here / "runs").exists()

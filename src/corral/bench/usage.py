@@ -14,7 +14,8 @@ try:
     import psutil
 except ImportError as error:
     raise MissingExtra(
-        "measuring memory and CPU needs psutil: pip install 'corral[bench]'"
+        "measuring memory and CPU needs psutil: pip install 'corral[bench]', or "
+        "'corral[train]' to train"
     ) from error
 
 

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.cli import kinds
+from corral.cli.need import Need
 from corral.cli.saving import save
 from corral.errors import OptionError, WriteFailed
 
@@ -120,6 +121,12 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     add("--html", type=Path, metavar="FILE", help="write a report with pictures")
 
 
+def need(arguments: argparse.Namespace) -> Need:
+    """What measures and shows; with --html, what draws."""
+    pictures = ("matplotlib",) if arguments.html is not None else ()
+    return Need(("bench",), ("psutil", "rich", *pictures))
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Measure, show, write; returns the exit status."""
     _check_files(arguments)
@@ -172,11 +179,9 @@ def _check_files(arguments: argparse.Namespace) -> None:
     """Before minutes of measuring: can the results be written at all?"""
     for option in ("json", "html"):
         kinds.check_file(f"--{option}", getattr(arguments, option))
-    if arguments.html is not None:
-        if arguments.json is not None and _same(arguments.json, arguments.html):
-            raise OptionError(f"--json and --html are one file, {arguments.html}")
-        # For its MissingExtra, which says what to install.
-        from corral.reports import charts  # noqa: F401
+    pages, data = arguments.html, arguments.json
+    if pages is not None and data is not None and _same(data, pages):
+        raise OptionError(f"--json and --html are one file, {pages}")
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.cli import kinds
+from corral.cli.need import Need
 from corral.cli.saving import save
 from corral.errors import OptionError
 
@@ -98,6 +99,11 @@ def _add_examination(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep what was found about sharing a process, for corral.make",
     )
+
+
+def need(arguments: argparse.Namespace) -> Need:
+    """What shows an examination; a replay needs nothing."""
+    return Need() if arguments.env is None else Need(("bench",), ("rich",))
 
 
 def run(arguments: argparse.Namespace) -> int:

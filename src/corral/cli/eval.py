@@ -22,6 +22,7 @@ from pathlib import Path
 
 from corral.cli import eval_tinyphysics
 from corral.cli.kinds import add_trust, count, whole
+from corral.cli.need import Need, config_near, training_in
 from corral.cli.saving import save
 
 SUMMARY = "how good is a policy that was trained?"
@@ -52,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--video", type=Path, metavar="FILE", help="write one episode as a GIF")
     add_trust(add, "evaluate a run that you did not sign: it runs its env")
     eval_tinyphysics.add_arguments(parser)
+
+
+def need(arguments: argparse.Namespace) -> Need:
+    """What the run was trained with."""
+    if str(arguments.run_path) == eval_tinyphysics.NAME:
+        return eval_tinyphysics.need(arguments)
+    return training_in(config_near(arguments.run_path))
 
 
 def run(arguments: argparse.Namespace) -> int:

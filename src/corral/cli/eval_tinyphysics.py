@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.cli.kinds import count
+from corral.cli.need import Need, training
 from corral.cli.saving import save
 from corral.digits import number, score
 from corral.errors import MissingExtra, OptionError, WriteFailed
@@ -62,6 +63,14 @@ def refuse(arguments: argparse.Namespace) -> None:
                 f"--{name} goes with `corral eval {NAME}`; there a run is named by "
                 f"--controller {arguments.run_path}"
             )
+
+
+def need(arguments: argparse.Namespace) -> Need:
+    """The car; what draws only where a page was asked for; torch only for a run."""
+    if arguments.controller not in (None, "pid"):
+        return training("tinyphysics")
+    pictures = ("matplotlib",) if arguments.html is not None else ()
+    return Need(("tinyphysics",), ("onnxruntime", "rich", *pictures))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from corral.cli.need import Need
+
 if TYPE_CHECKING:
     from corral.run.directory import RunDirectory
 
@@ -30,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="list the runs in this directory alone",
     )
+
+
+def need(arguments: argparse.Namespace) -> Need:
+    """Nothing."""
+    return Need()
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,11 +14,14 @@ and the best checkpoint, a video if the env renders, and report.html. Ctrl-C sav
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from corral.cli.kinds import add_trust, count, whole
+from corral.cli.need import Need, config_near, training, training_in, training_of
 from corral.errors import OptionError
+from corral.recipes import RECIPES
 
 SUMMARY = "train a policy with PPO"
 OPTIONS = ("num_envs", "workers", "total_steps", "seed", "name")
@@ -61,6 +64,23 @@ def _add_beginnings(parser: argparse.ArgumentParser) -> None:
         help="begin a new run with the weights of another, which are data",
     )
     add_trust(add, "resume a run that you did not sign: it runs its env")
+
+
+def need(arguments: argparse.Namespace) -> Need:
+    """What the recipe, the config or the run that goes on is trained with."""
+    learner, source = _set_learner(arguments.set), arguments.source or ""
+    if arguments.resume is not None:
+        needed = training_in(config_near(arguments.resume), learner)
+    elif source in RECIPES:
+        needed = training_of(source, learner)
+    else:
+        needed = training_in(Path(source), learner)
+    return needed + training("wandb") if arguments.wandb else needed
+
+
+def _set_learner(settings: Sequence[str]) -> str | None:
+    given = [text.partition("=")[2] for text in settings if text.startswith("learner=")]
+    return given[-1].strip() if given else None
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ try:
     from stable_baselines3.common.callbacks import BaseCallback
 except ImportError as error:
     raise MissingExtra(
-        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"
+        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
     ) from error
 
 _NUMBERED = 4

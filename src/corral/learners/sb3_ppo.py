@@ -39,7 +39,7 @@ try:
     from stable_baselines3.common.preprocessing import is_image_space
 except ImportError as error:
     raise MissingExtra(
-        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"
+        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
     ) from error
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}

@@ -13,7 +13,7 @@ try:
     from stable_baselines3.common.vec_env import VecNormalize
 except ImportError as error:
     raise MissingExtra(
-        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3]'"
+        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
     ) from error
 
 

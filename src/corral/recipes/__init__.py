@@ -23,3 +23,12 @@ RECIPES = {
     "upkie": "the Upkie robot balances in PyBullet, with SB3's PPO",
 }
 """Name -> what it is."""
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "ant": ("mujoco",),
+    "bullet_pendulum": ("bullet",),
+    "grid_world": ("multi", "sb3"),
+    "tinyphysics": ("tinyphysics",),
+    "tinyphysics_tuned": ("tinyphysics",),
+    "upkie": ("upkie",),
+}
+"""Name -> the extras that its env and learner need beside `train`."""

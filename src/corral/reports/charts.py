@@ -22,7 +22,8 @@ try:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 except ImportError as error:
     raise MissingExtra(
-        "a report with pictures needs matplotlib: pip install 'corral[bench]'"
+        "a report with pictures needs matplotlib: pip install 'corral[bench]', or "
+        "'corral[train]' to train"
     ) from error
 
 INK = "#012345"

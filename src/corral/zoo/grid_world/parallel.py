@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatten, flatten_space
 
+from corral.errors import MissingExtra
 from corral.zoo.grid_world.agents import Agent, AirAgent, GroundAgent
 from corral.zoo.grid_world.cells import AGENT, CLOUD, GOAL, OBSTACLE, TARGET
 from corral.zoo.grid_world.picture import Frame, picture_of
@@ -22,8 +23,8 @@ try:
     from pettingzoo import AECEnv, ParallelEnv
     from pettingzoo.utils import parallel_to_aec, wrappers
 except ImportError as error:
-    raise ImportError(
-        f"the grid world needs PettingZoo ({error}): pip install pettingzoo"
+    raise MissingExtra(
+        f"the grid world needs PettingZoo ({error}): pip install 'corral[multi]'"
     ) from error
 
 SIZES = {

@@ -1,0 +1,113 @@
+"""What a command needs beyond a plain `pip install corral`, checked before it begins.
+
+    Need(("bench",), ("psutil", "rich")).check()
+    Need(("train",), TRAINING) + Need(("mujoco",), ("mujoco",))
+
+The error names every module that is missing, and extras that bring all of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.errors import MissingExtra
+from corral.recipes import EXTRAS
+from corral.run.directory import CONFIG
+
+TRAINING = (
+    "matplotlib",
+    "psutil",
+    "pydantic",
+    "rich",
+    "tensorboard",
+    "torch",
+    "yaml",
+)
+"""What every training imports."""
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "bullet": ("pybullet", "stable_baselines3"),
+    "mujoco": ("mujoco",),
+    "multi": ("pettingzoo",),
+    "sb3": ("stable_baselines3",),
+    "tinyphysics": ("onnxruntime",),
+    "train": TRAINING,
+    "upkie": ("pybullet", "stable_baselines3", "upkie"),
+    "wandb": ("wandb",),
+}
+"""An extra -> the modules that a training with it imports."""
+WITHIN = {
+    "bullet": {"bench", "sb3", "train"},
+    "tinyphysics": {"bench", "train"},
+    "train": {"bench"},
+    "upkie": {"bench", "bullet", "sb3", "train"},
+    "wandb": {"bench", "train"},
+}
+"""An extra -> the extras that come along with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Extras that are enough, and the modules that are imported of them."""
+
+    extras: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+    def __add__(self, other: Need) -> Need:
+        return Need(self.extras + other.extras, self.modules + other.modules)
+
+    def check(self) -> None:
+        """MissingExtra if a module is not installed."""
+        missing = [name for name in sorted(set(self.modules)) if not _is_there(name)]
+        if missing:
+            said = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+            raise MissingExtra(f"{said} not installed: {self.command}")
+
+    @property
+    def command(self) -> str:
+        """What to type; quoted, since some shells take brackets for patterns."""
+        along = set().union(*(WITHIN.get(extra, set()) for extra in self.extras))
+        named = sorted(set(self.extras) - along)
+        return f"pip install 'corral[{','.join(named)}]'"
+
+
+def training(*extras: str) -> Need:
+    """To train, and more."""
+    needs = (Need((extra,), MODULES[extra]) for extra in extras)
+    return sum(needs, Need(("train",), TRAINING))
+
+
+def training_of(recipe: str, learner: str | None = None) -> Need:
+    """To train by a recipe; by none, if it is empty."""
+    extras = EXTRAS.get(recipe, ())
+    return training(*extras, *(["sb3"] if learner == "sb3_ppo" else []))
+
+
+def training_in(config: Path, learner: str | None = None) -> Need:
+    """To train what a config file names.
+
+    Its text is searched, since what parses it may be what is missing.
+    """
+    try:
+        text = config.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return training_of("", learner)  # that it is not there is told by the command
+    return training_of(_value(text, "recipe"), learner or _value(text, "learner"))
+
+
+def config_near(path: Path) -> Path:
+    """The config of a run that is named by its directory or a file in it."""
+    places = [place / CONFIG for place in (path, path.parent, path.parent.parent)]
+    return next((place for place in places if place.is_file()), places[0])
+
+
+def _value(text: str, key: str) -> str:
+    found = re.search(rf"^{key}:[ \t]*['\"]?([\w-]+)", text, flags=re.M)
+    return found[1] if found else ""
+
+
+def _is_there(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
