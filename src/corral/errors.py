@@ -10,6 +10,7 @@ CorralError
 │   ├── SpaceMismatch    a value does not fit its space        (also ValueError)
 │   ├── SpacesDiffer     the envs of one pool do not agree     (also RuntimeError)
 │   ├── OptionError      an argument has no meaning here       (also ValueError)
+│   │   └── UnknownKeyword  a keyword that a function does not have (also TypeError)
 │   ├── IsolationError   envs that need a process each would share one
 │   │                                                          (also RuntimeError)
 │   ├── FactoryError     a factory cannot be sent to a worker  (also TypeError)
@@ -84,6 +85,10 @@ class SpacesDiffer(UsageError, RuntimeError):
 
 class OptionError(UsageError, ValueError):
     """An argument has no meaning here."""
+
+
+class UnknownKeyword(OptionError, TypeError):
+    """A function was called with a keyword that it does not have."""
 
 
 class IsolationError(UsageError, RuntimeError):

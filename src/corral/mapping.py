@@ -29,6 +29,7 @@ from corral.executors import (
     usable_cores,
 )
 from corral.executors.contract import Assignment
+from corral.keywords import checked_keywords
 from corral.layout.codec import Codecs
 from corral.supervision.report import error_for
 from corral.supervision.restarts import RestartLimits
@@ -87,6 +88,7 @@ def map(
 ) -> list[Result | Fault]: ...
 
 
+@checked_keywords()
 def map(
     fn: Callable[[Item], Result],
     items: Iterable[Item],

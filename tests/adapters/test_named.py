@@ -3,8 +3,10 @@
 import sys
 
 import gymnasium
+import numpy as np
 import pytest
 
+import corral
 from corral.adapters.named import is_pettingzoo, named
 from corral.errors import OptionError
 
@@ -17,6 +19,29 @@ class Arm(gymnasium.Env):
 
 class Plain(gymnasium.Env):
     observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, size=2):
+        self.size = size
+
+    def reset(self, seed=None, options=None):
+        self.at = 0
+        return 0, {}
+
+    def step(self, action):
+        self.at += 1
+        return 0, 1.0, self.at == self.size, False, {}
+
+class Box:
+    Plain = Plain
+
+def make_plain(size=2):
+    return Plain(size)
+
+def make_batch(num_envs, size):
+    return gymnasium.vector.SyncVectorEnv([lambda: Plain(size)] * num_envs)
+
+def cart():
+    return gymnasium.make("CartPole-v1")
 
 def make_arm():
     return Arm(1)
@@ -102,7 +127,7 @@ def test_an_id_that_a_module_registers_is_found():
         (
             "robots_here:Arm",
             {},
-            ["needs arguments: size", """--kwargs '{"size": "..."}"""],
+            ["needs arguments: size", 'Give them as env_kwargs={"size": ...}'],
         ),
         (
             "robots_here:Arm",
@@ -127,6 +152,78 @@ def test_what_cannot_be_found_says_what_was_looked_for(text, kwargs, told):
         named(text, kwargs)
     for part in told:
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("syntax", "told"),
+    [
+        ("command", """--kwargs '{"depth": 1, "size": "..."}'"""),
+        ("yaml", "env_kwargs: {depth: ..., size: ...}"),
+        ("python", 'env_kwargs={"depth": ..., "size": ...}'),
+    ],
+)
+def test_arguments_are_asked_for_in_the_syntax_of_the_user(syntax, told):
+    with pytest.raises(OptionError) as caught:
+        named("robots_here:Arm", {"depth": 1}, syntax=syntax)
+    assert str(caught.value).endswith(told)
+
+
+class Still:
+    """A policy that does nothing."""
+
+    def act(self, step, carry, rng):
+        return corral.Decision(np.zeros(len(step), np.int64))
+
+
+@pytest.mark.parametrize(
+    "name", ["make_plain", "Plain", "Box.Plain", "NamedTestEnv-v3"]
+)
+def test_programs_name_environments_as_command_lines_do(name):
+    options = {"env_kwargs": {"size": 3}, "backend": "serial"}
+    for make in (corral.make, corral.Pool, corral.make_async):
+        envs = make(f"robots_here:{name}", 2, **options)
+        assert getattr(envs, "pool", envs).get_attr("size") == (3, 3)
+        envs.close()
+    found = corral.evaluate(Still(), f"robots_here:{name}", episodes=2, **options)
+    assert found.returns.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("name", ["make_plain", "NamedTestEnv-v3"])
+def test_workers_find_what_a_program_names(name):
+    options = {"env_kwargs": {"size": 3}, "backend": "process", "workers": 1}
+    envs = corral.make(f"robots_here:{name}", 2, **options)
+    assert envs.get_attr("size") == (3, 3)
+    envs.close()
+
+
+def test_a_program_names_the_batched_form_by_its_function():
+    options = {"batched": True, "env_kwargs": {"size": 4}, "autoreset": "next_step"}
+    with corral.Pool("robots_here:make_batch", 3, backend="serial", **options) as pool:
+        pool.reset(seed=0)
+        assert pool.get_attr("size") == (4, 4, 4)
+
+
+def test_the_doctor_of_a_program_is_given_a_name_too():
+    report = corral.doctor.check("robots_here:Plain", only=["pickling"])
+    assert "from robots_here import Plain" in str(report.recommendation)
+
+
+def test_both_meanings_of_a_name_are_told_where_it_has_neither():
+    with pytest.raises(OptionError) as caught:
+        corral.make("robots_here:make_plian", 2)
+    told = "it has no function or class 'make_plian' and registers no environment"
+    assert told in str(caught.value)
+    assert "near names: make_plain" in str(caught.value)
+
+
+def test_only_an_id_gives_the_vector_env_a_spec():
+    envs = corral.make("robots_here:NamedTestEnv-v3", 1, backend="serial")
+    assert envs.spec.id == "NamedTestEnv-v3"
+    envs.close()
+    envs = corral.make("robots_here:cart", 1, backend="serial")
+    assert envs.pool.spec.id == "CartPole-v1"
+    assert envs.spec is None  # made with the function's arguments, not with the id's
+    envs.close()
 
 
 def test_a_module_that_lacks_a_package_of_its_own_says_which():

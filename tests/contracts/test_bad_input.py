@@ -111,7 +111,7 @@ def test_a_seed_has_to_be_a_number(make_pool: MakePool, seed: Any) -> None:
 
 
 def test_what_is_no_way_to_make_an_env_is_refused(make_pool: MakePool) -> None:
-    with pytest.raises(OptionError, match="not a way to make one"):
+    with pytest.raises(OptionError, match="pass the class, Echo"):
         make_pool(Echo(), 2)
     with pytest.raises(OptionError, match="item 1 of the list is 5"):
         make_pool([Echo, 5])

@@ -812,3 +812,22 @@ def test_an_interrupted_step_in_the_caller_is_told_by_the_next() -> None:
     with pytest.raises(ClosedError, match="Ctrl-C came"):
         envs.step(envs.action_space.sample())
     envs.close()
+
+
+def test_the_seed_that_make_is_given_is_that_of_the_first_reset():
+    def make(**options):
+        return corral.make("CartPole-v1", 2, backend="serial", **options)
+
+    def observed(envs, **options):
+        return envs.reset(**options)[0].tolist()
+
+    ours, theirs = make(seed=7), make()
+    assert observed(ours) == observed(theirs, seed=7)
+    assert observed(ours) == observed(theirs)  # the episodes after it go on from there
+    for envs in (ours, theirs):
+        envs.close()
+    ours, theirs = make(seed=7), make()
+    assert observed(ours, seed=3) == observed(theirs, seed=3)  # what reset says counts
+    assert observed(ours) == observed(theirs)
+    for envs in (ours, theirs):
+        envs.close()

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeGuard, cast
 
-import gymnasium
 import numpy as np
-from gymnasium.envs.registration import find_highest_version, parse_env_id
+from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
+from corral.adapters.mistaken import check_factory
+from corral.adapters.named import named
+from corral.adapters.registered import make_registered, make_registered_batch
 from corral.core import Factory
 from corral.errors import OptionError
 
 Wrap = Callable[[Any], Any]
-
-
-def make_registered(env_id: str, kwargs: dict[str, Any]) -> Any:
-    """Build a registered env, in the worker."""
-    return gymnasium.make(env_id, **kwargs)
+Maker = str | RegisteredSpec | Factory
+"""An id, "module:function", Gymnasium's spec of an env, or a factory."""
+EnvSource = Maker | Sequence[Maker]
+"""What makes every slot's env, or one for each slot."""
 
 
 def wrapped(factory: Factory, wrappers: Sequence[Wrap]) -> Any:
@@ -32,53 +32,61 @@ def wrapped(factory: Factory, wrappers: Sequence[Wrap]) -> Any:
 
 
 def factories_for(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None,
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Sequence[Wrap] = (),
 ) -> list[Factory]:
     """One factory per slot, checked as far as that goes without building anything."""
-    chosen = _chosen(env, num_envs)
-    kwargs = dict(env_kwargs or {})
-    if isinstance(env, str):
-        _check_registered(env)
-        chosen = [functools.partial(make_registered, env, kwargs)] * len(chosen)
-    elif kwargs:
-        made = {id(f): functools.partial(f, **kwargs) for f in chosen}
-        chosen = [made[id(factory)] for factory in chosen]
+    makers = _makers(env, num_envs)
+    # Once for each that is different: what is one object travels once.
+    made = {id(one): _factory(one, dict(env_kwargs or {})) for one in makers}
     if wrappers:
-        around = {id(f): functools.partial(wrapped, f, tuple(wrappers)) for f in chosen}
-        chosen = [around[id(factory)] for factory in chosen]
-    return chosen
+        made = {
+            key: functools.partial(wrapped, factory, tuple(wrappers))
+            for key, factory in made.items()
+        }
+    return [made[id(one)] for one in makers]
+
+
+def _factory(maker: Maker, kwargs: dict[str, Any]) -> Factory:
+    if isinstance(maker, str):
+        return named(maker, kwargs).factory
+    if isinstance(maker, RegisteredSpec):
+        return functools.partial(make_registered, maker, kwargs)
+    return functools.partial(maker, **kwargs) if kwargs else maker
 
 
 def batched_factories_for(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None,
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Sequence[Wrap] = (),
 ) -> list[Factory]:
     """The factory of batched envs, once for each slot."""
-    if not (isinstance(env, str) or callable(env)):
+    if not (isinstance(env, (str, RegisteredSpec)) or callable(env)):
         raise OptionError(
             f"batched=True takes one factory for all slots, or an id, not {env!r:.80}; "
             "it is called with num_envs, once in each worker"
         )
-    factory: Any = env
-    if isinstance(env, str):
-        _check_registered(env)
-        factory = functools.partial(make_registered_batch, env)
-    if env_kwargs:
-        factory = functools.partial(factory, **env_kwargs)
+    factory = _batched_factory(env, dict(env_kwargs or {}))
     if wrappers:
         factory = functools.partial(wrapped_batch, factory, tuple(wrappers))
-    return _chosen(factory, num_envs)
+    return [factory] * len(_makers(factory, num_envs))
 
 
-def make_registered_batch(env_id: str, num_envs: int, **kwargs: Any) -> Any:
-    """Build a registered env's own vectorised form, in the worker."""
-    mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
-    return gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode, **kwargs)
+def _batched_factory(maker: Maker, kwargs: dict[str, Any]) -> Callable[..., Any]:
+    factory: Callable[..., Any]
+    if isinstance(maker, str):
+        found = named(maker, kwargs, given=("num_envs", "slots"))
+        if not found.registered:
+            return found.factory
+        factory = functools.partial(make_registered_batch, maker)
+    elif isinstance(maker, RegisteredSpec):
+        factory = functools.partial(make_registered_batch, maker)
+    else:
+        factory = maker
+    return functools.partial(factory, **kwargs) if kwargs else factory
 
 
 def wrapped_batch(
@@ -105,54 +113,42 @@ def takes(function: Callable[..., Any], name: str) -> bool:
         return False
 
 
-def _chosen(
-    env: str | Factory | Sequence[Factory], num_envs: int | None
-) -> list[Factory]:
-    if isinstance(env, str) or callable(env):
-        count = 1 if num_envs is None else num_envs
-        if not is_count(count):
-            raise OptionError(f"num_envs is {num_envs!r}; it must be an integer >= 1")
-        return [env] * int(count)  # type: ignore[list-item]
-    if isinstance(env, gymnasium.Env):
-        raise OptionError(
-            f"an environment ({env}) was given, not a way to make one; "
-            "pass its id or a function that returns it"
-        )
-    if not isinstance(env, Sequence):
-        raise OptionError(
-            f"expected an environment id, a factory or a list of factories, got {env!r}"
-        )
-    for position, factory in enumerate(env):
-        if not callable(factory):
+def _makers(env: EnvSource, num_envs: int | None) -> list[Maker]:
+    """What makes each slot's env."""
+    if is_list(env):
+        for position, one in enumerate(env):
+            if not isinstance(one, (str, RegisteredSpec)):
+                check_factory(one, f"item {position} of the list")
+        if not env or (num_envs is not None and num_envs != len(env)):
             raise OptionError(
-                f"item {position} of the list is {factory!r}, not callable"
+                f"num_envs is {num_envs!r} and {len(env)} factories were given; "
+                "give one factory per slot, at least one"
             )
-    if not env or (num_envs is not None and num_envs != len(env)):
+        return list(env)
+    if not isinstance(env, (str, RegisteredSpec)):
+        check_factory(env)
+    count = 1 if num_envs is None else num_envs
+    if not is_count(count):
+        raise OptionError(f"num_envs is {num_envs!r}; it must be an integer >= 1")
+    return [cast(Maker, env)] * int(count)
+
+
+def is_list(env: EnvSource) -> TypeGuard[Sequence[Maker]]:
+    """Whether it is one for each slot."""
+    return isinstance(env, Sequence) and not isinstance(env, str)
+
+
+def one_per_slot(env_fns: Iterable[Maker]) -> list[Maker]:
+    """The list of factories that the classes of other libraries are given."""
+    if isinstance(env_fns, str) or callable(env_fns):
         raise OptionError(
-            f"num_envs is {num_envs!r} and {len(env)} factories were given; "
-            "give one factory per slot, at least one"
+            f"env_fns is {env_fns!r:.80}; pass a list with one function for each "
+            "environment, such as [make_env] * 8, or use corral.make(..., num_envs=8)"
         )
-    return list(env)  # type: ignore[arg-type]
+    return list(env_fns)
 
 
 def is_count(value: object) -> bool:
     """Whether it is a whole number >= 1, numpy's included; True is none."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     return whole and value >= 1  # type: ignore[operator]
-
-
-def _check_registered(env_id: str) -> None:
-    """Refuse a name that no process can make, with the near ones."""
-    name = env_id.rpartition(":")[2]
-    if ":" in env_id or name in gymnasium.registry:
-        return
-    try:
-        namespace, short, version = parse_env_id(name)
-    except gymnasium.error.Error as error:
-        raise OptionError(f"{env_id!r} is no name for an environment") from error
-    # A name without a version means its latest one.
-    if version is None and find_highest_version(namespace, short) is not None:
-        return
-    near = difflib.get_close_matches(name, list(gymnasium.registry), n=3)
-    hint = f"; near names: {', '.join(near)}" if near else ""
-    raise OptionError(f"no environment {env_id!r} is registered{hint}")

@@ -1,11 +1,12 @@
-"""An environment named in a line of text, as a command line is given it.
+"""An environment named in a line of text, by a command line, a file or a program.
 
     CartPole-v1                registered with Gymnasium
     ale_py:ALE/Pong-v5         registered once its module is imported
     my_package.robots:make_arm a function or class of a module
     mpe2.simple_spread_v3:parallel_env        the same
 
-The working directory can be imported from.
+The module is imported here, with the working directory on the path. What comes after
+the colon is an attribute of it, else an id that it registers.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 
-from corral.adapters.factories import factories_for, make_registered
+from corral.adapters.mistaken import MAKERS
+from corral.adapters.registered import check_registered, is_registered, make_registered
 from corral.core import Factory
 from corral.errors import OptionError
 
@@ -42,9 +44,27 @@ class Named:
     import_line: str = ""
     """What such a program imports first, if anything."""
 
+    @property
+    def registered(self) -> bool:
+        """Whether it is an id of Gymnasium's."""
+        return not self.import_line
 
-def named(text: str, kwargs: dict[str, Any] | None = None) -> Named:
-    """Find the environment; raises OptionError with what was looked for."""
+
+def named(
+    text: str,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    given: Sequence[str] = (),
+    syntax: str = "python",
+) -> Named:
+    """Find the environment; raises OptionError with what was looked for.
+
+    Args:
+        text: its name.
+        kwargs: what it is made with.
+        given: names of arguments that it is given later.
+        syntax: how the user writes kwargs: in "python", "yaml" or on a "command" line.
+    """
     kwargs = dict(kwargs or {})
     module_name, colon, name = text.partition(":")
     if not colon:
@@ -58,11 +78,11 @@ def named(text: str, kwargs: dict[str, Any] | None = None) -> Named:
     module = _imported(module_name)
     found = _attribute(module, name)
     if found is not None:
-        _check_call(found, name, module_name, kwargs)
+        _check_call(found, name, module_name, _Given(kwargs, given, syntax))
         factory = functools.partial(found, **kwargs) if kwargs else found
         first = name.partition(".")[0]
         return Named(text, factory, name, f"from {module_name} import {first}")
-    if _is_registered(name):
+    if is_registered(name):
         return Named(
             text, functools.partial(make_registered, text, kwargs), f'"{text}"'
         )
@@ -79,22 +99,14 @@ def named(text: str, kwargs: dict[str, Any] | None = None) -> Named:
 
 def _registered(text: str, kwargs: dict[str, Any]) -> Named:
     try:
-        (factory,) = factories_for(text, 1, kwargs)
+        check_registered(text)
     except OptionError as error:
         raise OptionError(
             f"{error}. Looked for it among Gymnasium's {len(gymnasium.registry)} "
             "registered ids; an environment of your own is named module:function, "
             f"one that a package registers module:id{_as_module(text)}"
         ) from None
-    return Named(text, factory, f'"{text}"')
-
-
-def _is_registered(name: str) -> bool:
-    try:
-        factories_for(name, 1)
-    except OptionError:
-        return False
-    return True
+    return Named(text, functools.partial(make_registered, text, kwargs), f'"{text}"')
 
 
 # Modules ------------------------------------------------------------------------------
@@ -140,14 +152,10 @@ def _as_module(name: str) -> str:
     _look_here()
     with suppress(Exception):  # whatever importing it would raise: it is a guess
         if importlib.util.find_spec(name) is not None:
-            found = [one for one in _MAKERS if one in _callables(_imported(name))]
+            found = [one for one in MAKERS if one in _callables(_imported(name))]
             makers = " or ".join(f"{name}:{one}" for one in found)
             return f". {name} is a module: write {makers or f'{name}:function'}"
     return ""
-
-
-_MAKERS = ("parallel_env", "env")
-"""What PettingZoo calls the functions that make an env: at once, and in turns."""
 
 
 def _modules_beside(name: str) -> Iterable[str]:
@@ -186,7 +194,26 @@ def _near(name: str, names: Iterable[str]) -> str:
 # Factories ----------------------------------------------------------------------------
 
 
-def _check_call(found: Any, name: str, module: str, kwargs: dict[str, Any]) -> None:
+class _Given(NamedTuple):
+    """The arguments that a factory gets, and how the user writes more of them."""
+
+    kwargs: dict[str, Any]
+    later: Sequence[str]
+    syntax: str
+
+    def with_more(self, needed: Sequence[str]) -> str:
+        """How to write these as well."""
+        names = [*self.kwargs, *needed]
+        if self.syntax == "command":
+            example = json.dumps({**self.kwargs, **dict.fromkeys(needed, "...")})
+            return f"Give them as JSON: --kwargs '{example}'"
+        if self.syntax == "yaml":
+            return f"Give them as env_kwargs: {{{': ..., '.join(names)}: ...}}"
+        example = ", ".join(f'"{name}": ...' for name in names)
+        return f"Give them as env_kwargs={{{example}}}"
+
+
+def _check_call(found: Any, name: str, module: str, given: _Given) -> None:
     """Refuse what cannot be called with these arguments, and say which are missing."""
     if not callable(found):
         hint = _as_module(found.__name__) if inspect.ismodule(found) else ""
@@ -198,11 +225,11 @@ def _check_call(found: Any, name: str, module: str, kwargs: dict[str, Any]) -> N
         parameters = list(inspect.signature(found).parameters.values())
     except (TypeError, ValueError):
         return  # written in C: it will say so itself
-    _check_arguments(f"{name} of module {module!r}", parameters, kwargs)
+    _check_arguments(f"{name} of module {module!r}", parameters, given)
 
 
 def _check_arguments(
-    factory: str, parameters: list[inspect.Parameter], kwargs: dict[str, Any]
+    factory: str, parameters: list[inspect.Parameter], given: _Given
 ) -> None:
     unnamed = _needed(parameters, (inspect.Parameter.POSITIONAL_ONLY,))
     if unnamed:
@@ -212,18 +239,17 @@ def _check_arguments(
         )
     known = [one.name for one in parameters if one.kind in _BY_NAME]
     open_ended = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    strange = [] if open_ended else [key for key in kwargs if key not in known]
+    strange = [] if open_ended else [key for key in given.kwargs if key not in known]
     if strange:
         raise OptionError(
             f"{factory} has no argument {strange[0]!r}; it has: "
             f"{', '.join(known) or 'none'}"
         )
-    needed = [one for one in _needed(parameters, _BY_NAME) if one not in kwargs]
+    told = {*given.kwargs, *given.later}
+    needed = [one for one in _needed(parameters, _BY_NAME) if one not in told]
     if needed:
-        example = json.dumps({**kwargs, **dict.fromkeys(needed, "...")})
         raise OptionError(
-            f"{factory} needs arguments: {', '.join(needed)}. "
-            f"Give them as JSON: --kwargs '{example}'"
+            f"{factory} needs arguments: {', '.join(needed)}. {given.with_more(needed)}"
         )
 
 

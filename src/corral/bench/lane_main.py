@@ -42,7 +42,7 @@ class Stand:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        name = named(order.env, order.kwargs)
+        name = named(order.env, order.kwargs, syntax="command")
         build = _builder(order.candidate)
         # Around nothing but the building: later lanes would share our pages, and what
         # is shared counts by its share.

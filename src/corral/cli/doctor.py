@@ -36,7 +36,6 @@ from corral.cli.saving import save
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
-    from corral.doctor.patient import Patient
     from corral.doctor.replay import Replay
     from corral.doctor.report import Report
 
@@ -122,12 +121,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _examine(arguments: argparse.Namespace) -> int:
     """0 if nothing has to be done, 3 with warnings, 1 with problems."""
     from corral.doctor import console
-    from corral.doctor.examination import examine
+    from corral.doctor.examination import examine, patient_for
     from corral.doctor.report import STATUS
 
     path = arguments.json
     kinds.check_file("--json", path)
-    patient = _patient(arguments)
+    patient = patient_for(
+        arguments.env, arguments.kwargs, arguments.seed, syntax="command"
+    )
     with console.progress(patient.name) as progress:
         report = examine(
             patient,
@@ -142,22 +143,6 @@ def _examine(arguments: argparse.Namespace) -> int:
     if arguments.save:
         _save(report)
     return 130 if report.interrupted else STATUS[report.severity]
-
-
-def _patient(arguments: argparse.Namespace) -> Patient:
-    from corral.adapters.named import named
-    from corral.doctor.patient import Patient
-
-    found = named(arguments.env, arguments.kwargs)
-    return Patient(
-        found.text,
-        found.factory,
-        found.expression,
-        found.import_line,
-        dict(arguments.kwargs),
-        None if found.import_line else found.text,
-        arguments.seed,
-    )
 
 
 def _save(report: Report) -> None:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from corral.adapters.factories import factories_for
+from corral.adapters.factories import Maker, factories_for
+from corral.adapters.named import named
 from corral.adapters.verdicts import Verdict
-from corral.core import Factory
 from corral.doctor.checklist import CHECKS
 from corral.doctor.contract import Check
 from corral.doctor.finding import Finding
@@ -23,14 +23,16 @@ from corral.doctor.patient import Patient, brief
 from corral.doctor.recommendation import recommend
 from corral.doctor.report import Report
 from corral.errors import CorralError, FaultError, OptionError
+from corral.keywords import checked_keywords
 
 NUM_ENVS = 8
 ENOUGH = 2
 """Checks that hang: what is left would take its time as well, and tell no more."""
 
 
+@checked_keywords()
 def check(
-    env: str | Factory,
+    env: Maker,
     *,
     env_kwargs: dict[str, Any] | None = None,
     num_envs: int = NUM_ENVS,
@@ -41,7 +43,7 @@ def check(
     """Find out what an env needs to run in parallel.
 
     Args:
-        env: a registered id, or a factory; of Gymnasium or PettingZoo.
+        env: an id, "module:function", or a factory; of Gymnasium or PettingZoo.
         env_kwargs: keyword arguments for the id or factory.
         num_envs: how many the recommended line is to make.
         seed: of episodes and actions.
@@ -60,13 +62,21 @@ def check(
 
 
 def patient_for(
-    env: str | Factory, env_kwargs: dict[str, Any] | None = None, seed: int = 0
+    env: Maker,
+    env_kwargs: dict[str, Any] | None = None,
+    seed: int = 0,
+    syntax: str = "python",
 ) -> Patient:
-    """An env as a program gives it."""
-    (factory,) = factories_for(env, 1, env_kwargs)
+    """An env as a program or a command line gives it."""
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str):
-        return Patient(env, factory, f'"{env}"', "", kwargs, env, seed)
+        found = named(env, kwargs, syntax=syntax)
+        known = env if found.registered else None
+        return Patient(
+            *(found.text, found.factory, found.expression, found.import_line),
+            *(kwargs, known, seed),
+        )
+    (factory,) = factories_for(env, 1, kwargs)
     name = getattr(env, "__name__", None) or type(env).__name__
     plain = name.isidentifier()
     return Patient(name, factory, name if plain else "make_env", "", kwargs, None, seed)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from corral.adapters.factories import make_registered
+from corral.adapters.registered import make_registered
 from corral.core import Factory
 from corral.doctor.errand import Errand, Measure, run
 from corral.doctor.pilot import Pilot

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from corral.doctor.rerun import At, Rerun, closed, episode_of, failing_of
 from corral.errors import Fault, OptionError, OrderError, WorkerDied
+from corral.keywords import checked_keywords
 from corral.mapping import map as run_in_worker
 from corral.supervision.report import error_for, where
 from corral.supervision.saving import load
@@ -106,6 +107,7 @@ def _named(error: BaseException | None) -> str:
     return f"{type(error).__qualname__}: {error}"
 
 
+@checked_keywords()
 def replay(
     path: str | os.PathLike[str],
     *,

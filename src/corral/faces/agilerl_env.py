@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.adapters.factories import Maker, one_per_slot
 from corral.adapters.from_returns import RawActions, returns_env
 from corral.adapters.team import TEAM, Team
 from corral.core import Factory, Step
@@ -40,6 +41,7 @@ from corral.faces.gymnasium_errors import (
 from corral.faces.multi_make import same_team
 from corral.faces.multi_step import MultiStep, mapped
 from corral.faces.watched import Watched
+from corral.keywords import checked_keywords
 from corral.layout.infos import add_info
 from corral.pool import FaceOptions, Pool, Question
 from corral.supervision.report import one_error_for
@@ -51,6 +53,7 @@ except ImportError as error:
     raise MissingExtra(f"this needs AgileRL ({error}): pip install agilerl") from error
 
 _NOT_CALLED = ("reset", "step", "close", "_setattr", "_check_spaces")
+_FIXED = "AgileRL restarts an episode in the step that ends it, one env per slot"
 Batch = tuple[dict[Any, Any], ...]
 
 
@@ -67,6 +70,9 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
         **options: anything else that `corral.Pool` takes.
     """
 
+    @checked_keywords(
+        onward=Pool, refused=dict.fromkeys(("autoreset", "batched"), _FIXED)
+    )
     def __init__(
         self,
         env_fns: Sequence[Factory],
@@ -77,7 +83,7 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
         multiprocessing.get_context(context)  # ValueError for an unknown one
         self.env_fns = env_fns
         self.copy = copy
-        self.pool = pool = _opened(list(env_fns), options)
+        self.pool = pool = _opened(one_per_slot(env_fns), options)
         self.layout = pool.layout
         self.team: Team = pool.spec.metadata[TEAM]
         metadata = {key: one for key, one in pool.spec.metadata.items() if key != TEAM}
@@ -377,15 +383,9 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
             self.pool.close()
 
 
-def _opened(env_fns: list[Factory], options: dict[Any, Any]) -> Pool:
+def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
     wrappers = (*options.pop("wrappers", ()), returns_env)
     options.setdefault("backend", "process")
-    for name in ("autoreset", "batched"):
-        if name in options:
-            raise OptionError(
-                f"there is no option {name!r} here: AgileRL restarts an episode in the "
-                "step that ends it, one env per slot"
-            )
     try:
         return Pool(
             env_fns,

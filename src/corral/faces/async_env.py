@@ -17,11 +17,12 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from corral.adapters.factories import is_count
-from corral.core import Autoreset, Factory, Step
+from corral.adapters.factories import EnvSource, is_count
+from corral.core import Autoreset, Step
 from corral.errors import OptionError, OrderError
 from corral.faces.finals import finals_of
 from corral.faces.owner import Owner
+from corral.keywords import checked_keywords
 from corral.layout.infos import add_info
 from corral.pool import Pool, Stats
 
@@ -31,8 +32,9 @@ Batch = tuple[
 """Observations, rewards, terminations, truncations, infos; each of `batch_size`."""
 
 
+@checked_keywords(onward=Pool)
 def make_async(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None = None,
     batch_size: int | None = None,
     *,
@@ -49,7 +51,8 @@ def make_async(
             envs.send(policy(obs))
 
     Args:
-        env: a registered id, a factory, or one factory per slot.
+        env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
+            with one of those per slot.
         num_envs: how many; known already when a list of factories is given.
         batch_size: how many slots come back together; all of them if None.
         autoreset: what happens at the end of an episode.

@@ -13,11 +13,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
+from corral.adapters.factories import one_per_slot
 from corral.core import EnvSpec, Factory
 from corral.errors import Fault, OptionError, StartError
 from corral.faces.gymnasium_env import CorralVectorEnv
 from corral.faces.gymnasium_errors import raise_own
 from corral.faces.gymnasium_make import ObservationMode, mode_for, open_pool
+from corral.keywords import checked_keywords
 from corral.layout.codec import codec_for
 from corral.pool import Pool
 
@@ -53,6 +55,13 @@ class AsyncVectorEnv(_Lenient):
         **options: anything else that `corral.Pool` takes.
     """
 
+    @checked_keywords(
+        onward=Pool,
+        refused={
+            "autoreset": "it is called autoreset_mode here",
+            "backend": "it always uses processes; see corral.make",
+        },
+    )
     def __init__(
         self,
         env_fns: Iterable[Factory],
@@ -67,7 +76,7 @@ class AsyncVectorEnv(_Lenient):
         **options: Any,
     ) -> None:
         _check(context, worker, max_concurrency)
-        self.env_fns = list(env_fns)
+        self.env_fns = one_per_slot(env_fns)
         self.shared_memory = shared_memory
         self.context = context
         self.daemon = daemon
@@ -87,7 +96,7 @@ class AsyncVectorEnv(_Lenient):
             name="AsyncVectorEnv",
             **options,
         )
-        super().__init__(pool, batched, mode, copy)
+        super().__init__(pool, batched, mode, copy, options.get("seed"))
 
     def _announce(self, faults: Sequence[Fault]) -> None:
         """Gymnasium logs every error before it raises the last one."""
@@ -107,6 +116,13 @@ class AsyncVectorEnv(_Lenient):
 class SyncVectorEnv(_Lenient):
     """`gymnasium.vector.SyncVectorEnv`, always in the caller's thread, with `.envs`."""
 
+    @checked_keywords(
+        onward=Pool,
+        refused={
+            "autoreset": "it is called autoreset_mode here",
+            "backend": "it always runs in the caller; see corral.make",
+        },
+    )
     def __init__(
         self,
         env_fns: Iterable[Factory],
@@ -115,7 +131,7 @@ class SyncVectorEnv(_Lenient):
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         **options: Any,
     ) -> None:
-        self.env_fns = list(env_fns)
+        self.env_fns = one_per_slot(env_fns)
         self.observation_mode = observation_mode
         mode = mode_for(autoreset_mode)
         pool, batched = _opened(
@@ -127,7 +143,7 @@ class SyncVectorEnv(_Lenient):
             name="SyncVectorEnv",
             **options,
         )
-        super().__init__(pool, batched, mode, copy)
+        super().__init__(pool, batched, mode, copy, options.get("seed"))
 
     @property
     def envs(self) -> list[Any]:

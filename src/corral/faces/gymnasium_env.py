@@ -51,6 +51,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         batched: Space[Any],
         autoreset_mode: AutoresetMode,
         copy: bool = True,
+        seed: int | None = None,
     ) -> None:
         self.pool = pool
         self.layout = pool.layout
@@ -64,6 +65,8 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         self.observation_space = batched
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._same_step = autoreset_mode == AutoresetMode.SAME_STEP
+        self._seed = seed
+        """Of the first reset, where that is given none."""
         self._pending: str | None = None
         self._question: Question | None = None
         self._last: Step | None = None
@@ -86,6 +89,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         options: dict[str, Any] | None = None,
     ) -> None:
         """Send the resets; `reset_wait` takes the results."""
+        seed = self._seed if seed is None else seed
         seeds = self._seeds(seed)
         self._begin("reset_async")
         slots = None
@@ -100,6 +104,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
                 seeds=seeds,
                 options=options,
             )
+        self._seed = None
         self._pending = "reset"
 
     def _seeds(self, seed: Any) -> list[int | None] | None:

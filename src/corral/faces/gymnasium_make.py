@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import gymnasium
 from gymnasium import Space
+from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
-from corral.core import EnvSpec, Factory
+from corral.adapters.factories import EnvSource
+from corral.adapters.registered import is_registered
+from corral.core import EnvSpec
 from corral.errors import OptionError, SpacesDiffer
 from corral.faces.gymnasium_env import CorralVectorEnv
+from corral.keywords import checked_keywords
 from corral.pool import FaceOptions, Pool, same_spaces
 
 AUTORESET_MODES = {
@@ -27,8 +31,9 @@ _OURS = {mode: name for name, mode in AUTORESET_MODES.items()}
 ObservationMode = str | tuple[Space[Any], Space[Any]]
 
 
+@checked_keywords(onward=Pool)
 def make(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None = None,
     *,
     autoreset: str | AutoresetMode = "next_step",
@@ -44,29 +49,32 @@ def make(
         observations, infos = envs.reset(seed=0)
 
     Args:
-        env: a registered id, a factory, or one factory per slot.
+        env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
+            with one of those per slot.
         num_envs: how many; known already when a list of factories is given.
         autoreset: "next_step", "same_step", "off", or Gymnasium's own enum.
         copy: False to get views into the block instead of copies.
         observation_mode: as in Gymnasium: "same", "different", or two spaces.
-        **options: everything `corral.Pool` takes.
+        **options: everything `corral.Pool` takes. With `seed`, the first `reset()` is
+            a `reset(seed=seed)`.
     """
     pool, batched = open_pool(
         env, num_envs, mode_for(autoreset), observation_mode, **options
     )
-    envs = CorralVectorEnv(pool, batched, mode_for(autoreset), copy)
-    if isinstance(env, str):
-        name = pool.spec.id or env.rpartition(":")[2]
-        envs.spec = _registered(name, options.get("env_kwargs"))
+    seed = options.get("seed")
+    envs = CorralVectorEnv(pool, batched, mode_for(autoreset), copy, seed)
+    envs.spec = _registered(env, pool.spec.id, options.get("env_kwargs"))
     return envs
 
 
 def _registered(
-    env_id: str, kwargs: dict[str, Any] | None
-) -> gymnasium.envs.registration.EnvSpec | None:
-    """What is registered under the id, with the kwargs it was made with."""
-    # Of "module:Id" the parent may know nothing: workers import the module.
-    spec = gymnasium.registry.get(env_id)
+    env: EnvSource, made: str | None, kwargs: dict[str, Any] | None
+) -> RegisteredSpec | None:
+    """What Gymnasium knows of the env, with the kwargs it was made with."""
+    spec = env if isinstance(env, RegisteredSpec) else None
+    if isinstance(env, str):
+        name = env.rpartition(":")[2]  # an id, or the function of "module:function"
+        spec = gymnasium.registry.get(made or name) if is_registered(name) else None
     if spec is None:
         return None
     # A copy: what somebody writes into it must not reach the next `make`.
@@ -88,7 +96,7 @@ def mode_for(value: str | AutoresetMode) -> AutoresetMode:
 
 
 def open_pool(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None,
     mode: AutoresetMode,
     observation_mode: ObservationMode,

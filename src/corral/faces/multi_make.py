@@ -6,18 +6,19 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from corral.adapters.factories import Wrap
+from corral.adapters.factories import EnvSource, Wrap
 from corral.adapters.multi import multi_env
-from corral.adapters.named import named
 from corral.adapters.team import TEAM
-from corral.core import Autoreset, EnvSpec, Factory
+from corral.core import Autoreset, EnvSpec
 from corral.errors import OptionError, SpacesDiffer
 from corral.faces.multi_env import MultiEnv
+from corral.keywords import checked_keywords
 from corral.pool import FaceOptions, Pool, same_spaces
 
 
+@checked_keywords(onward=Pool)
 def make_multi(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None = None,
     *,
     autoreset: Autoreset = "same_step",
@@ -37,8 +38,8 @@ def make_multi(
         obs["agent_0"]                       # (8, 18)
 
     Args:
-        env: a factory of ParallelEnvs or AECEnvs, "module:function", or one factory per
-            slot.
+        env: a factory of ParallelEnvs or AECEnvs, "module:function", or a list with one
+            of those per slot.
         num_envs: how many; known already when a list of factories is given.
         autoreset: what happens when the last agent's part has ended.
         by: "agent" for dicts of agent -> `(slots, ...)`, "group" for dicts of group ->
@@ -66,7 +67,7 @@ def make_multi(
 
 
 def open_team_pool(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None = None,
     *,
     autoreset: Autoreset = "same_step",
@@ -92,8 +93,6 @@ def open_team_pool(
         env_kwargs: keyword arguments for the factory.
         **options: everything else `corral.Pool` takes.
     """
-    if isinstance(env, str):
-        env, env_kwargs = named(env, env_kwargs).factory, None
     seated = functools.partial(
         multi_env, parallel=parallel, state=state, observe=observe
     )

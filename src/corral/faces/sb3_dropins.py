@@ -9,10 +9,13 @@ import multiprocessing
 from collections.abc import Sequence
 from typing import Any
 
+from corral.adapters.factories import one_per_slot
 from corral.core import Factory
 from corral.faces import sb3_reach as reach
 from corral.faces.sb3_env import CorralVecEnv
-from corral.faces.sb3_make import open_pool
+from corral.faces.sb3_make import FIXED, open_pool
+from corral.keywords import checked_keywords
+from corral.pool import Pool
 
 
 class _Lenient(CorralVecEnv):
@@ -41,6 +44,10 @@ class SubprocVecEnv(_Lenient):
         **options: anything else that `corral.Pool` takes.
     """
 
+    @checked_keywords(
+        onward=Pool,
+        refused={**FIXED, "backend": "it always uses processes; see corral.make_sb3"},
+    )
     def __init__(
         self,
         env_fns: Sequence[Factory],
@@ -48,10 +55,9 @@ class SubprocVecEnv(_Lenient):
         **options: Any,
     ) -> None:
         multiprocessing.get_context(start_method)  # ValueError for an unknown one
-        innermost = (reach.patched, reach.own_copy)
-        super().__init__(
-            open_pool(list(env_fns), backend="process", innermost=innermost, **options)
-        )
+        options["innermost"] = (reach.patched, reach.own_copy)
+        fns = one_per_slot(env_fns)
+        super().__init__(open_pool(fns, backend="process", **options))
 
 
 class DummyVecEnv(_Lenient):
@@ -62,5 +68,9 @@ class DummyVecEnv(_Lenient):
         **options: anything else that `corral.Pool` takes.
     """
 
+    @checked_keywords(
+        onward=Pool,
+        refused={**FIXED, "backend": "it always runs here; see corral.make_sb3"},
+    )
     def __init__(self, env_fns: Sequence[Factory], **options: Any) -> None:
-        super().__init__(open_pool(list(env_fns), backend="serial", **options))
+        super().__init__(open_pool(one_per_slot(env_fns), backend="serial", **options))

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from corral.adapters.factories import Wrap
-from corral.core import Factory
+from corral.adapters.factories import EnvSource, Wrap
 from corral.errors import OptionError
 from corral.faces import sb3_reach as reach
 from corral.faces.sb3_errors import translated
 from corral.faces.sb3_masks import KEY, carrying
+from corral.keywords import checked_keywords
 from corral.pool import FaceOptions, Pool
 
 if TYPE_CHECKING:
     from corral.faces.sb3_env import CorralVecEnv
 
-_FIXED = {
+FIXED = {
     "autoreset": "Stable-Baselines3 restarts an episode in the step that ends it",
     "copy": "Stable-Baselines3 keeps what it is given, so it is always given copies",
 }
+"""What a pool is not asked, since Stable-Baselines3 has decided it."""
 
 
+@checked_keywords(onward=Pool, refused=FIXED)
 def make_sb3(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None = None,
     *,
     seed: int | None = None,
@@ -38,7 +40,8 @@ def make_sb3(
         PPO("MlpPolicy", envs).learn(1_000_000)
 
     Args:
-        env: a registered id, a factory, or one factory per slot.
+        env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
+            with one of those per slot.
         num_envs: how many; known already when a list of factories is given.
         seed: the first `reset` gives slot i the seed `seed + i`, as with SB3.
         backend: "auto" measures; "serial", "thread" and "process" do as they say.
@@ -54,7 +57,7 @@ def make_sb3(
 
 
 def open_pool(
-    env: str | Factory | Sequence[Factory],
+    env: EnvSource,
     num_envs: int | None = None,
     *,
     backend: str,
@@ -64,9 +67,6 @@ def open_pool(
     **options: Any,
 ) -> Pool:
     """A pool with Stable-Baselines3's habits."""
-    for name, reason in _FIXED.items():
-        if name in options:
-            raise OptionError(f"there is no option {name!r} here: {reason}")
     # Ours are for one env; a batched one is a whole shard.
     single = not options.get("batched", False)
     around = [*(innermost if single else ()), *wrappers]

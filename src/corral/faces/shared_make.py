@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from corral.core import Factory
+from corral.adapters.factories import EnvSource
 from corral.errors import OptionError
 from corral.faces.multi_make import open_team_pool
 from corral.faces.shared_env import SharedVectorEnv
 from corral.faces.shared_pool import SharedPool
+from corral.keywords import checked_keywords
+from corral.pool import Pool
 
 if TYPE_CHECKING:
     from corral.faces.shared_sb3_env import SharedVecEnv
 
 APIS = ("gymnasium", "sb3")
-Env = str | Factory | Sequence[Factory]
 
 
 @overload
 def make_shared_policy(
-    env: Env,
+    env: EnvSource,
     num_envs: int | None = ...,
     *,
     api: Literal["gymnasium"] = ...,
@@ -33,7 +33,7 @@ def make_shared_policy(
 
 @overload
 def make_shared_policy(
-    env: Env,
+    env: EnvSource,
     num_envs: int | None = ...,
     *,
     api: Literal["sb3"],
@@ -44,8 +44,15 @@ def make_shared_policy(
 ) -> SharedVecEnv: ...
 
 
+@checked_keywords(
+    onward=Pool,
+    refused={
+        "autoreset": "agents of one env share its restarts, which happen in the step "
+        "that ends the last of them"
+    },
+)
 def make_shared_policy(
-    env: Env,
+    env: EnvSource,
     num_envs: int | None = None,
     *,
     api: str = "gymnasium",
@@ -69,7 +76,7 @@ def make_shared_policy(
 
     Args:
         env: a factory of ParallelEnvs, or of AECEnvs that are parallelizable,
-            "module:function", or one factory per env.
+            "module:function", or a list with one of those per env.
         num_envs: how many envs; known already when a list of factories is given.
         api: "gymnasium" for a `gymnasium.vector.VectorEnv`, "sb3" for a VecEnv of
             Stable-Baselines3's. `envs.pool` of either is what a `corral.Collector`
@@ -99,14 +106,9 @@ def make_shared_policy(
 
 
 def open_shared_pool(
-    env: Env, num_envs: int | None = None, *, pad: bool = False, **options: Any
+    env: EnvSource, num_envs: int | None = None, *, pad: bool = False, **options: Any
 ) -> SharedPool:
     """A pool whose slots are agents; arguments as for `make_shared_policy`."""
-    if "autoreset" in options:
-        raise OptionError(
-            "there is no option 'autoreset' here: agents of one env share its "
-            "restarts, which happen in the step that ends the last of them"
-        )
     pool = open_team_pool(env, num_envs, parallel=True, **options)
     try:
         return SharedPool(pool, pad)

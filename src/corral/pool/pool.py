@@ -12,8 +12,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.factories import Wrap, batched_factories_for, factories_for
-from corral.core import Autoreset, EnvSpec, Factory, Step
+from corral.adapters.factories import (
+    EnvSource,
+    Wrap,
+    batched_factories_for,
+    factories_for,
+)
+from corral.core import Autoreset, EnvSpec, Step
 from corral.errors import (
     Fault,
     FaultError,
@@ -24,6 +29,7 @@ from corral.errors import (
 )
 from corral.executors import Placement, place, usable_cores
 from corral.executors.contract import Assignment
+from corral.keywords import checked_keywords
 from corral.layout.codec import Codecs
 from corral.layout.columns import Columns
 from corral.pool.actions import Actions
@@ -65,7 +71,8 @@ class Pool:
     """Many environments behind send and recv.
 
     Args:
-        env: a registered id, a factory, or one factory per slot.
+        env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
+            with one of those per slot.
         num_envs: how many slots; known already when a list of factories is given.
         env_kwargs: keyword arguments for the id or factory.
         wrappers: put around every env, the first one innermost.
@@ -108,9 +115,10 @@ class Pool:
     spec: EnvSpec
     """What one env says about itself."""
 
+    @checked_keywords()
     def __init__(
         self,
-        env: str | Factory | Sequence[Factory],
+        env: EnvSource,
         num_envs: int | None = None,
         *,
         env_kwargs: dict[str, Any] | None = None,

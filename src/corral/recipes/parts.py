@@ -119,7 +119,7 @@ class Parts:
 
 def env_factory(config: Config, **more: Any) -> Factory:
     """What makes one env of the config."""
-    return named(config.env, {**config.env_kwargs, **more}).factory
+    return named(config.env, {**config.env_kwargs, **more}, syntax="yaml").factory
 
 
 def build(config: Config) -> Parts:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from corral.core import Policy, Step
 from corral.errors import OptionError, OrderError
+from corral.keywords import checked_keywords
 from corral.layout.codec import Codecs
 from corral.pool import Pool
 from corral.rollouts import carry as carries
@@ -27,7 +28,7 @@ from corral.rollouts.actor import Actor
 from corral.rollouts.modes import Lead
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import Rollout
-from corral.rollouts.settling import settle
+from corral.rollouts.settling import check_pool, settle
 from corral.rollouts.steps import copied, owned
 from corral.rollouts.tape import Tape
 from corral.workers.seeds import episode_seed
@@ -57,6 +58,7 @@ class Collector:
         reward_norm: the same for what is to be learned from.
     """
 
+    @checked_keywords(pool=Pool)
     def __init__(
         self,
         pool: Pool,
@@ -67,6 +69,7 @@ class Collector:
         obs_norm: ObsNorm | None = None,
         reward_norm: RewardNorm | None = None,
     ) -> None:
+        check_pool(pool)
         self.pool = pool
         self.seed = pool.seed
         """The root of everything random: the pool's, when the collector was made."""
@@ -272,6 +275,7 @@ _COLLECTORS: weakref.WeakKeyDictionary[Pool, Collector] = weakref.WeakKeyDiction
 """Of pools that `collect` was called with."""
 
 
+@checked_keywords(pool=Pool)
 def collect(
     pool: Pool,
     policy: Policy,
@@ -291,6 +295,7 @@ def collect(
         mode: as for `Collector`.
         min_slots: as for `Collector`.
     """
+    check_pool(pool)
     collector = _COLLECTORS.get(pool)
     if collector is None:
         # By proxy: a pool that is dropped has to close, and this would hold on to it.

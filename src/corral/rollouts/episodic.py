@@ -18,12 +18,13 @@ import numpy as np
 
 from corral.core import NO_TASK, Policy, Step
 from corral.errors import Fault, FaultError, OptionError
+from corral.keywords import checked_keywords
 from corral.layout.codec import Codecs
 from corral.pool import Pool
 from corral.rollouts.actor import Actor
 from corral.rollouts.episode import Episode
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.settling import settle
+from corral.rollouts.settling import check_pool, settle
 from corral.rollouts.space_rows import canonical
 from corral.rollouts.steps import some_of
 from corral.rollouts.trajectories import Trajectories
@@ -31,6 +32,7 @@ from corral.rollouts.trajectory import Trajectory
 from corral.workers.seeds import episode_seed
 
 
+@checked_keywords(pool=Pool)
 def run_episodes(
     pool: Pool,
     policy: Policy,
@@ -69,6 +71,7 @@ def run_episodes(
         FaultError: something broke in a pool with on_fault="raise"; what had been
             finished by then is in its `episodes`.
     """
+    check_pool(pool)
     items = _items(pool, episodes, tasks, seeds, pool.seed if seed is None else seed)
     if max_restarts < 0:
         raise OptionError(f"max_restarts is {max_restarts!r}; it must be >= 0")

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import Factory, Policy
+from corral.adapters.factories import EnvSource, is_list
+from corral.core import Policy
 from corral.digits import score
 from corral.errors import Fault, OptionError
+from corral.keywords import checked_keywords
 from corral.pool import Pool
 from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
@@ -62,9 +64,10 @@ class Evaluation:
         return f"{shown} over {len(self)} episodes{failed}"
 
 
+@checked_keywords(onward=Pool)
 def evaluate(
     policy: Policy,
-    env: Pool | str | Factory | Sequence[Factory],
+    env: Pool | EnvSource,
     episodes: int = 100,
     seed: int = 0,
     *,
@@ -94,7 +97,7 @@ def evaluate(
             names = [*options, *(["num_envs"] if num_envs is not None else [])]
             raise OptionError(f"{', '.join(names)}: the pool given was made without")
         return _evaluation(env, policy, episodes, seed, tasks, max_length, obs_norm)
-    if num_envs is None and (isinstance(env, str) or callable(env)):
+    if num_envs is None and not is_list(env):
         num_envs = max(1, min(SLOTS, episodes))
     with Pool(env, num_envs, seed=seed, **options) as pool:
         return _evaluation(pool, policy, episodes, seed, tasks, max_length, obs_norm)

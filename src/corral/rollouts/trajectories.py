@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from corral.adapters.factories import is_count
 from corral.core import Step
 from corral.errors import OptionError, OrderError
+from corral.keywords import checked_keywords
 from corral.layout.codec import Codecs
 from corral.pool import Pool
 from corral.pool.ledger import Slots, chosen_slots
+from corral.rollouts.settling import check_pool
 from corral.rollouts.shelf import FEW, Shelf, SpaceShelf
 from corral.rollouts.trajectory import Trajectory
 
@@ -48,7 +50,9 @@ class Trajectories:
             or was reset before its end, is left out.
     """
 
+    @checked_keywords(pool=Pool)
     def __init__(self, pool: Pool, length: int | None = None) -> None:
+        check_pool(pool)
         if length is not None and not is_count(length):
             raise OptionError(
                 f"length is {length!r}; it must be None or an integer >= 1"

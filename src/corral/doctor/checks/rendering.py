@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.factories import make_registered
+from corral.adapters.registered import make_registered
 from corral.doctor.contract import Check
 from corral.doctor.finding import Finding
 from corral.doctor.patient import Patient, brief

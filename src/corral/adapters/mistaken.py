@@ -1,0 +1,94 @@
+"""What people pass in the place of a way to make environments, and what to pass."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import gymnasium
+
+from corral.adapters.multi import has_agents
+from corral.errors import OptionError
+
+MAKERS = ("parallel_env", "env")
+"""What PettingZoo calls the functions that make an env: at once, and in turns."""
+WANTED = (
+    'pass an id such as "CartPole-v1", "module:function", a function or class that '
+    "makes an environment, or a list of those"
+)
+
+
+def check_factory(thing: Any, place: str = "env") -> None:
+    """Refuse what makes no environments, and say what to pass instead.
+
+    Args:
+        thing: what stands where a factory should.
+        place: where that is.
+    """
+    mistake = _mistake(thing)
+    if mistake:
+        raise OptionError(f"{place} is {mistake}")
+    if not callable(thing):
+        raise OptionError(f"{place} is {thing!r:.80}; {WANTED}")
+
+
+def _mistake(thing: Any) -> str:
+    """What it is and what to pass; "" if it may well be a factory."""
+    if isinstance(thing, ModuleType):
+        return f"the module {thing.__name__}; {_function_of(thing)}"
+    if inspect.isclass(thing):
+        return _no_env_class(thing)
+    if isinstance(thing, gymnasium.vector.VectorEnv) or _is_vec_env(thing):
+        return (
+            f"{type(thing).__name__}, which is several environments already; pass what "
+            "makes one of them, and num_envs"
+        )
+    if isinstance(thing, gymnasium.Env):
+        return f"an environment, {thing}; {_maker_of(thing)}"
+    if has_agents(thing):
+        return (
+            f"an environment with several agents, {type(thing).__name__}; pass the "
+            "function that made it to corral.make_multi, which calls it once per slot"
+        )
+    if isinstance(thing, Iterator):
+        return f"{type(thing).__name__}, which can be read once; pass a list"
+    return ""
+
+
+def _function_of(module: ModuleType) -> str:
+    """Which function of a module makes environments."""
+    makers = [one for one in MAKERS if callable(getattr(module, one, None))]
+    if not makers:
+        return "pass a function or class of it that makes an environment"
+    short = module.__name__.rpartition(".")[2]
+    choice = " or ".join(f"{short}.{one}" for one in makers)
+    return (
+        f"pass its function {choice} to corral.make_multi (several agents) or "
+        "corral.make_shared_policy (one policy for all agents)"
+    )
+
+
+def _no_env_class(kind: type) -> str:
+    if hasattr(kind, "reset") or hasattr(kind, "step"):
+        return ""
+    if isinstance(kind.__new__, FunctionType):
+        return ""  # it may make something else than itself
+    return (
+        f"the class {kind.__name__}, which has no reset and no step; pass a class "
+        "derived from gymnasium.Env, or a function that makes an environment"
+    )
+
+
+def _is_vec_env(thing: Any) -> bool:
+    """Whether it is one of Stable-Baselines3's, told without importing it."""
+    return hasattr(thing, "num_envs") and callable(getattr(thing, "step_wait", None))
+
+
+def _maker_of(env: gymnasium.Env[Any, Any]) -> str:
+    if env.spec is not None:
+        name = f'"{env.spec.id}"'
+        return f"pass its id, {name}, or lambda: gymnasium.make({name}, ...)"
+    made = type(env.unwrapped).__name__
+    return f"pass the class, {made}, or a function that makes one: lambda: {made}(...)"

@@ -1,0 +1,47 @@
+"""Environments that Gymnasium knows by an id, or by the spec it keeps of them."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, find_highest_version, parse_env_id
+
+from corral.errors import OptionError
+
+
+def make_registered(env: str | EnvSpec, kwargs: dict[str, Any]) -> Any:
+    """Build a registered env, in the worker."""
+    return gymnasium.make(env, **kwargs)
+
+
+def make_registered_batch(env: str | EnvSpec, num_envs: int, **kwargs: Any) -> Any:
+    """Build a registered env's own vectorised form, in the worker."""
+    mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
+    return gymnasium.make_vec(env, num_envs, vectorization_mode=mode, **kwargs)
+
+
+def check_registered(env_id: str) -> None:
+    """Refuse a name that no process can make, with the near ones."""
+    if env_id in gymnasium.registry:
+        return
+    try:
+        namespace, short, version = parse_env_id(env_id)
+    except gymnasium.error.Error as error:
+        raise OptionError(f"{env_id!r} is no name for an environment") from error
+    # A name without a version means its latest one.
+    if version is None and find_highest_version(namespace, short) is not None:
+        return
+    near = difflib.get_close_matches(env_id, list(gymnasium.registry), n=3)
+    hint = f"; near names: {', '.join(near)}" if near else ""
+    raise OptionError(f"no environment {env_id!r} is registered{hint}")
+
+
+def is_registered(env_id: str) -> bool:
+    """Whether Gymnasium can make it."""
+    try:
+        check_registered(env_id)
+    except OptionError:
+        return False
+    return True
