@@ -69,7 +69,7 @@ def test_a_drop_in_for_stable_baselines3_is_named_too(name):
 @pytest.mark.parametrize(
     ("name", "word", "hint"),
     [
-        ("make", "bakend", "did you mean backend?"),
+        ("make", "backennd", "did you mean backend?"),
         ("make", "n_envs", "it is called num_envs here"),
         ("make", "num_workers", "it is called workers here"),
         ("make", "autoreset_mode", "it is called autoreset here"),
@@ -114,9 +114,9 @@ def test_the_keyword_that_was_meant_is_told(name, word, hint):
 
 
 def test_every_wrong_keyword_is_told():
-    told = refused(corral.make, "CartPole-v1", n_envs=1, bakend="serial")
+    told = refused(corral.make, "CartPole-v1", n_envs=1, backennd="serial")
     assert "'n_envs': it is called num_envs here; make() has no argument" in told
-    assert told.endswith("'bakend': did you mean backend?")
+    assert told.endswith("'backennd': did you mean backend?")
 
 
 def test_the_doctor_is_named_too():
