@@ -25,14 +25,14 @@ from corral.errors import (
 )
 from corral.faces.multi_env import MultiEnv
 from corral.faces.multi_make import open_team_pool
-from tests.faces.multi_envs import Crowd, Echo, Everyone, SmallerCrowd, Table
-from tests.faces.multi_loop import (
+from corral.testing.multi_loop import (
     Loop,
     ParallelLoop,
     TurnLoop,
     assert_equal,
     face_actions,
 )
+from tests.faces.multi_envs import Crowd, Echo, Everyone, SmallerCrowd, Table
 
 SLOTS, SEED = 3, 11
 MODES = ("same_step", "next_step", "off")

@@ -38,6 +38,7 @@ from corral.faces.gymnasium_errors import (
     raise_own,
 )
 from corral.faces.watched import Watched
+from corral.layout.infos import add_info
 from corral.pool import Pool, Question
 from corral.supervision.report import one_error_for
 
@@ -145,7 +146,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         self._last = self._overlaid(before, step)
         infos: dict[str, Any] = {}
         for position, slot in enumerate(step.slots.tolist()):
-            infos = self._add_info(infos, step.infos.of(position), slot)
+            add_info(infos, step.infos.of(position), slot, self.num_envs)
         return self.pool.observe(), infos
 
     def _overlaid(self, before: Step | None, step: Step) -> Step:
@@ -221,7 +222,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
     def _add_finals(self, step: Step, infos: dict[str, Any]) -> None:
         """`final_obs` and `final_info`, where an episode ended."""
         for slot, final in finals_of(step, self.single_observation_space):
-            self._add_info(infos, final, slot)
+            add_info(infos, final, slot, self.num_envs)
 
     def _own(self, obs: Any) -> Any:
         """The caller's own memory, unless views were asked for."""

@@ -1,0 +1,16 @@
+"""Random programs: what a user could write, held against loops written by hand.
+
+    python -m corral.testing.programs --count 1000
+    python -m corral.testing.programs --only 4711
+
+A program is drawn from its seed: a kind of environment, a face, where the environments
+run, options, and what is called in which order. The same calls are made on one
+environment per slot, alone, in a plain loop; every row has to be the same, bit for bit.
+::
+
+    seed ─► Program ─► play ─► face ─► rows ┐
+                          └──► truth ─ rows ┴─► mistakes
+
+Programs run in a process of their own, which another one watches: a program that hangs
+is a failure, and so is one that leaves anything behind.
+"""

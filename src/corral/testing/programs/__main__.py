@@ -1,0 +1,116 @@
+"""`python -m corral.testing.programs`: draw programs, play them, tell what failed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from corral.testing.programs.draw import FACES, draw
+from corral.testing.programs.program import Program
+from corral.testing.programs.shrink import shrunk
+from corral.testing.programs.supervisor import LIMIT, Verdict, run
+
+SHOWN = 20
+"""Failures that are shown in full."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play; returns the exit status."""
+    options = _parsed(arguments)
+    if options.program:
+        programs = [Program.from_json(options.program)]
+    elif options.only is not None:
+        programs = [draw(options.only, _faces(options.faces))]
+    else:
+        seed = random.SystemRandom().getrandbits(31)
+        seed = seed if options.seed is None else options.seed
+        print(f"{options.count} programs, --seed {seed}", flush=True)
+        programs = [draw(seed + n, _faces(options.faces)) for n in range(options.count)]
+    began = time.monotonic()
+    verdicts = list(_told(run(programs, options.jobs, options.limit), options))
+    print(_table(verdicts, time.monotonic() - began))
+    return 1 if any(verdict.mistakes for verdict in verdicts) else 0
+
+
+def _parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m corral.testing.programs")
+    parser.add_argument("--count", type=int, default=1000, help="how many programs")
+    parser.add_argument("--seed", type=int, help="of the first one; drawn if not given")
+    parser.add_argument("--only", type=int, metavar="SEED", help="this program alone")
+    parser.add_argument("--program", metavar="JSON", help="a program written down")
+    parser.add_argument("--faces", default="", help="comma-separated: these alone")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for each")
+    parser.add_argument("--no-shrink", action="store_true", help="show as drawn")
+    return parser.parse_args(arguments)
+
+
+def _faces(names: str) -> dict[str, int] | None:
+    return {name: FACES.get(name, 1) for name in names.split(",")} if names else None
+
+
+# Telling ------------------------------------------------------------------------------
+
+
+def _told(
+    verdicts: Iterator[Verdict], options: argparse.Namespace
+) -> Iterator[Verdict]:
+    """Say what failed as soon as it is known."""
+    failures = 0
+    for verdict in verdicts:
+        if verdict.mistakes:
+            failures += 1
+            print(_failure(verdict, options, failures <= SHOWN), flush=True)
+        yield verdict
+
+
+def _failure(verdict: Verdict, options: argparse.Namespace, whole: bool) -> str:
+    program = verdict.program
+    again = f"python -m corral.testing.programs --only {program.seed}"
+    if options.faces:
+        again += f" --faces {options.faces!r}"
+    lines = [f"FAILED {program.seed}: {program}", f"  again: {again}"]
+    if not whole:
+        return "\n".join([*lines, f"  {verdict.mistakes[0].splitlines()[0]}"])
+    lines += [f"  {mistake}" for mistake in verdict.mistakes[:3]]
+    if not (options.no_shrink or options.program or verdict.sort == "hang"):
+        smaller = shrunk(verdict, options.limit)
+        lines += [f"  smaller: {smaller}", f"  --program '{smaller.to_json()}'"]
+    return "\n".join(lines)
+
+
+def _table(verdicts: list[Verdict], seconds: float) -> str:
+    failed = [verdict for verdict in verdicts if verdict.mistakes]
+    lines = [f"{'face':26}{'programs':>9}{'failed':>8}"]
+    played = Counter(verdict.program.face for verdict in verdicts)
+    wrong = Counter(verdict.program.face for verdict in failed)
+    lines += [f"{face:26}{n:9}{wrong[face]:8}" for face, n in sorted(played.items())]
+    backends = Counter(verdict.program.backend for verdict in verdicts)
+    lines += [f"{'on ' + name:26}{n:9}" for name, n in sorted(backends.items())]
+    sorts = Counter(f"{one.sort}, {_trait(one.program)}" for one in failed)
+    lines += [f"{name:60}{count:4}" for name, count in sorts.most_common()]
+    lines += [f"{len(verdicts)} programs, {len(failed)} failed, {seconds:.0f} s"]
+    return "\n".join(lines)
+
+
+def _trait(program: Program) -> str:
+    """What is special about the environments of a program, in a word."""
+    kind = program.kind
+    if kind.forks != "never":
+        return "forks"
+    if kind.replaces != "method":
+        return "replaces itself"
+    if kind.state != "own":
+        return "shared state"
+    if kind.fault != "none":
+        return f"fault, {program.on_fault}"
+    return f"infos {kind.infos}" if kind.infos != "none" else "plain"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

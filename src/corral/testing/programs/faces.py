@@ -1,0 +1,34 @@
+"""Which player plays which face; imported one by one, since some need more packages."""
+
+from __future__ import annotations
+
+import importlib
+
+from corral.testing.programs.program import Program
+
+PLAYERS = {
+    "pool": "play_pool",
+    "batched": "play_pool",
+    "make": "play_vector",
+    "AsyncVectorEnv": "play_vector",
+    "SyncVectorEnv": "play_vector",
+    "make_async": "play_async",
+    "make_sb3": "play_sb3",
+    "SubprocVecEnv": "play_sb3",
+    "DummyVecEnv": "play_sb3",
+    "make_multi": "play_team",
+    "turns": "play_team",
+    "shared policy": "play_shared",
+    "AsyncPettingZooVecEnv": "play_agilerl",
+    "collect": "play_rollouts",
+    "run_episodes": "play_rollouts",
+    "evaluate": "play_rollouts",
+    "map": "play_map",
+}
+
+
+def play(program: Program) -> list[str]:
+    """Play a program; returns what was wrong."""
+    name = f"corral.testing.programs.{PLAYERS[program.face]}"
+    mistakes: list[str] = importlib.import_module(name).play(program)
+    return mistakes

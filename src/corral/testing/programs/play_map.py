@@ -1,0 +1,95 @@
+"""Plays a program on `corral.map`: the results of a plain loop, in its order."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from corral.errors import Fault, ItemError, WorkerDied
+from corral.mapping import map as parallel_map
+from corral.testing.faulty_envs import OnPurpose
+from corral.testing.programs.compare import difference
+from corral.testing.programs.digests import digest
+from corral.testing.programs.program import Program
+from corral.testing.programs.stage import Stage
+
+WAYS = ("raise", "kill", "exit")
+UNLUCKY = 9
+"""One of so many items fails, where a program has such."""
+
+
+class MapPlay(Stage):
+    """Items, some of which fail."""
+
+    def play(self) -> None:
+        """All of it."""
+        rng = self.rng
+        items = [rng.getrandbits(30) for _ in range(rng.randint(0, 30))]
+        backend = self.program.backend.replace("auto", "process")
+        way = (
+            rng.choice(("", *WAYS))
+            if backend == "process"
+            else rng.choice(("", "raise"))
+        )
+        restarts = backend == "process" and rng.random() < 0.5
+        options: dict[str, Any] = {"backend": backend, "workers": self.program.workers}
+        if restarts:
+            options |= {"on_fault": "restart", "max_restarts": 1}
+        unlucky = [place for place, item in enumerate(items) if is_unlucky(item, way)]
+        given: Any = iter(items) if rng.random() < 0.3 else items
+        try:
+            got = parallel_map(partial(work, way), given, **options)
+        except (ItemError, WorkerDied) as error:
+            if restarts or error.fault.item not in unlucky:
+                raise
+            expected = ItemError if way in ("raise", "exit") else WorkerDied
+            self.unexpected(error, (expected,))
+            return
+        if unlucky and not restarts:
+            self.missing(way)
+        self.compare(got, items, unlucky)
+
+    def compare(self, got: Any, items: list[int], unlucky: list[int]) -> None:
+        """Every result, and a fault where one has to be."""
+        self.check(difference(len(got), len(items), "the number of results"))
+        for place, (result, item) in enumerate(zip(got, items, strict=False)):
+            where = f"result {place}"
+            if place in unlucky:
+                is_fault = isinstance(result, Fault) and result.item == place
+                self.check("" if is_fault else f"{where} is {result!r:.100}, no fault")
+            else:
+                self.check(difference(result, work("", item), where))
+
+
+def is_unlucky(item: int, way: str) -> bool:
+    """Whether an item fails."""
+    return bool(way) and item % UNLUCKY == 0
+
+
+def work(way: str, item: int) -> dict[str, Any]:
+    """What is done with an item."""
+    if is_unlucky(item, way):
+        if way == "raise":
+            raise OnPurpose("this item")
+        if way == "exit":
+            raise SystemExit("this item")
+        os.kill(os.getpid(), signal.SIGKILL)
+    numbers = list(drawn(item))
+    return {"sum": sum(numbers), "numbers": numbers, "digest": digest(item)}
+
+
+def drawn(item: int) -> Iterator[float]:
+    """Numbers of an item's own generator."""
+    rng = random.Random(item)
+    for _ in range(5):
+        yield rng.random()
+
+
+def play(program: Program) -> list[str]:
+    """Play it; returns what was wrong."""
+    stage = MapPlay(program)
+    return stage.finished(stage.play)
