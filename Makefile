@@ -26,9 +26,11 @@ test: $(VENV)/.test  ## Set up, then run all tests.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 MINUTES ?= 5
-soak: $(VENV)/.test  ## Slow tests, then MINUTES=5 of random faults; nothing may be wrong or left.
+PROGRAMS ?= 1000
+soak: $(VENV)/.test  ## Slow tests, MINUTES=5 of random faults, PROGRAMS=1000 random programs.
 	$(BIN)/python -m pytest -q -m slow -o faulthandler_timeout=600
 	$(BIN)/python -m corral.testing.soak --minutes $(MINUTES)
+	$(BIN)/python -m corral.testing.programs --count $(PROGRAMS)
 
 check: $(VENV)/.dev  ## Lint, formatting, types, import layers, spelling.
 	$(BIN)/ruff check .

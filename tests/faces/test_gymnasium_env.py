@@ -831,3 +831,34 @@ def test_the_seed_that_make_is_given_is_that_of_the_first_reset():
     assert observed(ours) == observed(theirs)
     for envs in (ours, theirs):
         envs.close()
+
+
+class Unlike(gymnasium.Env):
+    """Tells a number, and at the end of an episode one that no array can hold."""
+
+    observation_space = gymnasium.spaces.Discrete(3)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {"number": 2**70 if options is not None else 1}
+
+    def step(self, action):
+        ended = bool(action)
+        return 1, 0.0, ended, False, {"number": 2**70 if ended else 1}
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_infos_that_no_array_can_hold_come_as_objects_wherever_they_come(
+    backend, opened
+):
+    envs = opened(
+        corral.make(Unlike, num_envs=2, autoreset="same_step", backend=backend)
+    )
+    envs.reset(seed=0)
+    *_, infos = envs.step(np.array([0, 1]))
+    assert infos["final_info"]["number"][1] == 2**70
+    *_, infos = envs.step(np.array([1, 1]))
+    assert infos["final_info"]["number"].tolist() == [2**70, 2**70]
+    mask = np.array([True, False])
+    _, infos = envs.reset(options={"reset_mask": mask})
+    assert infos["number"].tolist() == [2**70, None]

@@ -17,6 +17,8 @@ from corral.testing.programs.supervisor import LIMIT, Verdict, run
 
 SHOWN = 20
 """Failures that are shown in full."""
+TEXT = 6000
+"""Characters of a mistake that are shown."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,8 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parsed(arguments)
     if options.program:
         programs = [Program.from_json(options.program)]
-    elif options.only is not None:
-        programs = [draw(options.only, _faces(options.faces))]
+    elif options.only:
+        programs = [draw(seed, _faces(options.faces)) for seed in options.only]
     else:
         seed = random.SystemRandom().getrandbits(31)
         seed = seed if options.seed is None else options.seed
@@ -41,7 +43,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m corral.testing.programs")
     parser.add_argument("--count", type=int, default=1000, help="how many programs")
     parser.add_argument("--seed", type=int, help="of the first one; drawn if not given")
-    parser.add_argument("--only", type=int, metavar="SEED", help="this program alone")
+    parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these")
     parser.add_argument("--program", metavar="JSON", help="a program written down")
     parser.add_argument("--faces", default="", help="comma-separated: these alone")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
@@ -74,10 +76,12 @@ def _failure(verdict: Verdict, options: argparse.Namespace, whole: bool) -> str:
     again = f"python -m corral.testing.programs --only {program.seed}"
     if options.faces:
         again += f" --faces {options.faces!r}"
+    if options.program:
+        again = f"python -m corral.testing.programs --program '{program.to_json()}'"
     lines = [f"FAILED {program.seed}: {program}", f"  again: {again}"]
     if not whole:
         return "\n".join([*lines, f"  {verdict.mistakes[0].splitlines()[0]}"])
-    lines += [f"  {mistake}" for mistake in verdict.mistakes[:3]]
+    lines += [f"  {mistake[:TEXT]}" for mistake in verdict.mistakes[:3]]
     if not (options.no_shrink or options.program or verdict.sort == "hang"):
         smaller = shrunk(verdict, options.limit)
         lines += [f"  smaller: {smaller}", f"  --program '{smaller.to_json()}'"]

@@ -1,6 +1,7 @@
 """Plays programs one after the other, as a supervisor asks for them.
 
-    supervisor ── one line of JSON for each program ──► runner
+    supervisor ◄── "ready" ──────────────────────────────── runner
+               ── one line of JSON for each program ──►
                ◄── one line of JSON: its mistakes ─────
 
 It looks after every program whether something was left: a process, a thread, a
@@ -40,6 +41,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     mark = f"{MARK}={os.environ[MARK]}"
     owner = os.getpid()
+    print("ready", file=answers, flush=True)
     for line in sys.stdin:
         program = Program.from_json(line)
         before = take_census(mark)

@@ -125,6 +125,7 @@ class Runner:
             env={**os.environ, MARK: self._mark, "PYTHONFAULTHANDLER": "1"},
             start_new_session=True,
         )
+        self.output.readline()  # "ready": what it imports is not the program's time
 
     def close(self) -> None:
         """End it, and whatever carries its mark."""

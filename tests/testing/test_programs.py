@@ -1,0 +1,97 @@
+"""Random programs: a sample of them passes, and those that must fail do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+from corral.testing.census import take_census
+from corral.testing.programs.draw import draw
+from corral.testing.programs.faces import PLAYERS, play
+from corral.testing.programs.kinds import Kind
+from corral.testing.programs.program import Program
+from corral.testing.programs.runner import left_behind
+from corral.testing.programs.shrink import shrunk
+from corral.testing.programs.supervisor import Verdict, run
+
+SAMPLE = (5002, 5004, 5009, 5013, 5019, 5041, 5045, 5053, 5056, 5061, 5066, 5077, 5115)
+"""Seeds of programs over all faces and backends."""
+SHARING = Program(
+    seed=7,
+    face="make",
+    kind=Kind(state="class list", infos="arrays", wrapped=True),
+    slots=4,
+    autoreset="next_step",
+    steps=24,
+)
+"""Envs that share a list in the caller's process, held against envs that are alone."""
+
+
+def test_a_sample_of_programs_gives_no_wrong_row_hang_leak_or_untyped_error():
+    verdicts = list(run([draw(seed) for seed in SAMPLE], jobs=2))
+    wrong = [(str(one.program), one.mistakes) for one in verdicts if one.mistakes]
+    assert not wrong
+    assert len(verdicts) == len(SAMPLE)
+
+
+def test_a_seed_always_draws_the_same_program_and_json_keeps_it():
+    for seed in range(200):
+        program = draw(seed)
+        assert program == draw(seed) == Program.from_json(program.to_json())
+        assert program.face in PLAYERS
+
+
+def test_every_face_and_backend_is_drawn():
+    drawn = [draw(seed) for seed in range(400)]
+    faces = {program.face for program in drawn}
+    assert faces | {"AsyncPettingZooVecEnv"} == set(PLAYERS)
+    backends = {program.backend for program in drawn}
+    assert backends == {"serial", "thread", "process", "auto"}
+
+
+def test_a_wrong_row_is_found_and_the_program_made_smaller():
+    mistakes = play(SHARING)
+    assert mistakes and mistakes[0].startswith("wrong row: ")
+    smaller = shrunk(Verdict(SHARING, mistakes), limit=60.0)
+    assert smaller.steps < SHARING.steps and smaller.kind.infos == "none"
+    assert not smaller.kind.wrapped and smaller.kind.state == "class list"
+    assert play(smaller)
+    alone = replace(smaller, kind=replace(smaller.kind, state="own"))
+    assert not play(alone)
+
+
+def test_a_program_that_hangs_is_ended_with_its_stacks_and_the_next_one_played():
+    hanging = Program(seed=1, kind=Kind(waits=600.0))
+    verdicts = list(run([hanging, Program(seed=2)], jobs=1, limit=5.0))
+    assert [verdict.sort for verdict in verdicts] == ["hang", ""]
+    assert "env.py" in verdicts[0].mistakes[0]  # where it sleeps
+
+
+def test_a_program_that_ends_its_process_is_told_and_the_next_one_played():
+    dying = Program(seed=1, kind=Kind(fault="os_exit", rarity=1))
+    verdicts = list(run([dying, Program(seed=2)], jobs=1))
+    assert [verdict.sort for verdict in verdicts] == ["death", ""]
+    assert "exit code 3" in verdicts[0].mistakes[0]
+
+
+def test_what_is_left_behind_is_told(monkeypatch):
+    monkeypatch.setattr("corral.testing.programs.runner.GRACE", 0.0)
+    before = take_census()
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        assert any("processes" in text for text in left_behind(before, ""))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_command_line_says_what_failed_and_how_to_run_it_again():
+    for program, failed in ((SHARING, 1), (Program(seed=3), 0)):
+        command = [sys.executable, "-m", "corral.testing.programs", "--no-shrink"]
+        command += ["--program", program.to_json()]
+        played = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        assert played.returncode == failed, played.stdout
+        assert f"1 programs, {failed} failed" in played.stdout
+        told = f"--program '{program.to_json()}'" in played.stdout
+        assert told == bool(failed), played.stdout
