@@ -46,8 +46,8 @@ class InfoBatch(Protocol):
     def to_vector(self, count: int) -> dict[str, Any]:
         """Gymnasium's dict of arrays, with a `_key` mask beside each key."""
 
-    def to_list(self, count: int, own: bool = False) -> list[dict[str, Any]]:
-        """The info of each slot; `own` copies what the env may still hold."""
+    def to_list(self, count: int) -> list[dict[str, Any]]:
+        """The info of each slot."""
 
 
 @dataclass(frozen=True, slots=True)

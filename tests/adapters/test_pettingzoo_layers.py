@@ -72,3 +72,27 @@ class Rich(wrappers.BaseWrapper):  # type: ignore[misc]
     @property
     def rewards(self) -> Any:
         return {"player_0": 3.0, "player_1": 4.0}
+
+
+class Forgetful(rps.raw_env):  # type: ignore[misc]
+    """The steps of the dead clear what their players were told."""
+
+    def step(self, action: Any) -> None:
+        dead = self.terminations[self.agent_selection]
+        dead = dead or self.truncations[self.agent_selection]
+        if dead:
+            self.infos[self.agent_selection].clear()
+        super().step(action)
+        if not dead:
+            for agent in self.agents:
+                self.infos[agent]["moves"] = [1]
+
+
+def test_last_words_are_those_of_the_end() -> None:
+    adapter = AecAdapter(Forgetful(max_cycles=1))
+    adapter.reset(0, None, NO_TASK)
+    actions = adapter.spec.action_space.sample()
+    adapter.step(actions)
+    *_, over, cut, told = adapter.step(actions)
+    assert over or cut
+    assert told == {"player_0": {"moves": [1]}, "player_1": {"moves": [1]}}

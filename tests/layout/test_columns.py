@@ -256,20 +256,6 @@ def test_what_was_read_is_a_copy() -> None:
     assert [bool(result.to_vector(1)["_a"][0]) for result in results] == [True] * 4
 
 
-def test_a_list_of_infos_shares_nothing_where_it_is_to_own_its_parts() -> None:
-    held = {"words": ["a"], "array": np.zeros(2)}
-    pair = Pair(2)
-    for _ in range(2):  # the array by letter, then in a column
-        lent, own = (
-            pair.step([held] * 2).to_list(2, own=mine) for mine in (False, True)
-        )
-        assert lent[0]["words"] is held["words"]
-        assert own[0]["words"] is not held["words"]
-        own[0]["array"][:] = 1
-        own[0]["words"].append("b")
-        assert own[1]["array"].tolist() == [0, 0] and own[1]["words"] == ["a"]
-
-
 def test_a_gathered_batch_has_its_own_order_and_rows() -> None:
     pair = Pair(3)
     for step in range(3):

@@ -18,6 +18,7 @@ from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
 from corral.adapters.layers import TABLES, Passage, keeper_of
 from corral.adapters.roster import Seat
 from corral.errors import SpaceMismatch
+from corral.layout.owned import owned
 
 OBSERVE = ("acting", "all")
 _TABLES: dict[str, type] = {
@@ -147,7 +148,8 @@ class AecAdapter(PettingZooAdapter):
                 seat.observe(self.env.observe(agent))
                 info = self._keeper.infos.get(agent)
                 if info:
-                    self._last_words[agent] = info_of(agent, info)
+                    # The steps of the dead that follow may clear it.
+                    self._last_words[agent] = owned(info_of(agent, info))
         present = [
             agent
             for agent in agents

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from corral.adapters.factories import called_for, takes
 from corral.core import NO_TASK, EnvSpec
 from corral.errors import OptionError, SpaceMismatch
+from corral.layout.owned import owned
 
 RESETS = "autoreset_mode"
 """The key of an env's metadata that says who restarts its episodes."""
@@ -91,13 +92,13 @@ class Batch:
         """What came of these slots."""
         obs, reward, terminated, truncated, infos = result
         if np.any(terminated) or np.any(truncated):
-            obs = _kept(obs)  # a reset may reuse the env's own arrays
+            obs = owned(obs)  # a reset may reuse the env's own arrays
         columns = [self._rows_of(obs)]
         columns += [_listed(values) for values in (reward, terminated, truncated)]
         for name, values in zip(_RESULTS, columns, strict=True):
             self._check_rows(name, values)
         # None of them most of the time, and a dict for each slot takes its time.
-        each = None if infos == {} else infos_of(infos, self.count)
+        each = None if infos == {} else infos_of(owned(infos), self.count)
         found: dict[int, Outcome] = {}
         for row in rows:
             parts = [column[row] for column in columns]
@@ -151,11 +152,11 @@ class Batch:
             else:
                 result = self._reset_all(given, options, has_task)
             obs, infos = _read(result, 2, "reset", "observations and infos")
-            observations, each = self._rows_of(obs), infos_of(infos, self.count)
+            observations, each = self._rows_of(obs), infos_of(owned(infos), self.count)
             self._check_rows("observations", observations)
             for row in rows:
                 # The next call may reuse the env's own arrays.
-                began[row] = _kept(observations[row]), each[row]
+                began[row] = owned(observations[row]), each[row]
         return began
 
     def _reset_some(
@@ -290,7 +291,7 @@ def infos_of(infos: Any, count: int) -> list[dict[str, Any]]:
             rows = [values] * count  # the same for all
         for row in range(count):
             if present is None or present[row]:
-                each[row][key] = _kept(rows[row])
+                each[row][key] = rows[row]
     return each
 
 
@@ -308,17 +309,6 @@ def _as_single_envs_have(values: Any) -> Any:
     if not isinstance(values, np.ndarray) or values.ndim != 1:
         return values
     return values.tolist() if values.dtype in _PYTHONS else values
-
-
-def _kept(value: Any) -> Any:
-    """A row that outlives the env's own arrays."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, dict):
-        return {key: _kept(part) for key, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(_kept(part) for part in value)
-    return value
 
 
 # Checks -------------------------------------------------------------------------------

@@ -380,10 +380,10 @@ class _Spread:
         (found,) = np.nonzero(self._part.slots == position)
         return self._part.infos.of(int(found[0])) if len(found) else {}
 
-    def to_list(self, count: int, own: bool = False) -> list[dict[str, Any]]:
+    def to_list(self, count: int) -> list[dict[str, Any]]:
         """The info of each slot."""
         infos: list[dict[str, Any]] = [{} for _ in range(count)]
-        told = self._part.infos.to_list(len(self._part), own)
+        told = self._part.infos.to_list(len(self._part))
         for slot, info in zip(self._part.slots.tolist(), told, strict=True):
             infos[slot] = info
         return infos

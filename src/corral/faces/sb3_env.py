@@ -132,8 +132,7 @@ class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
         infos: list[dict[str, Any]] = self._infos_of(step)
         for slot in compress(range(self.num_envs), ended):
             self.reset_infos[slot] = infos[slot]
-            final = step.final_infos.get(slot, {})
-            infos[slot] = deepcopy(final) if self._here else final
+            infos[slot] = step.final_infos.get(slot, {})
             last = at_position(self.observation_space, step.final_obs, slot)
             infos[slot]["terminal_observation"] = last
         late = step.truncated & ~step.terminated
@@ -142,7 +141,7 @@ class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
         return infos
 
     def _infos_of(self, step: Step) -> list[dict[str, Any]]:
-        infos = step.infos.to_list(self.num_envs, own=self._here)
+        infos = step.infos.to_list(self.num_envs)
         if self._masks.expected:
             self._masks.take(infos)
         return infos

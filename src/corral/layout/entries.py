@@ -10,7 +10,7 @@ import numpy as np
 
 _NEVER = frozenset({"final_obs", "final_info"})
 _PYTHON_KINDS: dict[type, str] = {float: "float", int: "int", bool: "bool"}
-_NUMPY_TYPES: frozenset[type] = frozenset(
+NUMPY_TYPES: frozenset[type] = frozenset(
     {np.bool_, np.float16, np.float32, np.float64, np.complex64, np.complex128}
     | {np.int8, np.int16, np.int32, np.int64}
     | {np.uint8, np.uint16, np.uint32, np.uint64}
@@ -73,7 +73,7 @@ def describe(value: Any) -> tuple[str, np.dtype[Any], tuple[int, ...]] | None:
         if kind is int and not -(2**63) <= value < 2**63:
             return None
         return _PYTHON_KINDS[kind], dtype, ()
-    if kind in _NUMPY_TYPES:
+    if kind in NUMPY_TYPES:
         return "scalar", np.dtype(kind), ()
     # Long doubles change their meaning from platform to platform, even in a pickle.
     numeric = kind is np.ndarray and value.dtype.kind in "biufc"

@@ -8,7 +8,6 @@ Gymnasium's vector envs return, `of` and `to_list` as the dicts that the envs re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from itertools import compress
 from typing import Any
 
@@ -54,14 +53,8 @@ class Infos:
         _join(info, self._remainders.get(position, {}))
         return info
 
-    def to_list(self, count: int, own: bool = False) -> list[dict[Any, Any]]:
-        """All infos of a batch of `count`, each as its env returned it.
-
-        Args:
-            count: how many slots the batch has.
-            own: copy what came by letter to the last object; where the env is in this
-                process, it may go on to change what it put there.
-        """
+    def to_list(self, count: int) -> list[dict[Any, Any]]:
+        """All infos of a batch of `count`, each as its env returned it."""
         whole: dict[str, NDArray[Any] | list[Any]] = {}
         plain, parts, gaps = bytearray(), [], []
         for column, values, mask in self._columns:
@@ -84,7 +77,7 @@ class Infos:
             for position in compress(range(count), there):
                 _put(infos[position], path, each[position])
         for position, remainder in self._remainders.items():
-            _join(infos[position], deepcopy(remainder) if own else remainder)
+            _join(infos[position], remainder)
         return infos
 
     def to_vector(self, count: int) -> dict[Any, Any]:

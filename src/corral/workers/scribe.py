@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from corral.errors import SpaceMismatch
 from corral.layout.columns import FINAL_ROW, Columns
+from corral.layout.owned import owned
 from corral.workers.letters import Letter, Packed
 from corral.workers.outcomes import counted
 from corral.workers.record import NOISY
@@ -72,7 +71,7 @@ class Scribe:
             info = {}  # and the columns of an earlier end are cleared
         rest = self._columns.write(row, self._slots[index], self._wanted(info))
         if rest:
-            self.letter(index).info = self.on_its_way(_owned(rest))
+            self.letter(index).info = self.on_its_way(rest)
         if info:
             self._care[index] |= NOISY
             self.inform()
@@ -102,7 +101,7 @@ class Scribe:
     def write_end(self, index: int, info: Any) -> None:
         """What came with the end of an episode that another follows at once.
 
-        Copied before the reset, which may clear a dict that the env keeps.
+        Copied before the reset, which may clear what the env keeps.
         """
         _refuse_odd(info)
         if self._choice == "none":
@@ -110,7 +109,7 @@ class Scribe:
         final = self._wanted(info)
         rest = self._columns.write(FINAL_ROW, self._slots[index], final)
         if rest:
-            self.letter(index).final_info = self.on_its_way(_owned(rest, _KEPT))
+            self.letter(index).final_info = self.on_its_way(owned(rest))
 
     def clear(self, index: int, row: int) -> None:
         """Nothing was said: the episode broke off."""
@@ -149,17 +148,3 @@ class Scribe:
 def _refuse_odd(info: Any) -> None:
     if not isinstance(info, dict):
         raise SpaceMismatch(f"info is {counted(info)}; it must be a dict")
-
-
-_KEPT = (list, tuple, set)
-"""What an env may also clear in the reset that follows; what else, only it can copy."""
-
-
-def _owned(value: Any, more: tuple[type, ...] = ()) -> Any:
-    """An info whose dicts and arrays are not the env's, which may use them again."""
-    kind = type(value)
-    if kind is dict:
-        return {key: _owned(part, more) for key, part in value.items()}
-    if kind in more:
-        return kind(_owned(part, more) for part in value)
-    return value.copy() if kind is np.ndarray else value

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +28,7 @@ from corral.errors import (
 )
 from corral.layout.codec import Codecs
 from corral.layout.columns import Columns
+from corral.layout.owned import owned
 from corral.layout.plan import (
     AT,
     BEFORE_RESET,
@@ -512,7 +512,7 @@ class Shard:
         """Copy the last observation of an episode before anything can change it."""
         mailed = self._encode_final(0, index, obs)
         if mailed is not None:
-            home = self.scribe.on_its_way(deepcopy(mailed))
+            home = self.scribe.on_its_way(owned(mailed))
             self.scribe.letter(index).final_obs = home
 
     # Faults ---------------------------------------------------------------------------
