@@ -149,7 +149,7 @@ def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsy
     settings = {"env": "run_envs:Gated", "evaluate_length": 20, "video": "end"}
     run = train(settings=settings)
     somebody.join()
-    assert "The film was given up." in capsys.readouterr().out
+    assert "The video was skipped." in capsys.readouterr().out
     told = run.told()
     assert told["state"] == "done" and "final" in told
     assert not list(run.videos.iterdir())

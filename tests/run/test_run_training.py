@@ -45,10 +45,11 @@ def test_a_run_leaves_everything_it_promises(train, capsys):
 
 def test_the_report_is_one_page_that_loads_nothing(trained):
     page = trained.report.read_text()
-    for heading in ("Learning curve", "Episode lengths", "Entropy", "KL"):
+    for heading in ("Learning curve", "Episodes", "Losses and policy"):
         assert f"<h2>{heading}</h2>" in page
-    for heading in ("Where the time went", "CPU and GPU", "Every setting"):
+    for heading in ("Where the time went", "Speed, CPU and GPU", "Every setting"):
         assert f"<h2>{heading}</h2>" in page
+    assert "signature" not in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
     assert "n_steps: 16" in page

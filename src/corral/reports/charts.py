@@ -19,7 +19,7 @@ from corral.errors import MissingExtra
 try:
     import matplotlib
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 except ImportError as error:
     raise MissingExtra(
         "a report with pictures needs matplotlib: pip install 'corral[bench]', or "
@@ -29,6 +29,9 @@ except ImportError as error:
 INK = "#012345"
 """Stands for the page's text colour in every picture."""
 WIDTH = 8.4
+"""Inches of a picture, unless asked otherwise: a page's whole width. See `Page`."""
+TICKS = 10
+"""Along the axis of a wide picture, at most."""
 BAR = 0.27
 """Inches that one bar takes."""
 COLORS = {
@@ -122,6 +125,8 @@ def lines(
     spread: Sequence[tuple[float, float, float]] = (),
     level: float | None = None,
     floor: float | None = None,
+    start: float | None = None,
+    width: float = WIDTH,
 ) -> str:
     """Lines on plain axes.
 
@@ -132,8 +137,10 @@ def lines(
         spread: (x, low, high) of a shade behind the lines.
         level: a height to compare with.
         floor: where the upward axis begins; below the lowest point if None.
+        start: where the other one begins; at the first point if None.
+        width: inches.
     """
-    with _drawing(3.0) as (figure, finish):
+    with _drawing(_height(width), width) as (figure, finish):
         axes = figure.subplots()
         if spread:
             xs, low, high = zip(*spread, strict=True)
@@ -154,10 +161,18 @@ def lines(
             )
         axes.set(xlabel=x_label, ylabel=y_label)
         axes.set_ylim(bottom=floor)
+        axes.set_xlim(left=start)
+        axes.xaxis.set_major_locator(
+            MaxNLocator(TICKS if width == WIDTH else TICKS // 2)
+        )
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short(y)))
         axes.grid(True, color=INK, alpha=0.15)
-        if len(shown) > 1:
+        if len(shown) > 1 and width == WIDTH:
             axes.legend(loc="best", frameon=False)
+        elif len(shown) > 1:  # on top: there is no room beside the lines
+            figure.subplots_adjust(top=1 - 0.35 / _height(width))
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         return finish()
 
 
@@ -166,14 +181,15 @@ def histogram(
     colors: Mapping[str, str],
     x_label: str,
     y_label: str,
+    width: float = WIDTH,
 ) -> str:
     """How often values of each size came; groups are drawn over one another."""
     largest = max(max(group) for group in values.values())
     smallest = min(min(group) for group in values.values())
     bins = min(40, max(1, int(largest - smallest) + 1))
-    width = (largest - smallest) / bins or 1.0
-    edges = [smallest + number * width for number in range(bins + 1)]
-    with _drawing(2.6) as (figure, finish):
+    size = (largest - smallest) / bins or 1.0
+    edges = [smallest + number * size for number in range(bins + 1)]
+    with _drawing(_height(width), width) as (figure, finish):
         axes = figure.subplots()
         for name, group in values.items():
             weights = [100.0 / len(group)] * len(group)
@@ -248,11 +264,23 @@ def _add_legend(figure: Figure, panels: Panels, colors: Mapping[str, str]) -> No
 
 
 @contextmanager
-def _drawing(height: float) -> Iterator[tuple[Figure, Callable[[], str]]]:
+def _drawing(
+    height: float, width: float = WIDTH
+) -> Iterator[tuple[Figure, Callable[[], str]]]:
     """A figure of that many inches, and what turns it into SVG."""
     with matplotlib.rc_context(_SETTINGS):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        layout = "constrained" if width == WIDTH else None
+        figure = Figure(figsize=(width, height), layout=layout)
+        if layout is None:
+            # Axes of small pictures are below each other; and it takes half the time.
+            left, bottom, rest = 0.75 / width, 0.5 / height, 0.1
+            figure.subplots_adjust(left, bottom, 1 - rest / width, 1 - rest / height)
         yield figure, lambda: _svg(figure)
+
+
+def _height(width: float) -> float:
+    """Flat where it is wide; a narrow one needs height to show anything."""
+    return 3.0 if width == WIDTH else 0.62 * width
 
 
 def _svg(figure: Figure) -> str:
@@ -273,6 +301,6 @@ def _svg(figure: Figure) -> str:
 
 def _short(value: float) -> str:
     for size, letter in ((1e6, "M"), (1e3, "k")):
-        if value >= size:
+        if abs(value) >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"

@@ -10,8 +10,15 @@ Everything given as text is escaped; pictures are the SVG that `charts` draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+
+BROAD, NARROW = 8.4, 4.2
+"""Inches of a picture: of a page's whole width, and of half of it or of a telephone's.
+Letters are as large in both, so neither is shrunk beyond reading."""
+Draw = Callable[[float], str]
+"""Draws SVG that is so many inches wide."""
 
 STYLE = """
 :root {
@@ -56,13 +63,42 @@ tr.strong td { font-weight: 650; }
 tr.bad td { color: var(--accent); }
 td.long { white-space: normal; overflow-wrap: anywhere; }
 figure { margin: 1rem 0; }
-figure svg { display: block; width: 100%; min-width: 34rem; height: auto; }
+figure svg { display: block; width: 100%; height: auto; }
+.wide svg { min-width: 34rem; }
+figure img { max-width: 100%; height: auto; }
+.narrow { display: none; }
+@media (max-width: 40rem) {
+  .broad { display: none; }
+  .narrow { display: block; }
+}
+.grid {
+  display: grid; gap: 0 2rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr));
+}
+.grid figure { margin: .75rem 0; min-width: 0; }
+h3 { font-size: .95rem; font-weight: 600; margin: 0 0 .25rem; overflow-wrap: anywhere; }
+.shares { display: flex; height: 1.5rem; margin: .75rem 0; overflow: hidden;
+          border-radius: .2rem; }
+.swatch { display: inline-block; width: .7rem; height: .7rem; margin-right: .5rem;
+          border-radius: .1rem; }
+td.means { white-space: normal; color: var(--soft); }
 svg text { font-family: inherit !important; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem;
      font-size: .875rem; margin: .5rem 0; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole."""
+
+    name: str
+    part: float
+    """Of 1."""
+    color: str
+    meaning: str
 
 
 class Page:
@@ -96,6 +132,41 @@ class Page:
         """A picture, and a line under it."""
         under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         self._parts.append(f'<figure><div class="wide">{svg}</div>{under}</figure>')
+
+    def picture(self, draw: Draw, caption: str = "") -> None:
+        """A picture that is drawn twice, for wide and for narrow screens."""
+        under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+        self._parts.append(
+            f'<figure><div class="broad">{draw(BROAD)}</div>'
+            f'<div class="narrow">{draw(NARROW)}</div>{under}</figure>'
+        )
+
+    def grid(self, pictures: Iterable[tuple[str, Draw, str]]) -> None:
+        """Small pictures side by side, as many as fit: title, picture, caption."""
+        figures = "".join(
+            f"<figure><h3>{escape(title)}</h3>{draw(NARROW)}"
+            f"<figcaption>{escape(caption)}</figcaption></figure>"
+            for title, draw, caption in pictures
+        )
+        self._parts.append(f'<div class="grid">{figures}</div>')
+
+    def shares(self, shares: Sequence[Share]) -> None:
+        """One bar of several parts, and what each of them is."""
+        bar = "".join(
+            f'<div style="flex: {share.part:.4f}; background: {share.color}"></div>'
+            for share in shares
+        )
+        rows = "".join(
+            f'<tr><td class="text"><span class="swatch" style="background: '
+            f'{share.color}"></span>{escape(share.name)}</td>'
+            f'<td>{100 * share.part:.1f}%</td><td class="text means">'
+            f"{escape(share.meaning)}</td></tr>"
+            for share in shares
+        )
+        self._parts.append(
+            f'<div class="shares" aria-hidden="true">{bar}</div>'
+            f"<table><tbody>{rows}</tbody></table>"
+        )
 
     def facts(self, facts: Mapping[str, str]) -> None:
         """Names and what they stand for."""

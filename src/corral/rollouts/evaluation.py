@@ -7,7 +7,7 @@ episodes are run, and all of them are run to their end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from corral.adapters.factories import EnvSource, is_list
 from corral.core import Policy
-from corral.digits import score
+from corral.digits import rate, score
 from corral.errors import Fault, OptionError
 from corral.keywords import checked_keywords
 from corral.pool import Pool
@@ -24,6 +24,8 @@ from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.normalise import ObsNorm
 
+SUCCESS_KEYS = ("is_success", "success")
+"""Entries of an episode's last info that say whether it succeeded."""
 SLOTS = 8
 """Environments side by side, unless told otherwise."""
 
@@ -52,6 +54,13 @@ class Evaluation:
         """The standard deviation of the returns."""
         return float(np.nanstd(self.returns)) if self._any() else float("nan")
 
+    @property
+    def success_rate(self) -> float | None:
+        """Of the episodes whose last info tells; None if none does."""
+        told = [success_of(info) for info in self.infos]
+        known = [success for success in told if success is not None]
+        return float(np.mean(known)) if known else None
+
     def _any(self) -> bool:
         return bool(np.isfinite(self.returns).any())
 
@@ -60,8 +69,22 @@ class Evaluation:
 
     def __str__(self) -> str:
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        shown = score(self.mean, self.std)
-        return f"{shown} over {len(self)} episodes{failed}"
+        shown = f"{score(self.mean, self.std)} over {len(self)} episodes"
+        success = self.success_rate
+        told = "" if success is None else f", success rate {rate(success)}"
+        return f"{shown}{told}{failed}"
+
+
+def success_of(info: Mapping[str, Any]) -> float | None:
+    """Whether an episode succeeded, by its last info: 1, 0 or None if it is not told.
+
+    The entries are those that Stable-Baselines3, Gymnasium-Robotics and Meta-World use.
+    """
+    for key in SUCCESS_KEYS:
+        value = info.get(key)
+        if isinstance(value, (bool, int, float, np.bool_, np.number)):
+            return float(value)
+    return None
 
 
 @checked_keywords(onward=Pool)

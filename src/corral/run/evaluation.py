@@ -17,6 +17,7 @@ from corral.pool import Pool
 from corral.recipes.config import Config
 from corral.recipes.parts import Parts
 from corral.rollouts.evaluation import Evaluation, evaluate
+from corral.run.recent import means_of, numbers_of
 from corral.workers.seeds import episode_seed
 
 VALIDATION, FINAL, VIDEO = 1, 2, 3
@@ -42,6 +43,7 @@ class Evaluator:
         count, seed = self._config.evaluate_episodes, self.seed(VALIDATION)
         result = self.episodes(count, seed, purpose="validation")
         more = self._parts.measured(result)
+        infos = means_of(numbers_of(info) for info in result.infos)
         cut = np.count_nonzero(result.lengths >= self._config.evaluate_length)
         if cut:
             more = {**more, CUT: float(cut)}
@@ -51,6 +53,7 @@ class Evaluator:
             "eval/return": result.mean,
             "eval/return_std": result.std,
             "eval/length": _mean_length(result),
+            **{f"eval/{name}": value for name, value in infos.items()},
             **{f"eval/{name}": value for name, value in more.items()},
         }
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from corral.recipes.config import Config
-from corral.rollouts.rollout import EpisodeSummary
 from corral.run.directory import RunDirectory
 from corral.run.drafts import write_text
 from corral.sinks import Sink, jsonl
@@ -45,9 +42,8 @@ class Outputs:
         """What was measured at one moment."""
         self._metrics.write(metrics, step)
 
-    def write_episodes(self, episodes: Iterable[EpisodeSummary], step: int) -> None:
-        """Every episode that ended, with the numbers of its last info."""
-        rows = [_row(episode) for episode in episodes]
+    def write_episodes(self, rows: list[dict[str, float]], step: int) -> None:
+        """Every episode that ended, as `row_of` has it."""
         if rows:
             self._episodes.write_all(rows, step)
 
@@ -57,28 +53,6 @@ class Outputs:
             self._episodes.close()
         finally:
             self._metrics.close()
-
-
-def _row(episode: EpisodeSummary) -> dict[str, float]:
-    row: dict[str, float] = {
-        "return": episode.return_,
-        "length": episode.length,
-        "slot": episode.slot,
-        "seed": episode.seed,
-        "terminated": episode.terminated,
-    }
-    for key, value in episode.info.items():
-        number = _number(value)
-        if number is not None:
-            row[f"info/{key}"] = number
-    return row
-
-
-def _number(value: Any) -> float | None:
-    """Also one of numpy's, or an array of one; None for whatever else there is."""
-    if isinstance(value, (np.generic, np.ndarray)) and value.size == 1:
-        value = value.item()
-    return value if isinstance(value, (int, float)) else None
 
 
 def _wandb(directory: RunDirectory, config: Config) -> Sink:

@@ -8,30 +8,58 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from corral.reports.charts import COLORS, INK, Bar, Curve, bars, histogram, lines
-from corral.reports.page import Page
+from corral.digits import number
+from corral.reports.charts import COLORS, INK, Curve, histogram, lines
+from corral.reports.page import Draw, Page, Share
 from corral.run.accounts import PARTS
 from corral.run.directory import RunDirectory
+from corral.run.recent import RECENT
 from corral.sinks import jsonl
 
 STEPS = "env steps"
 PERCENT = 100.0
-FINE, COARSE = 200, 60
-"""Points of a line at most; where there are more of them, their means are drawn."""
-PART_COLORS = {
-    "env": COLORS["green"],
-    "policy": COLORS["purple"],
-    "learning": COLORS["blue"],
-    "waiting": COLORS["gray"],
-    "copying": COLORS["orange"],
-    "evaluating": COLORS["gold"],
-    "saving": COLORS["cyan"],
+POINTS = 200
+"""Of a line, at most."""
+INFOS = 12
+"""Pictures of infos, at most."""
+TIMES = {
+    "env": (COLORS["green"], "steps and resets of the envs, divided by the workers"),
+    "policy": (COLORS["purple"], "choosing actions and storing rows"),
+    "learning": (COLORS["blue"], "updates of the policy"),
+    "waiting": (COLORS["gray"], "waiting for the slowest worker, and waking up"),
+    "copying": (
+        COLORS["orange"],
+        "everything else between the program and its workers",
+    ),
+    "evaluating": (COLORS["gold"], "evaluation episodes"),
+    "saving": (COLORS["cyan"], "checkpoints, metrics, copies of the policy for videos"),
 }
-LOSSES = ("learn/policy_loss", "learn/value_loss", "learn/explained_variance")
+"""Part of the time -> its colour, and what it is."""
+LEARNT = {
+    "policy_loss": ("Policy loss", "PPO's clipped objective, negated."),
+    "value_loss": ("Value loss", "Squared error of the critic."),
+    "entropy": (
+        "Entropy",
+        "Policy entropy. Falls as the policy becomes more deterministic.",
+    ),
+    "kl": ("KL divergence", "From the policy that collected to the updated one."),
+    "clip_fraction": ("Clip fraction", "Share of the samples outside the clip range."),
+    "explained_variance": (
+        "Explained variance",
+        "Of the returns by the critic: 1 is perfect, 0 no better than a constant.",
+    ),
+    "lr": ("Learning rate", ""),
+    "gradient_norm": ("Gradient norm", "Before it is clipped."),
+    "std": ("Action standard deviation", "Of a Gaussian policy, mean over actions."),
+}
+"""Metric of the learner -> its title and caption."""
+TRAINING, EVALUATED = "training", "evaluation"
 
 Lines = Sequence[Mapping[str, Any]]
+Points = list[tuple[float, float]]
 
 
 def page(directory: RunDirectory) -> str:
@@ -42,7 +70,8 @@ def page(directory: RunDirectory) -> str:
     built = Page(about.get("title", directory.path.name), about.get("subtitle", ""))
     if about.get("result"):
         built.callout(about["result"], about.get("again", ""))
-    _add_curve(built, metrics, episodes, about)
+    _add_returns(built, metrics, about)
+    _add_episodes(built, metrics)
     _add_lengths(built, episodes)
     _add_learner(built, metrics)
     _add_time(built, metrics, about)
@@ -55,28 +84,39 @@ def page(directory: RunDirectory) -> str:
 # How it learnt ------------------------------------------------------------------------
 
 
-def _add_curve(
-    built: Page, metrics: Lines, episodes: Lines, about: Mapping[str, Any]
-) -> None:
-    training = _points(episodes, "return")
-    evaluated = [line for line in metrics if line.get("eval/return") is not None]
-    shown = []
-    if training:
-        points = _thin(training, COARSE)
-        shown.append(Curve("while training", points, COLORS["gray"], "-", ""))
-    if evaluated:
-        points = _points(evaluated, "eval/return")
-        shown.append(Curve("evaluated", points, COLORS["blue"]))
+def _add_returns(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
+    shown = _both(metrics, "return")
     if not shown:
         return
     built.heading("Learning curve")
+    evaluated = [line for line in metrics if line.get("eval/return") is not None]
     spread, level = list(_spread(evaluated)), about.get("threshold")
-    built.figure(
-        lines(shown, STEPS, "return", spread=spread, level=level),
-        "while training: episodes as they ended, with exploring actions. evaluated: "
-        "the policy's most likely actions on other episodes; the shade is one standard "
-        "deviation. Dotted: what the env's authors call solved, if they say so.",
+    draw = partial(lines, shown, STEPS, "return", spread=spread, level=level, start=0.0)
+    said = [
+        f"Training: mean of the last {RECENT} episodes, with exploration, as on the "
+        "console."
+    ]
+    if evaluated:
+        said.append(
+            "Evaluation: mean over separate episodes with deterministic actions; the "
+            "shade is one standard deviation of the episodes."
+        )
+    if level is not None:
+        said.append(f"Dotted: the env counts as solved at {number(level)}.")
+    built.picture(lambda width: draw(width=width), " ".join(said))
+
+
+def _both(metrics: Lines, name: str, times: float = 1.0) -> list[Curve]:
+    """How it went in training and in evaluations."""
+    kinds = (
+        (TRAINING, f"episode/{name}", COLORS["gray"], ""),
+        (EVALUATED, f"eval/{name}", COLORS["blue"], "o"),
     )
+    return [
+        Curve(title, _picked(points), color, "-", marker)
+        for title, key, color, marker in kinds
+        if (points := [(x, times * y) for x, y in _points(metrics, key)])
+    ]
 
 
 def _spread(evaluated: Lines) -> Iterator[tuple[float, float, float]]:
@@ -85,46 +125,79 @@ def _spread(evaluated: Lines) -> Iterator[tuple[float, float, float]]:
         yield line["step"], mean - spread, mean + spread
 
 
+def _add_episodes(built: Page, metrics: Lines) -> None:
+    """Success, length, and what infos say."""
+    shown: list[tuple[str, Draw, str]] = []
+    success = _both(metrics, "success_rate", PERCENT)
+    if success:
+        shown.append(("Success rate", _drawn(success, "% of the episodes", 0.0), ""))
+    length = _both(metrics, "length")
+    if length:
+        shown.append(("Episode length", _drawn(length, "steps"), ""))
+    names = _info_names(metrics)
+    for name in names[:INFOS]:
+        shown.append((name, _drawn(_both(metrics, f"info/{name}"), name), ""))
+    if not shown:
+        return
+    built.heading("Episodes")
+    built.paragraph(
+        f"Training: mean of the last {RECENT} episodes. Evaluation: mean over its "
+        "episodes. Other names are entries of the info that ends an episode.",
+        soft=True,
+    )
+    built.grid(shown)
+    if names[INFOS:]:
+        built.paragraph(
+            f"Also in metrics.jsonl: {', '.join(names[INFOS:])}.", soft=True
+        )
+
+
+def _info_names(metrics: Lines) -> list[str]:
+    starts = ("episode/info/", "eval/info/")
+    names = (
+        key[len(start) :]
+        for line in metrics
+        for key in line
+        for start in starts
+        if key.startswith(start) and line[key] is not None
+    )
+    return list(dict.fromkeys(names))
+
+
 def _add_lengths(built: Page, episodes: Lines) -> None:
     lengths = [float(line["length"]) for line in episodes]
     if len(lengths) < 2:
         return
     half = len(lengths) // 2
-    built.heading("Episode lengths")
+    built.heading("Distribution of episode lengths")
     groups = {"first half": lengths[:half], "second half": lengths[half:]}
     colors = {"first half": COLORS["gray"], "second half": COLORS["blue"]}
-    svg = histogram(groups, colors, "steps in an episode", "% of the episodes")
-    built.figure(svg, f"{len(lengths):,} episodes ended while training.")
+    labels = ("steps in an episode", "% of the episodes")
+    built.picture(
+        lambda width: histogram(groups, colors, *labels, width),
+        f"All {len(lengths):,} episodes of training, in the order in which they ended.",
+    )
 
 
 def _add_learner(built: Page, metrics: Lines) -> None:
-    for name, title, caption in (
-        ("learn/entropy", "entropy", "How undecided the policy still is."),
-        (
-            "learn/kl",
-            "KL",
-            "How far each update moved the policy from the one that collected.",
-        ),
-    ):
-        points = _points(metrics, name)
+    shown, size = [], 1
+    for name, (title, caption) in LEARNT.items():
+        points = _points(metrics, f"learn/{name}")
         if points:
-            built.heading(title[0].upper() + title[1:])
-            line = Curve(title, _thin(points), COLORS["purple"], "-", "")
-            built.figure(lines([line], STEPS, title), caption)
-    rows = [
-        (name.partition("/")[2].replace("_", " "), *_ends(_points(metrics, name)))
-        for name in LOSSES
-        if _points(metrics, name)
-    ]
-    if rows:
-        built.heading("Losses")
-        built.table(["", "first", "median", "last"], rows, texts=(0,))
+            size = -(-len(points) // POINTS)
+            line = Curve(title, _averaged(points, size), COLORS["purple"], "-", "")
+            shown.append((title, _drawn([line], ""), caption))
+    if not shown:
+        return
+    built.heading("Losses and policy")
+    each = "one update" if size == 1 else f"the mean of {size} updates"
+    built.paragraph(f"Each point is {each}.", soft=True)
+    built.grid(shown)
 
 
-def _ends(points: Sequence[tuple[float, float]]) -> tuple[str, str, str]:
-    values = [value for _, value in points]
-    middle = sorted(values)[len(values) // 2]
-    return f"{values[0]:.4g}", f"{middle:.4g}", f"{values[-1]:.4g}"
+def _drawn(shown: Sequence[Curve], y_label: str, floor: float | None = None) -> Draw:
+    draw = partial(lines, shown, STEPS, y_label, start=0.0, floor=floor)
+    return lambda width: draw(width=width)
 
 
 # Where the time went ------------------------------------------------------------------
@@ -135,16 +208,7 @@ def _add_time(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
     if not split:
         return
     built.heading("Where the time went")
-    parts = {part: PERCENT * split.get(part, 0.0) for part in PARTS}
-    svg = bars({"": [Bar("", parts)]}, PART_COLORS, "% of the run", PERCENT)
-    built.figure(
-        svg,
-        "env: the envs' own steps and resets, shared out over the workers. policy: "
-        "choosing actions and keeping rows. waiting: for the slowest worker, and to be "
-        "woken. copying: everything else between the two.",
-    )
-    shares = [(part, f"{parts[part]:.1f}%") for part in PARTS]
-    built.table([part for part, _ in shares], [[text for _, text in shares]])
+    built.shares([Share(part, split.get(part, 0.0), *TIMES[part]) for part in PARTS])
     if about.get("faster"):
         built.paragraph(about["faster"])
 
@@ -167,28 +231,26 @@ def _add_use(built: Page, metrics: Lines) -> None:
         for name, title, color in kinds
         if (points := _points(metrics, name))
     ]
-    if not shown:
+    speed = _points(metrics, "speed/steps_per_second")
+    if not shown or not speed:
         return
-    built.heading("CPU and GPU")
+    built.heading("Speed, CPU and GPU")
     means = [f"{curve.name}: {_mean(curve.points):.0f}% busy" for curve in shown]
     if len(shown) == 1:
         means.append("no GPU was used")
-    if len(shown[0].points) > 1:
-        built.figure(lines(shown, STEPS, "% busy", floor=0.0))
-    built.paragraph("; ".join(means) + ". Workers included.", soft=True)
-    _add_speed(built, _points(metrics, "speed/steps_per_second"))
-
-
-def _add_speed(built: Page, speed: list[tuple[float, float]]) -> None:
-    built.heading("Speed")
-    if len(speed) > 1:
-        line = Curve("speed", speed, INK, "-", "")
-        built.figure(lines([line], STEPS, "env steps per second", floor=0.0))
     built.paragraph(
-        f"{_mean(speed):,.0f} steps/s while collecting and learning; evaluations and "
-        "checkpoints left out.",
+        f"{_mean(speed):,.0f} steps/s while collecting and learning, without "
+        f"evaluations and checkpoints. {'; '.join(means)}. Workers included.",
         soft=True,
     )
+    if len(speed) > 1:
+        line = Curve("speed", speed, INK, "-", "")
+        built.grid(
+            [
+                ("Speed", _drawn([line], "env steps per second", 0.0), ""),
+                ("CPU and GPU", _drawn(shown, "% busy", 0.0), ""),
+            ]
+        )
 
 
 def _mean(points: Sequence[tuple[float, float]]) -> float:
@@ -205,10 +267,10 @@ def _add_video(built: Page, directory: RunDirectory) -> None:
     shown = directory.videos / "best.gif"
     if shown not in videos:
         shown = videos[-1]
-    built.heading("What it does")
+    built.heading("Video")
     data = base64.b64encode(shown.read_bytes()).decode()
     picture = f'<img alt="one episode" src="data:image/gif;base64,{data}">'
-    built.figure(picture, f"One episode: {shown.name}")
+    built.figure(picture, f"One episode, deterministic actions: {shown.name}")
 
 
 def _add_facts(built: Page, directory: RunDirectory, about: Mapping[str, Any]) -> None:
@@ -217,22 +279,24 @@ def _add_facts(built: Page, directory: RunDirectory, about: Mapping[str, Any]) -
     if about.get("command"):
         built.code(shlex.join(about["command"]))
     built.heading("Every setting")
-    built.code(directory.config.read_text(encoding="utf-8").rstrip())
+    text = directory.config.read_text(encoding="utf-8")
+    settings = [line for line in text.splitlines() if not line.startswith("#")]
+    built.code("\n".join(settings))
 
 
-def _points(metrics: Lines, name: str) -> list[tuple[float, float]]:
+def _points(metrics: Lines, name: str) -> Points:
     return [
         (line["step"], line[name]) for line in metrics if line.get(name) is not None
     ]
 
 
-def _thin(
-    points: Sequence[tuple[float, float]], most: int = FINE
-) -> list[tuple[float, float]]:
-    """No more points than a picture can show."""
-    size = -(-len(points) // most)
+def _picked(points: Points) -> Points:
+    """No more than a picture can show: values as they are, the last among them."""
+    size = -(-len(points) // POINTS)
+    return points[::-1][::size][::-1]
+
+
+def _averaged(points: Points, size: int) -> Points:
+    """The means of so many at a time."""
     groups = [points[first : first + size] for first in range(0, len(points), size)]
-    return [
-        (group[-1][0], sum(value for _, value in group) / len(group))
-        for group in groups
-    ]
+    return [(group[-1][0], _mean(group)) for group in groups]

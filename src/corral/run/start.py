@@ -27,7 +27,8 @@ from corral.run.directory import RunDirectory, create, find
 from corral.run.drafts import sweep
 from corral.run.evaluation import Best
 from corral.run.outputs import Outputs
-from corral.run.training import RECENT, Progress, Training
+from corral.run.recent import RECENT
+from corral.run.training import Progress, Training
 from corral.sinks import jsonl
 from corral.sinks.console import ConsoleSink
 
@@ -180,8 +181,7 @@ def _training(
     console = ConsoleSink(config.updates * config.steps_per_update)
     sinks = Outputs(directory, config, console, wandb)
     training = Training(parts, directory, sinks, progress, best)
-    for line in jsonl.read(directory.episodes)[-RECENT:]:
-        training.recent.append((line["return"], line["length"]))
+    training.recent.add(jsonl.read(directory.episodes)[-RECENT:])
     return training
 
 

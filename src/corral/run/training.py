@@ -14,16 +14,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from corral.digits import number, score
+from corral.digits import number, rate, score
 from corral.errors import CorralError, Fault, FaultError, TrainingDiverged
 from corral.recipes.parts import Gathered, Parts
 from corral.rollouts import finite
@@ -44,13 +41,12 @@ from corral.run.evaluation import (
 )
 from corral.run.film import Scene
 from corral.run.outputs import Outputs
+from corral.run.recent import RECENT, Recent, row_of
 from corral.run.speed import compare
 from corral.supervision.report import message_for
 
 DONE, INTERRUPTED = 0, 130
 FAULTS = "episode/faults"
-RECENT = 100
-"""Episodes that the running return is the mean of."""
 
 
 @dataclass(slots=True)
@@ -86,7 +82,7 @@ class Training:
         self.camera = Camera()
         self.claim: Claim | None = None
         """On the directory; given back at the end."""
-        self.recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
+        self.recent = Recent()
         self._accounts = Accounts(parts.pool)
         self._began_at = progress.steps
         self._latest: dict[str, float] = {}
@@ -136,19 +132,18 @@ class Training:
         """Write what was measured, and the statistics of the latest episodes."""
         with self._accounts.spent_on("saving"):
             steps = self.progress.steps
-            self.recent.extend((e.return_, e.length) for e in rollout.episodes)
+            rows = [row_of(episode) for episode in rollout.episodes]
+            self.recent.add(rows)
             self._unended -= {episode.slot for episode in rollout.episodes}
-            if self.recent:
-                returns, lengths = zip(*self.recent, strict=True)
-                metrics["episode/return"] = float(np.mean(returns))
-                metrics["episode/length"] = float(np.mean(lengths))
+            means = self.recent.means()
+            metrics |= {f"episode/{name}": value for name, value in means.items()}
             faults = getattr(rollout, "faults", ())
             if faults:
                 metrics[FAULTS] = float(len(faults))
                 self._say_faults(faults)
             metrics |= self._accounts.sample(steps - self._began_at)
             self._latest |= metrics
-            self.outputs.write_episodes(rollout.episodes, steps)
+            self.outputs.write_episodes(rows, steps)
             self.outputs.write(metrics, steps)
 
     def evaluate(self) -> None:
@@ -283,6 +278,8 @@ class Training:
             f"Best policy: return {score(result.mean, result.std)} over {count} new "
             "episodes."
         )
+        if result.success_rate is not None:
+            text += f" Success rate: {rate(result.success_rate)}."
         more = self.parts.measured(result)
         if result.failed:
             text += f" {len(result.failed)} of them failed, and do not count."
@@ -331,11 +328,11 @@ class Training:
         say = self.outputs.console.say
         try:
             if self.camera.busy:
-                say("A film is under way; it is waited for. Ctrl-C gives it up.", "dim")
+                say("Recording a video of the policy… (Ctrl-C skips it)", "dim")
             self.camera.wait()
         except KeyboardInterrupt:
             self.camera.close()
-            say("The film was given up.", "yellow")
+            say("The video was skipped.", "yellow")
         self._say_what_was_not_filmed()
 
     def _say_what_was_not_filmed(self) -> None:
@@ -351,9 +348,10 @@ class Training:
         steps, mean = self.progress.steps, results["eval/return"]
         metric = self.config.best_metric
         mark = "  best so far" if improved else ""
-        named = ""
-        if metric in results and metric != "eval/return":
-            named = f", {metric} {number(results[metric])}"
+        success = results.get("eval/success_rate")
+        named = "" if success is None else f", success {rate(success)}"
+        if metric in results and metric not in ("eval/return", "eval/success_rate"):
+            named += f", {metric} {number(results[metric])}"
         shown = score(mean, results["eval/return_std"])
         self.outputs.console.say(f"step {steps}  evaluated {shown}{named}{mark}")
 

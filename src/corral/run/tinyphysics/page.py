@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -45,12 +46,13 @@ def page(
 def _add_histogram(built: Page, controller: str, costs: Mapping[str, Costs]) -> None:
     built.heading("What routes cost")
     totals = [cost.total for cost in costs.values()]
-    built.figure(
-        histogram(
+    built.picture(
+        lambda width: histogram(
             {controller: totals},
             {controller: COLORS["blue"]},
             "total cost of a route",
             "% of the routes",
+            width,
         ),
         f"Median {number(float(np.median(totals)))}, from {number(min(totals))} to "
         f"{number(max(totals))}.",
@@ -77,8 +79,12 @@ def _add_traces(built: Page, traces: Sequence[Trace]) -> None:
             f"{number(WEIGHT * cost.lataccel)} for lateral acceleration off target and "
             f"{number(cost.jerk)} for jerk"
         )
-        built.figure(lines(curves, "seconds", "lateral acceleration, m/s²"))
-        built.figure(lines(steer, "seconds", "steer"))
+        built.picture(partial(_drawn, curves, "lateral acceleration, m/s²"))
+        built.picture(partial(_drawn, steer, "steer"))
+
+
+def _drawn(curves: Sequence[Curve], label: str, width: float) -> str:
+    return lines(curves, "seconds", label, width=width)
 
 
 def _curve(name: str, seconds: np.ndarray, values: np.ndarray, color: str) -> Curve:
