@@ -269,9 +269,9 @@ def _drawing(
 ) -> Iterator[tuple[Figure, Callable[[], str]]]:
     """A figure of that many inches, and what turns it into SVG."""
     with matplotlib.rc_context(_SETTINGS):
-        layout = "constrained" if width == WIDTH else None
-        figure = Figure(figsize=(width, height), layout=layout)
-        if layout is None:
+        wide = width == WIDTH
+        figure = Figure((width, height), layout="constrained" if wide else None)
+        if not wide:
             # Axes of small pictures are below each other; and it takes half the time.
             left, bottom, rest = 0.75 / width, 0.5 / height, 0.1
             figure.subplots_adjust(left, bottom, 1 - rest / width, 1 - rest / height)
