@@ -43,9 +43,10 @@ format: $(VENV)/.dev  ## Sort imports and format.
 	$(BIN)/ruff check --select I --fix .
 	$(BIN)/ruff format .
 
-conformance: $(VENV)/.conformance  ## Run Gymnasium's and SB3's own tests on our classes.
+conformance: $(VENV)/.conformance  ## Gymnasium's and SB3's own tests on our classes; migrated scripts.
 	$(BIN)/python -m conformance.gymnasium_vector
 	$(BIN)/python -m conformance.sb3_vector
+	$(BIN)/python -m conformance.migrated
 
 bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).
 	$(BIN)/python benchmarks/vector_speed.py

@@ -1,0 +1,1 @@
+"""Scripts of the field, run with their own library and with ours."""
