@@ -121,3 +121,10 @@ class Hoarder(Env):
         self.time += 1
         self.info.update(time=self.time, big=self.big, below={"big": self.big})
         return self.look(), 1.0, self.time == 3, False, self.info
+
+
+class Wordy(Env):
+    """Raises with a text of 50 MB, which begins and ends with what matters."""
+
+    def step(self, action: Any) -> Any:
+        raise ValueError("first words " + "x" * 50_000_000 + " last words")

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,32 @@ def test_worker_whose_env_closed_its_mailbox_is_a_typed_error():
         with pytest.raises(WorkerDied) as caught:
             pool.call("die", slots=[1])
         assert caught.value.fault.worker == 1
+
+
+def test_worker_that_truncates_all_it_has_open_harms_nobody_else():
+    class Truncating(Mortal):
+        def __init__(self):
+            self._truncate()
+
+        def step(self, action):
+            self._truncate()
+            return super().step(action)
+
+        def _truncate(self):
+            for descriptor in range(3, 100):
+                for size in (0, 10**6):
+                    with suppress(OSError):
+                        os.ftruncate(descriptor, size)
+
+    arrays = {"map": np.arange(5000)}
+    options = {"backend": "process", "workers": 2, "shared": arrays}
+    with corral.Pool([Truncating, Mortal], **options) as pool:
+        pool.reset()
+        for _ in range(3):
+            assert pool.step([0, 0]).valid.all()
+        sums = pool.apply(lambda env: int(corral.this_worker().shared["map"].sum()))
+        assert sums == (int(arrays["map"].sum()),) * 2
+        assert pool.stats().workers
 
 
 def test_stopped_worker_is_ended_by_close(pool):

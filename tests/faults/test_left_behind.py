@@ -110,6 +110,130 @@ def test_program_that_ends_by_itself_leaves_nothing(start, tmp_path, ending, cod
     assert closed_envs(tmp_path) == 4
 
 
+# Every env has three children outside of the worker's session: one with the worker's
+# environment, one with its own, and a daemon whose parent is gone.
+DAEMONS = """
+import corral, signal, subprocess
+
+def daemon():
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", "600"])
+        os._exit(0)
+    os.wait()
+
+class Parent(Env):
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self):
+        daemon()
+        own = {"TEST_MARK": os.environ["TEST_MARK"], "PATH": os.environ["PATH"]}
+        options = {"start_new_session": True}
+        self.children = [
+            subprocess.Popen(["sleep", "600"], **options),
+            subprocess.Popen(["sleep", "600"], env=own, **options),
+        ]
+
+    def step(self, action):
+        if action == 1:
+            time.sleep(600)
+        if action == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+others = subprocess.Popen(["sleep", "600"], start_new_session=True, **quiet)
+pool = corral.Pool(Parent, 2, backend="process", workers=2, **OPTIONS)
+pool.reset()
+pool.step([0, 0])
+print(others.pid, flush=True)
+"""
+WITH_ALL = 1 + 1 + 2 * (1 + 3)
+"""The program, its own child, and two workers with their children."""
+
+
+def start_daemons(start, ending: str, **options: object) -> tuple[Script, int]:
+    script: Script = start(f"OPTIONS = {options}\n{DAEMONS}{ending}")
+    return script, int(script.line())
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        pytest.param("pool.close()", 0, id="close"),
+        pytest.param("pool.send([1, 1]); pool.close(0.1)", 0, id="close while hanging"),
+        pytest.param("raise SystemError('mine')", 1, id="exception"),
+        pytest.param("os._exit(5)", 5, id="ended at once"),
+        pytest.param("pool.send([1, 1]); os._exit(5)", 5, id="ended while hanging"),
+        pytest.param("os.kill(os.getpid(), 9)", -9, id="killed"),
+    ],
+)
+def test_children_in_sessions_of_their_own_end_with_the_program(start, ending, code):
+    script, others = start_daemons(start, ending)
+    script.finish(code=code)
+    # The program's own child is not ours to end.
+    wait_until(lambda: [process.pid for process in script.family()] == [others])
+    os.kill(others, signal.SIGKILL)
+
+
+def test_children_in_sessions_of_their_own_end_with_their_worker(start):
+    script, others = start_daemons(
+        start,
+        """
+import psutil
+
+def look():
+    print(len(psutil.Process(os.getpid()).children()), flush=True)
+    input()
+
+look()
+pool.step([1, 0])
+look()
+pool.close()
+look()
+""",
+        step_timeout=0.3,
+        on_fault="restart",
+    )
+    assert script.line() == "3"
+    wait_until(lambda: len(script.family()) == WITH_ALL)
+    script.process.stdin.write("\n")
+    script.process.stdin.flush()
+    # The worker that hung was replaced, and its children with it.
+    assert script.line() == "3"
+    wait_until(lambda: len(script.family()) == WITH_ALL)
+    script.process.stdin.write("\n")
+    script.process.stdin.flush()
+    assert script.line() == "1"
+    alive = {process.pid for process in script.family()}
+    assert alive == {script.process.pid, others}
+    script.process.communicate("\n")
+    os.kill(others, signal.SIGKILL)
+
+
+def test_worker_killed_from_outside_leaves_only_children_it_could_not_mark(start):
+    script, others = start_daemons(
+        start,
+        """
+from corral.errors import WorkerDied
+try:
+    pool.step([2, 0])
+except WorkerDied:
+    pool.close()
+print("closed", flush=True)
+input()
+""",
+    )
+    assert script.line() == "closed"
+    left = {process.pid for process in script.family()}
+    (unmarked,) = left - {script.process.pid, others}
+    assert "CORRAL_WORKER" not in psutil.Process(unmarked).environ()
+    script.process.communicate("\n")
+    for pid in (unmarked, others):
+        os.kill(pid, signal.SIGKILL)
+
+
 def test_nothing_is_in_dev_shm_that_could_stay(start):
     """Not even while the pool lives; so no way of ending it leaves anything there."""
     script = start_ranch(start, "print(input())")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import signal
 import threading
+import traceback
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from odd_envs import (
@@ -18,11 +21,13 @@ from odd_envs import (
     OnlyThere,
     Pickles,
     TakesNoAttributes,
+    Wordy,
 )
 from running import ENV
 
 import corral
 from corral.errors import EnvError, OptionError, StartError
+from corral.supervision.saving import report_of
 
 BACKENDS = ["serial", "thread", "process"]
 
@@ -247,3 +252,67 @@ os._exit(0)
 """
     )
     assert result.read_text() == "2.0"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_exception_with_a_text_of_50_mb_is_told_in_a_few_kb(backend, tmp_path):
+    with pool_of(backend, Env, Wordy) as pool:
+        pool.reset()
+        with pytest.raises(EnvError) as caught:
+            pool.step([0, 0])
+    error = caught.value
+    text = str(error)
+    assert len(text) < 12_000
+    assert "first words" in text and "last words" in text
+    assert "characters left out" in text
+    shown = "".join(traceback.format_exception(error))
+    assert "in step" in shown and len(shown) < 60_000
+    if backend == "process":
+        # The env's own exception came along, with as much of its text.
+        assert type(error.fault.exception) is ValueError
+        assert len(pickle.dumps(error.fault.exception)) < 12_000
+    error.fault.save(tmp_path / "fault.zip")
+    assert (tmp_path / "fault.zip").stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_constructor_that_raises_with_50_mb_is_told_in_a_few_kb(backend):
+    class Unbuilt(Env):
+        def __init__(self):
+            raise ValueError("first words " + "x" * 50_000_000)
+
+    with pytest.raises(StartError, match="first words") as caught:
+        pool_of(backend, Unbuilt)
+    assert len("".join(traceback.format_exception(caught.value))) < 80_000
+
+
+def test_an_exception_that_carries_megabytes_of_data_leaves_them_behind():
+    class Loaded(Exception):
+        pass
+
+    class Heavy(Env):
+        def step(self, action):
+            raise Loaded("short", np.zeros(10**6))
+
+    with pool_of("process", Heavy) as pool:
+        pool.reset()
+        with pytest.raises(EnvError, match="Loaded in step") as caught:
+            pool.step([0])
+    assert caught.value.fault.exception is None
+
+
+def test_actions_that_take_pages_to_write_down_are_shortened(tmp_path):
+    class Failing(Env):
+        action_space = gym.spaces.Text(10**7)
+
+        def step(self, action):
+            raise ValueError("no")
+
+    with pool_of("process", Failing) as pool:
+        pool.reset()
+        with pytest.raises(EnvError) as caught:
+            pool.send_raw(["y" * 10**6])
+            pool.recv()
+    assert len(str(caught.value)) < 3000
+    report = report_of(caught.value.fault)
+    assert len(report) < 20_000

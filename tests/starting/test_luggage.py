@@ -47,6 +47,90 @@ def told(function: Any, num_envs: int = 1, **options: Any) -> Any:
 # Names and paths -------------------------------------------------------------------
 
 
+class Odd(str):
+    """Text whose repr is no text."""
+
+    def __repr__(self) -> str:
+        return "odd"
+
+
+ODD = [
+    Path("/some/path"),
+    None,
+    b"/some/bytes",
+    7,
+    3.5,
+    object(),
+    "stable\udce9",
+    "na\u00efve \U0001f40e",
+    "with a \0 in it",
+    "",
+    "relative",
+    Odd("/like/text"),
+    Path,
+    threading.Lock(),
+]
+
+
+def test_odd_entries_of_the_path_do_not_keep_workers_from_starting(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, *ODD])
+    path = told(lambda: sys.path)
+    assert [entry for entry in path if type(entry) is not str] == []
+    here = os.getcwd()
+    assert path[-7:] == [
+        "/some/path",
+        "/some/bytes",
+        f"{here}/stable\udce9",
+        f"{here}/na\u00efve \U0001f40e",
+        here,
+        f"{here}/relative",
+        "/like/text",
+    ]
+
+
+def test_odd_arguments_of_the_program_keep_their_places(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ODD)
+    argv = told(lambda: sys.argv)
+    assert len(argv) == len(ODD)
+    assert argv[:5] == ["/some/path", None, b"/some/bytes", 7, 3.5]
+    assert argv[5].startswith("<object object at")
+    assert argv[6:12] == [*ODD[6:11], "/like/text"]
+    assert "lock" in argv[-1]
+
+
+def test_a_program_without_arguments_has_workers(monkeypatch):
+    monkeypatch.delattr(sys, "argv")
+    assert told(lambda: sys.argv) == []
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_program_whose_directory_was_deleted_has_workers(run, failing):
+    said = run(
+        f"""
+        import shutil, tempfile
+        import corral
+
+        class Failing(Env):
+            def step(self, action):
+                if {failing}:
+                    raise ValueError("no step today")
+                return super().step(action)
+
+        directory = tempfile.mkdtemp()
+        os.chdir(directory)
+        sys.path.insert(0, "")
+        shutil.rmtree(directory)
+        with corral.Pool(Failing, 2, backend="process", workers=2) as pool:
+            pool.reset()
+            try:
+                print(pool.step([0, 0]).reward.sum())
+            except corral.errors.EnvError as error:
+                print(str(error).split(":")[0])
+        """
+    )
+    assert said.split()[0] == ("slot" if failing else "2.0")
+
+
 def test_registrations_of_the_script_reach_the_workers(run, tmp_path):
     (tmp_path / "beside.py").write_text(
         "from gymnasium.envs.classic_control import CartPoleEnv\n"

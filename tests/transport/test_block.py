@@ -48,6 +48,37 @@ def test_what_a_worker_writes_is_seen_here(start: Start) -> None:
     block.close()
 
 
+def test_nobody_can_make_a_shared_block_smaller_or_larger() -> None:
+    block = Block.create(8192, shared=True)
+    assert block.descriptor is not None
+    with pytest.raises(PermissionError):
+        os.ftruncate(block.descriptor, 0)
+    os.ftruncate(block.descriptor, 16384)  # as an env's constructor might
+    grown = block.extended(12288, touched=0)
+    for size in (0, 12288, 32768):
+        with pytest.raises(PermissionError):
+            os.ftruncate(block.descriptor, size)
+    grown.memory[12287] = 7
+    assert grown.memory[12287] == 7
+    grown.close()
+    block.close()
+
+
+def test_a_block_sealed_for_readers_cannot_be_mapped_for_writing() -> None:
+    block = Block.create(64, shared=True)
+    assert block.descriptor is not None
+    block.seal(read_only=True)
+    block.memory[5] = 5  # by those who could before
+    with pytest.raises(PermissionError):
+        Block.attach(os.dup(block.descriptor), 64)
+    with pytest.raises(PermissionError):
+        os.pwrite(block.descriptor, b"x", 0)
+    reader = Block.attach(os.dup(block.descriptor), 64, writable=False)
+    assert reader.memory[5] == 5
+    reader.close()
+    block.close()
+
+
 def test_read_only_attachment_cannot_be_written() -> None:
     block = Block.create(64, shared=True)
     assert block.descriptor is not None

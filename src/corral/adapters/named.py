@@ -141,7 +141,10 @@ def _imported(name: str) -> Any:
 
 
 def _look_here() -> str:
-    here = os.getcwd()
+    try:
+        here = os.getcwd()
+    except OSError:  # it was deleted, and has no modules
+        return "a directory that was deleted"
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
     return here

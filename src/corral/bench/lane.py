@@ -164,7 +164,7 @@ def _start(descriptor: int, lifeline: Lifeline, output: Any) -> subprocess.Popen
         *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
         "-c",
         BOOTSTRAP,
-        repr(luggage.absolute_path()),
+        ascii(luggage.absolute_path()),
         str(descriptor),
         str(lifeline.read_descriptor),
     ]

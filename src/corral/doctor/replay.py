@@ -168,9 +168,16 @@ def _notes(fault: Fault) -> tuple[str, ...]:
     assert fault.episode is not None
     notes = list(fault.episode.notes)
     surroundings = fault.episode.kit.surroundings
-    if surroundings is not None and surroundings.directory != os.getcwd():
+    if surroundings is not None and not _is_here(surroundings.directory):
         notes.append(f"it was run in {surroundings.directory}, and is replayed here")
     return tuple(notes)
+
+
+def _is_here(directory: str) -> bool:
+    try:
+        return directory == os.getcwd()
+    except OSError:  # it was deleted
+        return False
 
 
 # In this process ----------------------------------------------------------------------

@@ -146,8 +146,8 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     slots, cores = assignment.slots, assignment.cores
     asked = replace(assignment, shards=shards(slots, enough_workers(slots, cores)))
     executor = ProcessExecutor(asked, room=most_processes(slots, cores))
-    executor.launch()
     try:
+        executor.launch()
         measured = _probed(executor, assignment.options.minds_company)
         if measured is None:
             executor.close(2.0)

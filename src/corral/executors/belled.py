@@ -191,7 +191,7 @@ class BelledExecutor:
             slot = self.shards[worker].start + message.index
             raise OptionError(
                 f"what was given for slot {slot} cannot be sent to its worker: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {error!s:.2000}"
             ) from error
 
     def _tell_packed(self, worker: int, packed: Any) -> None:
@@ -250,25 +250,26 @@ class BelledExecutor:
         self,
         target: int,
         timeout: float | None,
-        enough: Callable[[], bool] | None = None,
+        there: Callable[[], bool],
+        some: bool = False,
     ) -> bool:
-        """Wait until `target` slot commands have finished since the start."""
+        """Wait until what the caller waits for is there."""
+        bell, spin = self._bell, self._spin
         # Only the event twin holds rings back, and it has a descriptor.
-        holds_back = enough is not None and self._bell.descriptor is not None
-        piece = BUSY_SLICE if holds_back else SLICE
-        if timeout is None and not holds_back:
-            while not self._bell.wait(target, piece, self._spin):
-                self.look()
-                piece = BUSY_SLICE if self._collect() else piece
-            return True
-        deadline = time.monotonic() + (math.inf if timeout is None else timeout)
+        piece = BUSY_SLICE if some and bell.descriptor is not None else SLICE
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        left = math.inf
         while True:
-            left = deadline - time.monotonic()
-            if self._bell.wait(target, max(0.0, min(piece, left)), self._spin):
-                return True
-            if enough is not None and enough():
+            if timeout is not None:
+                left = deadline - time.monotonic()
+            rung = bell.wait(target, max(0.0, min(piece, left)), spin)
+            if there():
                 return True
             self.look()
+            if rung:  # more rings than results: wait for the next
+                target = bell.count + 1 & TICKET_MASK
+                if there():  # after counting, so that what comes later rings later
+                    return True
             piece = BUSY_SLICE if self._collect() else piece
             if left <= 0:
                 return False
@@ -325,7 +326,7 @@ class BelledExecutor:
         except Exception as error:
             raise OptionError(
                 f"what was given with a {question.verb!r} question cannot be sent to a "
-                f"worker: {type(error).__name__}: {error}"
+                f"worker: {type(error).__name__}: {error!s:.2000}"
             ) from error
 
     def answers(

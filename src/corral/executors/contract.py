@@ -79,7 +79,7 @@ class Executor(Protocol):
     """Owns workers; moves commands to them and results back. The pool's loop::
 
         executor.send_all(mode)
-        executor.wait(finished)           # rings so far, or an error that says why not
+        executor.wait(finished, None, there)   # or an error that says why not
         for letter in executor.letters(): ...
 
     Built first, bound once the spaces are known, closed in any state.
@@ -137,12 +137,18 @@ class Executor(Protocol):
         self,
         target: int,
         timeout: float | None,
-        enough: Callable[[], bool] | None = None,
+        there: Callable[[], bool],
+        some: bool = False,
     ) -> bool:
-        """Wait until `target` slot commands have finished since the start.
+        """Wait until what the caller waits for is `there`; False if it is late.
 
-        Who waits for some of what is under way says when it is `enough`, since a ring
-        may be held back (see `transport.doorbell`) by a worker that is busy with more.
+        Args:
+            target: how many slot commands will have finished since the start by then:
+                a hint when to look. Rings can be lost, and an env can make false ones.
+            timeout: seconds; None for ever.
+            there: looks at `done`.
+            some: whether more than that is under way, in which case a ring may be held
+                back (see `transport.doorbell`) by a worker that is busy with the rest.
         """
 
     def look(self) -> None:

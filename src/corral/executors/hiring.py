@@ -21,7 +21,7 @@ from corral.executors.output import Output
 from corral.executors.reaping import SILENCE, end, wait_until
 from corral.executors.refusals import refusals
 from corral.layout.plan import LINE, ControlViews
-from corral.transport import descriptors, doorbell
+from corral.transport import descriptors, doorbell, offspring
 from corral.transport.block import Block
 from corral.transport.doorbell import Doorbell
 from corral.transport.lifeline import Lifeline
@@ -54,6 +54,8 @@ class Inheritance:
     lifeline: Lifeline
     stack: int
     shared: SharedArrays | None
+    token: str
+    """What the marks of all workers begin with; see `transport.offspring`."""
 
     def of(self, worker: int, bell: Doorbell, mailbox: int, log: int) -> dict[str, Any]:
         """The arguments of a worker's `main`; see there."""
@@ -71,6 +73,10 @@ class Inheritance:
             "bell_offset": self.control.bell_offset(worker),
             "files": descriptors.before(),
         }
+
+    def mark(self, worker: int, generation: int) -> str:
+        """By which the processes are known that a worker's envs have started."""
+        return offspring.mark_of(self.token, worker, generation)
 
     def inherited(self, arguments: dict[str, Any]) -> list[int]:
         """The descriptors among them, and those of shared arrays."""
@@ -97,7 +103,11 @@ class Hired:
 
 
 def hire(
-    worker: int, assignment: Assignment, inheritance: Inheritance, output: Output
+    worker: int,
+    generation: int,
+    assignment: Assignment,
+    inheritance: Inheritance,
+    output: Output,
 ) -> Hired:
     """Start one process; whatever was opened for it is closed if that fails.
 
@@ -120,13 +130,15 @@ def hire(
         reads, writes = zip(*pipes, strict=True)
         arguments = inheritance.of(worker, bell, far.fileno(), writes[2])
         process = _popen(
-            [repr(luggage.absolute_path()), repr(arguments)],
+            # ascii: whatever the locale makes of other characters.
+            [ascii(luggage.absolute_path()), ascii(arguments)],
             stdout=writes[0],
             stderr=writes[1],
             pass_fds=inheritance.inherited(arguments),
             env=luggage.environment(
                 assignment.threads_per_worker, assignment.device(worker)
-            ),
+            )
+            | {offspring.VARIABLE: inheritance.mark(worker, generation)},
         )
         ours.pop_all()
         output.add(worker, *reads)

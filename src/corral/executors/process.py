@@ -17,7 +17,6 @@ import dataclasses
 import os
 import pickle
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -44,12 +43,14 @@ from corral.executors.reaping import (
 )
 from corral.executors.refusals import refusals
 from corral.executors.replacement import Replacement
+from corral.executors.undisturbed import undisturbed
 from corral.layout.codec import Codecs
 from corral.layout.plan import (
     ANSWERING,
     CLOSING,
     CONSTRUCTING,
     DOING,
+    ENDED,
     LINE,
     MARK,
     RESETTING,
@@ -57,13 +58,14 @@ from corral.layout.plan import (
     TICKET_MASK,
     ControlPlan,
     ControlViews,
+    DataPlan,
     DataViews,
     plan_control,
     plan_data,
 )
 from corral.supervision import stacks
 from corral.supervision.report import error_for, signal_name
-from corral.transport import descriptors, doorbell
+from corral.transport import descriptors, doorbell, offspring
 from corral.transport.block import Block
 from corral.transport.lifeline import Lifeline
 from corral.transport.mailbox import MailboxClosed
@@ -107,7 +109,7 @@ class ProcessExecutor(BelledExecutor):
         self._resources = ExitStack()
         try:
             with refusals(assignment.seed):
-                self._open(plan)
+                undisturbed(lambda: self._open(plan))
         except BaseException:
             self._resources.close()
             raise
@@ -135,7 +137,9 @@ class ProcessExecutor(BelledExecutor):
         bell = doorbell.create(control.memory, control.bell_offset(None))
         keep(bell.close)
         self._open_control(control, bell)
-        self._inheritance = Inheritance(block, control, bell, lifeline, stack, shared)
+        self._inheritance = Inheritance(
+            block, control, bell, lifeline, stack, shared, token=os.urandom(8).hex()
+        )
 
     # Starting -------------------------------------------------------------------------
 
@@ -146,8 +150,7 @@ class ProcessExecutor(BelledExecutor):
             return
         welcome = self._packed.welcome(self._control.plan)
         try:
-            for worker in missing:
-                self._add(self._hire(worker))
+            undisturbed(lambda: self._hire_all(missing))
             # Only now: a big registry cannot be posted before the worker reads it.
             for worker in missing:
                 self._post(worker, welcome)
@@ -156,13 +159,18 @@ class ProcessExecutor(BelledExecutor):
             self.close(0.0)
             raise
 
-    def _add(self, hired: Hired) -> None:
-        self._processes.append(hired.process)
-        self._mailboxes.append(hired.mailbox)
-        self._bells.append(hired.bell)
+    def _hire_all(self, workers: range) -> None:
+        for worker in workers:
+            hired = self._hire(worker)
+            self._processes.append(hired.process)
+            self._mailboxes.append(hired.mailbox)
+            self._bells.append(hired.bell)
 
     def _hire(self, worker: int) -> Hired:
-        return hire(worker, self._assignment, self._inheritance, self._output)
+        generation = self._generations[worker]
+        return hire(
+            worker, generation, self._assignment, self._inheritance, self._output
+        )
 
     def reassign(self, shards: list[range]) -> None:
         """Go on with other workers than were launched, before anything is built."""
@@ -238,8 +246,7 @@ class ProcessExecutor(BelledExecutor):
         block, assignment = self._inheritance.block, self._assignment
         plan = plan_data(assignment.slots, codecs.obs, codecs.action, start=block.size)
         with refusals(assignment.seed):
-            data = block.extended(plan.size, plan.touched)
-        self._resources.callback(data.close)
+            undisturbed(lambda: self._extend(plan))
         self._bind = main.Bind(plan, luggage.dumps(codecs), self._worker_spin)
         bind = self._pack(self._bind)
         for worker in range(len(self.shards)):
@@ -249,7 +256,11 @@ class ProcessExecutor(BelledExecutor):
         self._bound = True
         self._open_lanes()
         self._helpers = Helpers(len(self.shards), assignment.cores)
-        return DataViews(plan, data.memory)
+        return DataViews(plan, self._data.memory)
+
+    def _extend(self, plan: DataPlan) -> None:
+        self._data = self._inheritance.block.extended(plan.size, plan.touched)
+        self._resources.callback(self._data.close)
 
     def send_all(self, mode: int) -> None:
         """The same as everywhere; the caller's idle threads leave the cores."""
@@ -260,12 +271,13 @@ class ProcessExecutor(BelledExecutor):
         self,
         target: int,
         timeout: float | None,
-        enough: Callable[[], bool] | None = None,
+        there: Callable[[], bool],
+        some: bool = False,
     ) -> bool:
         """The same as everywhere, with an eye on how long a batch takes."""
-        there = super().wait(target, timeout, enough)
+        in_time = super().wait(target, timeout, there, some)
         self._helpers.back()
-        return there
+        return in_time
 
     def _pack(self, message: Any) -> bytes:
         return luggage.dumps(message)
@@ -290,6 +302,9 @@ class ProcessExecutor(BelledExecutor):
 
     def _obituary(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
         code = end(process)
+        if self._control.stop[worker, 0] != ENDED:
+            mark = self._inheritance.mark(worker, self._generations[worker])
+            offspring.end_marked(mark)
         command, slot = self._doing(worker) if self._bound else ("start", None)
         return Fault(
             kind="died",
@@ -461,10 +476,11 @@ class ProcessExecutor(BelledExecutor):
         """Ask every worker to close its envs, then end those that do not."""
         if self._closed or os.getpid() != self._owner:
             return
-        self._closed = True
+        workers: dict[int, subprocess.Popen[bytes]] = {}
         deadline = time.monotonic()
-        workers = dict(enumerate(self._processes))
         try:
+            self._closed = True
+            workers.update(enumerate(self._processes))
             deadline += self._assignment.close_timeout if timeout is None else timeout
             for worker, replacement in self._away.items():
                 self._control.stop[worker, 0] = 1
@@ -474,12 +490,24 @@ class ProcessExecutor(BelledExecutor):
                     self._ask_to_close(worker)
             wait_for_all(workers, deadline, self._is_at_it)
         finally:  # a second Ctrl-C cuts the waiting short, not the ending
-            for process in workers.values():
-                kill(process)
-            for process in workers.values():
-                with suppress(Exception):
-                    end(process)
-            self._release(deadline)
+            undisturbed(lambda: self._end_all(deadline))
+
+    def _end_all(self, deadline: float) -> None:
+        for process in self._processes:
+            kill(process)
+        for process in self._processes:
+            with suppress(Exception):
+                end(process)
+        workers = len(self._processes)
+        orderly = not workers or (self._control.stop[:workers, 0] == ENDED).all()
+        self._release(deadline)
+        if not orderly:
+            offspring.end_marked(self._inheritance.token)
+
+    def __del__(self) -> None:
+        # Ctrl-C may come before there is anybody else to close us.
+        if getattr(self, "_resources", None) is not None:
+            self.close(0.0)
 
     def _ask_to_close(self, worker: int) -> None:
         if self._processes[worker].returncode is not None:
@@ -542,7 +570,7 @@ class _Packed:
         """The same first message for every worker."""
         return pickle.dumps(
             main.Welcome(
-                argv=sys.argv,
+                argv=luggage.portable_argv(),
                 log_levels=luggage.pack_log_levels(),
                 registry=luggage.pack_registry(),
                 control=control,

@@ -1,4 +1,4 @@
-"""The end of a worker process: seen, waited for, and made sure of with its group."""
+"""The end of a worker process: seen, waited for, and made sure of with its children."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+
+from corral.transport import offspring
 
 SILENCE = 2.0
 """Seconds that a worker may do nothing about being asked to end."""
@@ -65,10 +67,12 @@ def wait_for_all(
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a worker's group; does not wait."""
+    """Kill what is left of a worker, its group and its offspring; does not wait."""
     if process.returncode is None:
+        children = offspring.children_of(process.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        offspring.end_all(children)
 
 
 def end(process: subprocess.Popen[bytes]) -> int:

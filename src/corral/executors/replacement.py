@@ -13,6 +13,7 @@ from collections.abc import Callable
 from corral.errors import CorralError, Fault, FaultError
 from corral.executors.hiring import Hired
 from corral.executors.reaping import SILENCE, kill
+from corral.supervision.report import shortened
 
 
 class Replacement:
@@ -58,10 +59,11 @@ class Replacement:
                 command="start",
                 worker=self.worker,
                 error_type=type(error).__name__,
-                error_text=str(error),
+                error_text=shortened(str(error)),
                 exception=error,
             )
-            self.error = FaultError(f"worker {self.worker}: {error}", fault)
+            text = f"worker {self.worker}: {fault.error_text}"
+            self.error = FaultError(text, fault)
         if self.hired is not None and (self.error or self._cancelled.is_set()):
             self.hired.dismiss()
             self.hired = None

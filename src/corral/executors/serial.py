@@ -155,7 +155,8 @@ class SerialExecutor:
         self,
         target: int,
         timeout: float | None,
-        enough: Callable[[], bool] | None = None,
+        there: Callable[[], bool],
+        some: bool = False,
     ) -> bool:
         """Run commands until enough slots are done."""
         outside, here.context = here.context, self._worker.context
@@ -165,7 +166,8 @@ class SerialExecutor:
                 self._run_next()
         finally:
             self._stop(outside)
-        return True
+        # All that was asked for was run here, one after the other.
+        return not some or there()
 
     def run_all(self, mode: int) -> None:
         """Step the whole shard right now: `send_all` and `wait` in one."""

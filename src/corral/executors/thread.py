@@ -19,6 +19,7 @@ from corral.executors.belled import BelledExecutor
 from corral.executors.contract import Assignment, Capabilities
 from corral.executors.refusals import refusals
 from corral.executors.serial import read_only, start_fault
+from corral.executors.undisturbed import undisturbed
 from corral.layout.codec import Codecs
 from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.supervision.report import error_for
@@ -27,6 +28,7 @@ from corral.transport.block import Block
 from corral.transport.doorbell import Doorbell
 from corral.transport.mailbox import LocalMailbox, MailboxClosed
 from corral.workers.commands import Ask, Verb, entry
+from corral.workers.copies import guard_of
 from corral.workers.letters import Letter, kept
 from corral.workers.serve import Desk, serve
 from corral.workers.worker import Job, Worker
@@ -46,16 +48,24 @@ class ThreadExecutor(BelledExecutor):
         self._blocks = [Block.create(plan.size, shared=False)]
         control = ControlViews(plan, self._blocks[0].memory)
         with refusals(assignment.seed):
-            bell, *self._bells = _bells(control, len(self.shards))
-        self._open_control(control, bell)
+            undisturbed(lambda: self._hang_bells(control))
+        self._open_control(control, self._bell)
         self._threads: list[threading.Thread] = []
         _open_executors.add(self)
         # One generator state for the whole process: with isolate_rng, one at a time.
         lock = threading.Lock() if assignment.options.isolate_rng else None
         self._workers = [
-            Worker(self._job(worker, shard), lock)
+            Worker(self._job(worker, shard), lock, guard_of(worker))
             for worker, shard in enumerate(self.shards)
         ]
+
+    def _hang_bells(self, control: ControlViews) -> None:
+        self._bell, *self._bells = _bells(control, len(self.shards))
+
+    def __del__(self) -> None:
+        # Ctrl-C may come before there is anybody else to close us.
+        if hasattr(self, "_threads") and not self._threads:
+            self.close(0.0)
 
     def _job(self, worker: int, shard: range) -> Job:
         assignment = self._assignment
@@ -98,8 +108,11 @@ class ThreadExecutor(BelledExecutor):
         """The body of a worker thread."""
         try:
             try:
-                mailbox.post(worker.build())
+                built = worker.build()
+                worker.guard()
+                mailbox.post(built)
             except BaseException as error:
+                worker.guard(error)
                 mailbox.post(error)
                 return
             desk = mailbox.fetch()
@@ -108,6 +121,7 @@ class ThreadExecutor(BelledExecutor):
         except MailboxClosed:
             pass  # the pool was closed before it was bound
         finally:
+            worker.guard()
             worker.shard.close()
 
     def bind(self, codecs: Codecs) -> DataViews:

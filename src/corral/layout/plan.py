@@ -69,6 +69,10 @@ NOWHERE = -1
 STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = 1, 2, 3, 4, 5
 BEFORE_RESET, AFTER_STEP = 1, 2
 
+# A worker's stop word: it is asked to end; it has ended its own children, as its last
+# deed. One that was killed, or left by os._exit, never says so.
+ASKED, ENDED = 1, 2
+
 # The words that tell of a slot's episode, written before its env is reset.
 NUMBER, RESTARTS, SEED, BEGAN, FIRST_BEGAN = range(5)
 """Which of the slot's episodes; how often it was begun again; -1 for no seed; the
@@ -102,7 +106,7 @@ class ControlPlan:
     consumed: Field
     """(workers, 16): commands each worker has taken; a cache line each."""
     stop: Field
-    """(workers, 16): set by the lifeline when the parent is gone."""
+    """(workers, 16): ASKED to end, also by the lifeline; or ENDED."""
     done: Field
     """(slots,): the ticket of the last command each slot has finished."""
     reset_seed: Field

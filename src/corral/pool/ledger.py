@@ -6,6 +6,7 @@ shard, so that a batch to all slots moves one number.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -109,6 +110,14 @@ class Ledger:
             self._pending[:] = True
             self._whole = False
         return self._pending
+
+    def complete(self, done: NDArray[np.uint32]) -> bool:
+        """Whether the results of all slots under way are there."""
+        if self.waiting == self.count and self.even():
+            # Bytes: 64 slots take 0.2 µs, comparing arrays 2 µs.
+            ticket = (self.base & TICKET_MASK).to_bytes(4, sys.byteorder)
+            return done.tobytes() == ticket * self.count
+        return len(self.ready(done)) == self.waiting
 
     def ready(self, done: NDArray[np.uint32]) -> NDArray[np.intp]:
         """The slots whose results are there."""

@@ -114,13 +114,20 @@ class Line:
         timeout: float | None,
         enough: Callable[[], bool] | None = None,
     ) -> bool:
-        """Whether so many results that were not taken yet are there in time."""
+        """Whether so many results that were not taken yet are there in time.
+
+        Rings only wake us; what is done decides. `enough` says so where it is about
+        some of what is under way, and `count` how many rings to expect until then.
+        """
         target = self.ledger.taken + count & TICKET_MASK
+        ledger, done = self.ledger, self.executor.done
+        there = enough or (lambda: ledger.complete(done))
         began = perf_counter()
         try:
             if self.mender is not None:
-                return self._reach_mending(self.mender, count, target, timeout, enough)
-            return self.executor.wait(target, timeout, enough)
+                some = enough is not None
+                return self._reach_mending(self.mender, target, timeout, there, some)
+            return self.executor.wait(target, timeout, there, enough is not None)
         except (WorkerDied, WorkerHung) as error:
             self._bury(error)
         finally:
@@ -129,10 +136,10 @@ class Line:
     def _reach_mending(
         self,
         mender: Mender,
-        count: int,
         target: int,
         timeout: float | None,
-        enough: Callable[[], bool] | None,
+        there: Callable[[], bool],
+        some: bool,
     ) -> bool:
         """The same, with workers replaced on the way."""
         deadline = None if timeout is None else monotonic() + timeout
@@ -140,15 +147,10 @@ class Line:
             left = None if deadline is None else deadline - monotonic()
             try:
                 mender.look(perf_counter())
-                if not mender.mended:
-                    return self.executor.wait(target, left, enough)
-                # Rings may be missing, or be too many: what is done decides.
-                there = enough or (lambda: not mender.missing(count))
-                if there():
+                # Rings may be missing by then: do not wait for them.
+                if mender.mended and there():
                     return True
-                if not self.executor.wait(target, left, there):
-                    return False
-                target = target if there() else target + 1 & TICKET_MASK
+                return self.executor.wait(target, left, there, some)
             except FaultError as error:
                 self._mend(error)
 

@@ -285,7 +285,3 @@ class Mender:
         if len(self.faults) > REPLAYABLE:
             old = self.faults[-1 - REPLAYABLE]
             self.faults[-1 - REPLAYABLE] = replace(old, episode=None)
-
-    def missing(self, count: int) -> int:
-        """How many of `count` results are not there, whatever the bell says."""
-        return max(0, count - len(self._ledger.ready(self._executor.done)))

@@ -236,18 +236,18 @@ class Pool:
             self._batches = self._new_batches()
             codecs = Codecs.of(self.spec)
             self._views = self._executor.bind(codecs)
+            self._run_all: Callable[[int], None] | None = None
+            """How to step every slot in one call, where that can be done (serial)."""
+            if not codecs.action.mailed:
+                self._run_all = getattr(self._executor, "run_all", None)
+            self._clock = Clock()
+            self._starving = Starving(vitals.pid for vitals in self._executor.vitals())
+            self._connect(codecs)
+            self._life.open()
         except BaseException:
             self._executor.close(2.0)
             self._life.close()
             raise
-        self._run_all: Callable[[int], None] | None = None
-        """How to step every slot in one call, where that can be done (serial)."""
-        if not codecs.action.mailed:
-            self._run_all = getattr(self._executor, "run_all", None)
-        self._clock = Clock()
-        self._starving = Starving(vitals.pid for vitals in self._executor.vitals())
-        self._connect(codecs)
-        self._life.open()
 
     def _connect(self, codecs: Codecs) -> None:
         """Put together those who send, know, wait for, and deliver."""
@@ -540,10 +540,21 @@ class Pool:
                 return self._take_all(copy)
             return self._take(np.flatnonzero(ledger.pending()), copy)
         low, high = self._bounds(min_slots, max_slots)
-        done = self._executor.done
-        if not self._line.reach(low, timeout, lambda: len(ledger.ready(done)) >= low):
+        return self._take(ledger.oldest(self._at_least(low, timeout), high), copy)
+
+    def _at_least(self, low: int, timeout: float | None) -> NDArray[np.intp]:
+        """Wait until so many slots are ready; all that are by then."""
+        ledger, done = self._ledger, self._executor.done
+        ready = ledger.all[:0]
+
+        def enough() -> bool:
+            nonlocal ready
+            ready = ledger.ready(done)
+            return len(ready) >= low
+
+        if not self._line.reach(low, timeout, enough):
             raise self._late(low, timeout)
-        return self._take(ledger.oldest(ledger.ready(done), high), copy)
+        return ready
 
     def _awaited(
         self, slots: Slots, low: int | None, high: int | None, timeout: float | None

@@ -37,6 +37,20 @@ LINES = 40
 FEW_LINES = 8
 """Of output beside a traceback, which says more."""
 WIDTH = 200
+MOST_TEXT = 8_000
+"""Characters that are kept of an exception's text; its head and its tail."""
+MOST_TRACEBACK = 24_000
+"""The same of a traceback."""
+
+
+def shortened(text: str, most: int = MOST_TEXT) -> str:
+    """The text, or its head and tail, and how much is missing between them."""
+    left_out = len(text) - most
+    if left_out <= 0:
+        return text
+    tail = most // 4
+    said = f"\n[... {left_out:,} characters left out ...]\n"
+    return text[: most - tail] + said + text[-tail:]
 
 
 def signal_name(exit_code: int | None) -> str | None:
@@ -99,7 +113,7 @@ def message_for(fault: Fault) -> str:
     """What the error says: what happened, all that is known of it, and what to do."""
     error = fault.exception
     if isinstance(error, UsageError):
-        first = f"{where(fault)}: {error}"
+        first = f"{where(fault)}: {shortened(str(error))}"
         if not isinstance(error, SpaceMismatch):
             return first  # the caller's own mistake, whatever the env was at
     else:
@@ -211,7 +225,11 @@ _MESSAGES = {
 
 
 def _cause(fault: Fault) -> BaseException | None:
-    """The live exception where there is one, else the worker's traceback as text."""
-    if fault.exception is not None and fault.exception.__traceback__ is not None:
+    """The live exception where there is one, else the worker's traceback as text.
+
+    Python would print all of its text; one that was shortened is told by ours.
+    """
+    live = fault.exception is not None and fault.exception.__traceback__ is not None
+    if live and len(fault.error_text or "") <= MOST_TEXT:
         return fault.exception
     return RemoteTraceback(fault.traceback) if fault.traceback else None

@@ -26,10 +26,12 @@ import cloudpickle
 
 from corral.errors import Fault, OptionError
 from corral.supervision import signatures
-from corral.supervision.report import message_for
+from corral.supervision.report import message_for, shortened
 from corral.supervision.user_key import KeyUnusable
 
 VERSION = 1
+MOST_ACTION = 2_000
+"""Characters of one action in the report; the payload has all of it."""
 REPORT, TABLE, PAYLOAD = "report.txt", "fault.json", "fault.pickle"
 SIGNATURE = "signature"
 
@@ -112,7 +114,10 @@ def report_of(fault: Fault) -> str:
         parts += [f"Note: {note}." for note in episode.notes]
         if episode.actions:
             numbered = enumerate(episode.actions, 1)
-            shown = "\n".join(f"{step:6}  {action!r}" for step, action in numbered)
+            shown = "\n".join(
+                f"{step:6}  {shortened(repr(action), MOST_ACTION)}"
+                for step, action in numbered
+            )
             parts.append(f"Actions of the episode:\n{shown}")
     for title, text in (
         ("Traceback", fault.traceback),
@@ -134,7 +139,7 @@ def _table(fault: Fault) -> dict[str, Any]:
         "version": VERSION,
         "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "argv": list(sys.argv),
+        "argv": _plain(list(getattr(sys, "argv", []))),
         "replayable": fault.episode is not None and not fault.episode.missing,
         **values,
     }
@@ -145,7 +150,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, (tuple, list)):
         return [_plain(part) for part in value]
-    return repr(value)
+    return shortened(repr(value))
 
 
 def _packed(fault: Fault) -> Fault:

@@ -20,6 +20,7 @@
 #include <Python.h>
 #include <sched.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -29,6 +30,9 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -333,7 +337,121 @@ typedef struct {
     _Atomic uint32_t *stop;
     Line *bell;
     int64_t grace;
+    char mark[128]; /* what a variable of our children's environment begins with */
 } Watch;
+
+/* Whether the process was started with the mark. In pieces that overlap, since an
+   environment may be long. */
+static int has_mark(long pid, const char *mark)
+{
+    char path[64], piece[8192];
+    size_t length = strlen(mark), kept = 1;
+    snprintf(path, sizeof path, "/proc/%ld/environ", pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    piece[0] = 0; /* every variable is behind a NUL, also the first */
+    int found = 0;
+    ssize_t got;
+    while (!found && (got = read(file, piece + kept, sizeof piece - kept)) > 0) {
+        size_t size = kept + (size_t)got;
+        for (char *at = piece; !found && (size_t)(at - piece) + length < size; at++) {
+            at = memchr(at, 0, size - (size_t)(at - piece));
+            if (!at || (size_t)(at - piece) + length >= size)
+                break;
+            found = memcmp(at + 1, mark, length) == 0;
+        }
+        kept = size < length + 1 ? size : length + 1;
+        memmove(piece, piece + size - kept, kept);
+    }
+    close(file);
+    return found;
+}
+
+static long parent_of(long pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    ssize_t got = read(file, text, sizeof text - 1);
+    close(file);
+    text[got > 0 ? got : 0] = 0;
+    char *name_end = strrchr(text, ')'); /* a name may have any character */
+    long parent;
+    return name_end && sscanf(name_end + 1, " %*c %ld", &parent) == 1 ? parent : -1;
+}
+
+typedef struct {
+    long pid, parent;
+    int held; /* a descriptor, or -1 where it is none of ours */
+} Process;
+
+static int is_ours(const Process *process, const Process *all, size_t count,
+                   const char *mark)
+{
+    if (process->parent == getpid() || has_mark(process->pid, mark))
+        return 1;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].held >= 0 && all[i].pid == process->parent)
+            return 1;
+    return 0;
+}
+
+/* Hold those of them that descend from us; returns how many were not held before. */
+static size_t hold_offspring(Process *all, size_t count, const char *mark)
+{
+    size_t more = 0;
+    for (size_t i = 0; i < count; i++) {
+        Process *process = &all[i];
+        if (process->held >= 0 || !is_ours(process, all, count, mark))
+            continue;
+        process->held = (int)syscall(SYS_pidfd_open, process->pid, 0);
+        if (process->held < 0)
+            continue;
+        /* Looked at again: from now on the number cannot be another's. */
+        if (parent_of(process->pid) == process->parent) {
+            more++;
+        } else {
+            close(process->held);
+            process->held = -1;
+        }
+    }
+    return more;
+}
+
+static Process *list_processes(size_t *count)
+{
+    Process *all = NULL;
+    DIR *folder = opendir("/proc");
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char *end;
+        long pid = strtol(entry->d_name, &end, 10);
+        if (pid <= 0 || *end || pid == getpid())
+            continue;
+        Process *grown = realloc(all, (*count + 1) * sizeof *all);
+        if (!grown)
+            break;
+        all = grown;
+        all[(*count)++] = (Process){pid, parent_of(pid), -1};
+    }
+    if (folder)
+        closedir(folder);
+    return all;
+}
+
+/* Kill our offspring, also what has left our group; see offspring.py. */
+static void end_offspring(const char *mark)
+{
+    size_t count = 0;
+    Process *all = mark[0] ? list_processes(&count) : NULL;
+    while (all && hold_offspring(all, count, mark))
+        continue;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].held >= 0)
+            syscall(SYS_pidfd_send_signal, all[i].held, SIGKILL, NULL, 0);
+}
 
 static void *watch_until_hangup(void *argument)
 {
@@ -346,6 +464,7 @@ static void *watch_until_hangup(void *argument)
     wake(watch->bell);
     struct timespec grace = {watch->grace / SECOND, watch->grace % SECOND};
     nanosleep(&grace, NULL);
+    end_offspring(watch->mark);
     if (getpgrp() == getpid()) /* never a group that somebody else leads */
         kill(0, SIGKILL);
     kill(getpid(), SIGKILL);
@@ -374,8 +493,9 @@ static PyObject *watch(PyObject *Py_UNUSED(module), PyObject *arguments)
     int descriptor;
     Py_ssize_t stop_offset, bell_offset;
     double grace;
-    if (!PyArg_ParseTuple(arguments, "iOnnd:watch", &descriptor, &memory, &stop_offset,
-                          &bell_offset, &grace))
+    const char *mark = "";
+    if (!PyArg_ParseTuple(arguments, "iOnnd|y:watch", &descriptor, &memory,
+                          &stop_offset, &bell_offset, &grace, &mark))
         return NULL;
     if (fcntl(descriptor, F_GETFD) < 0) /* poll would take it for a hang-up */
         return PyErr_SetFromErrno(PyExc_OSError);
@@ -383,6 +503,12 @@ static PyObject *watch(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (!watch)
         return PyErr_NoMemory();
     watch->descriptor = descriptor;
+    if (snprintf(watch->mark, sizeof watch->mark, "%s", mark) >=
+        (int)sizeof watch->mark) {
+        PyErr_SetString(PyExc_ValueError, "the mark is too long");
+        PyMem_RawFree(watch);
+        return NULL;
+    }
     watch->grace = grace > 0 ? (int64_t)(grace * SECOND) : 0;
     if (PyObject_GetBuffer(memory, &watch->memory, PyBUF_WRITABLE) < 0)
         goto failed;

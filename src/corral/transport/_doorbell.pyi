@@ -21,5 +21,6 @@ def watch(
     stop_offset: int,
     bell_offset: int,
     grace: float,
+    mark: bytes = b"",
     /,
 ) -> None: ...

@@ -7,7 +7,12 @@ Guarantees:
       live numpy view: the pages go when the last view does.
     - Memory that is not there is refused when it is asked for, with the numbers, and
       not by a signal when it is first written to.
+    - On Linux nobody who has the descriptor can make a shared block smaller (a file
+      seal), which would be a SIGBUS for the parent; nor larger, once it was
+      `extended`, or `seal` was called.
 Assumes:
+    - A worker may write to all of the block: one that scribbles over memory at random
+      can spoil the rows of others, and no check finds that.
     - A shared block reaches a worker as an inherited descriptor (Popen's pass_fds).
     - Off Linux a name exists for the moment between creating and unlinking it.
       This path is untested, and Windows has no descriptors to inherit.
@@ -21,8 +26,17 @@ import mmap
 import os
 from collections.abc import Iterator
 from multiprocessing import shared_memory
+from typing import TYPE_CHECKING
 
 from corral.transport import headroom
+
+if TYPE_CHECKING:
+    import fcntl
+else:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        fcntl = None
 
 
 class Block:
@@ -69,8 +83,21 @@ class Block:
         """
         assert self.descriptor is not None, "only shared memory can grow"
         with _named(f"a block of {size} bytes of shared memory", size, touched):
-            os.ftruncate(self.descriptor, size)
+            # An env may have made it larger, and it cannot be made smaller any more.
+            if os.fstat(self.descriptor).st_size < size:
+                os.ftruncate(self.descriptor, size)
+            self.seal()
             return self.attach(os.dup(self.descriptor), size)
+
+    def seal(self, read_only: bool = False) -> None:
+        """Keep the size as it is, for everybody and for good.
+
+        Args:
+            read_only: whether only mappings that exist by now may still be written to.
+        """
+        if self.descriptor is not None:
+            names = ["GROW", "FUTURE_WRITE"] if read_only else ["GROW"]
+            _add_seals(self.descriptor, *names, "SEAL")
 
     @classmethod
     def attach(cls, descriptor: int, size: int, writable: bool = True) -> Block:
@@ -120,14 +147,33 @@ def _create_descriptor(size: int) -> int:
     """Open nameless shared memory of that size."""
     if not hasattr(os, "memfd_create"):
         return _create_unlinked_descriptor(size)
-    descriptor = os.memfd_create("corral", os.MFD_CLOEXEC)
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    descriptor = os.memfd_create("corral", flags)
     try:
         os.fchmod(descriptor, 0o600)  # nobody else could get at it anyway
         os.ftruncate(descriptor, size)
+        _add_seals(descriptor, "SHRINK")
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+# F_SEAL_*, as linux/fcntl.h has them; Python 3.10 does not know the last.
+_SEALS = {"SEAL": 0x01, "SHRINK": 0x02, "GROW": 0x04, "FUTURE_WRITE": 0x10}
+_F_ADD_SEALS = 1033
+
+
+def _add_seals(descriptor: int, *names: str) -> None:
+    """Seal a memfd; other shared memory has no seals, older kernels not all of them."""
+    if fcntl is None:
+        return
+    for name in names:
+        try:
+            fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEALS[name])
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EPERM):
+                raise
 
 
 def _create_unlinked_descriptor(size: int) -> int:

@@ -12,8 +12,8 @@ the worker, not the children an environment may have started. It is asked for SI
 which is harmless at any time: a worker that somebody has stopped could not watch.
 
 Guarantees:
-    - A worker and its process group outlive their parent by the grace at most; on
-      Linux, also a worker that is stopped (SIGSTOP).
+    - A worker, its process group and its `offspring` outlive their parent by the grace
+      at most; on Linux, also a worker that is stopped (SIGSTOP).
     - A forked child of the parent (a DataLoader's worker) does not keep ours alive.
     - The C watcher needs no GIL: an environment stuck in C cannot hold it up.
 Assumes:
@@ -34,7 +34,7 @@ import time
 import weakref
 from types import ModuleType
 
-from corral.transport import doorbell
+from corral.transport import doorbell, offspring
 
 ctypes: ModuleType | None
 try:
@@ -90,6 +90,7 @@ def watch(
     stop_offset: int,
     bell_offset: int,
     grace: float = 1.0,
+    mark: str = "",
 ) -> None:
     """End this worker when its lifeline hangs up; returns at once.
 
@@ -99,17 +100,21 @@ def watch(
         stop_offset: of the uint32 that becomes 1, for the main thread to see.
         bell_offset: of the bell the main thread waits on; its `wait` then gives False.
         grace: seconds for the main thread to close its envs and exit by itself.
+        mark: by which its offspring is known; "" where it has none.
     """
     os.set_inheritable(descriptor, False)
     _continue_when_orphaned()
     if doorbell.KIND == "futex":
-        doorbell._doorbell.watch(descriptor, memory, stop_offset, bell_offset, grace)
+        begins = f"{offspring.VARIABLE}={mark}".encode() if mark else b""
+        doorbell._doorbell.watch(
+            descriptor, memory, stop_offset, bell_offset, grace, begins
+        )
         return
     stop = memory[stop_offset : stop_offset + 4].cast("I")
     bell = memory[bell_offset : bell_offset + doorbell.LINE].cast("I")
     threading.Thread(
         target=_watch_until_hangup,
-        args=(descriptor, stop, bell, grace),
+        args=(descriptor, stop, bell, grace, mark),
         name="corral-lifeline",
         daemon=True,
     ).start()
@@ -124,13 +129,17 @@ def _continue_when_orphaned() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 
-def end_group_if_cut(descriptor: int, patience: float = 0.0) -> None:
-    """The last thing a worker does: without a parent nobody else ends its children.
+def end_with_offspring(descriptor: int, mark: str, patience: float = 0.0) -> None:
+    """The last thing a worker does: its children end with it.
+
+    Those of its group are left to the parent, unless that is gone.
 
     Args:
         descriptor: the inherited read end.
+        mark: by which its offspring is known.
         patience: seconds to wait for the hang-up, where another sign of it was seen.
     """
+    offspring.end_own(mark)
     poll = select.poll()
     poll.register(descriptor, 0)
     if poll.poll(patience * 1000) and os.getpgrp() == os.getpid():
@@ -138,7 +147,7 @@ def end_group_if_cut(descriptor: int, patience: float = 0.0) -> None:
 
 
 def _watch_until_hangup(
-    descriptor: int, stop: memoryview, bell: memoryview, grace: float
+    descriptor: int, stop: memoryview, bell: memoryview, grace: float, mark: str
 ) -> None:
     """The twin of the thread in _doorbell.c."""
     poll = select.poll()
@@ -147,6 +156,8 @@ def _watch_until_hangup(
     stop[0] = 1
     bell[doorbell.STOPPED] = 1  # seen when the sleep of at most 0.25 s ends
     time.sleep(grace)
+    if mark:
+        offspring.end_own(mark)
     if os.getpgrp() == os.getpid():  # never a group that somebody else leads
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

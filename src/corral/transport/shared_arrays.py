@@ -42,5 +42,6 @@ def share(arrays: dict[str, NDArray[Any]]) -> tuple[Block, SharedArrays]:
     block = Block.create(planner.size, shared=True)
     for field in fields:
         field.view(block.memory)[...] = values[field.name]
+    block.seal(read_only=True)
     assert block.descriptor is not None
     return block, SharedArrays(block.descriptor, block.size, fields)

@@ -8,6 +8,7 @@
 #include <Python.h>
 #define NPY_NO_DEPRECATED_API NPY_1_20_API_VERSION
 #include <numpy/arrayobject.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -75,12 +76,29 @@ typedef struct {
     double *line, own_line[8];
     Py_buffer done; /* (slots,) of uint32 */
     PyObject *ring; /* or NULL */
+    PyObject *guard; /* ends a forked copy of this process, or NULL */
+    uint32_t forks;  /* `forks` when the guard was given */
     Py_ssize_t at;  /* the slot that `run` is at */
     PyArrayObject *times; /* keeps the memory alive, or NULL */
     char *times_at;
     npy_intp times_slot;
     Expected expected;
 } Recorder;
+
+/* How many forks lie between the first process and this one; see workers/copies.py. */
+static uint32_t forks;
+
+static void count_fork(void) { forks++; }
+
+/* After every call of the env's code: the env may have forked, and this be the child,
+ * which ends here. 0 if this is still the worker; -1 on error. */
+static int check_copied(Recorder *self) {
+    if (self->guard == NULL || self->forks == forks)
+        return 0;
+    PyObject *answer = PyObject_CallNoArgs(self->guard);
+    Py_XDECREF(answer);
+    return answer == NULL ? -1 : 0;
+}
 
 static double now(void) {
     struct timespec at;
@@ -138,10 +156,12 @@ static int take_vitals(Recorder *self, PyObject *vitals) {
 
 static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"records", "obs",    "done", "ring",
-                            "times",   "vitals", NULL};
-    PyObject *records, *obs, *done, *ring, *times = Py_None, *vitals = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO|OO", names, &PyArray_Type,
-                                     &records, &obs, &done, &ring, &times, &vitals))
+                            "times",   "vitals", "guard", NULL};
+    PyObject *records, *obs, *done, *ring;
+    PyObject *times = Py_None, *vitals = Py_None, *guard = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOO|OOO", names, &PyArray_Type,
+                                     &records, &obs, &done, &ring, &times, &vitals,
+                                     &guard))
         return -1;
     if (self->records != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "a recorder is made once");
@@ -171,6 +191,11 @@ static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
     if (ring != Py_None) {
         Py_INCREF(ring);
         self->ring = ring;
+    }
+    if (guard != Py_None) {
+        Py_INCREF(guard);
+        self->guard = guard;
+        self->forks = forks;
     }
     if (take_times(self, times) < 0)
         return -1;
@@ -215,6 +240,7 @@ static void Recorder_dealloc(Recorder *self) {
     Py_XDECREF(self->records);
     Py_XDECREF(self->obs);
     Py_XDECREF(self->ring);
+    Py_XDECREF(self->guard);
     Py_XDECREF(self->times);
     Py_XDECREF(self->vitals);
     type->tp_free((PyObject *)self);
@@ -468,6 +494,8 @@ static int is_empty(PyObject *info) {
 }
 
 static int publish(Recorder *self, Py_ssize_t slot, uint32_t ticket) {
+    if (check_copied(self) < 0)
+        return 0;
     /* After all that belongs to it: x86 keeps the order of stores, others are told. */
     __atomic_store_n((uint32_t *)self->done.buf + slot, ticket, __ATOMIC_RELEASE);
     if (self->ring == NULL)
@@ -522,7 +550,11 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
         PyObject *result = call_step(steppers, self->at, action);
         Py_DECREF(action);
         if (result == NULL)
+            return NULL; /* who takes care of the error asks the guard */
+        if (check_copied(self) < 0) {
+            Py_DECREF(result);
             return NULL;
+        }
         if (!is_step(result))
             return Py_BuildValue("(iN)", UNFIT, result);
         PyObject **part = &PyTuple_GET_ITEM(result, 0);
@@ -547,6 +579,17 @@ static PyObject *Recorder_mark(Recorder *self, PyObject *Py_UNUSED(ignored)) {
     self->line[MARK] = now();
     Py_RETURN_NONE;
 }
+
+static PyObject *count_forks(PyObject *Py_UNUSED(module),
+                             PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromUnsignedLong(forks);
+}
+
+static PyMethodDef functions[] = {
+    {"forks", count_forks, METH_NOARGS,
+     "How many forks lie between the first process and this one."},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyMethodDef Recorder_methods[] = {
     {"record", (PyCFunction)(void (*)(void))Recorder_record, METH_FASTCALL,
@@ -587,7 +630,7 @@ static PyType_Spec Recorder_spec = {
 };
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_record", "The recorder in C.", -1, NULL,
+    PyModuleDef_HEAD_INIT, "_record", "The recorder in C.", -1, functions,
     NULL, NULL, NULL, NULL,
 };
 
@@ -596,6 +639,8 @@ PyMODINIT_FUNC PyInit__record(void) {
     step_name = PyUnicode_InternFromString("step");
     if (step_name == NULL)
         return NULL;
+    if (pthread_atfork(NULL, NULL, count_fork) != 0)
+        return PyErr_NoMemory();
     PyObject *made = PyModule_Create(&module);
     if (made == NULL)
         return NULL;

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+def forks() -> int: ...
+
 class Recorder:
     def __init__(
         self,
@@ -13,6 +15,7 @@ class Recorder:
         ring: Callable[[], object] | None,
         times: NDArray[np.void] | None = None,
         vitals: NDArray[np.float64] | None = None,
+        guard: Callable[[], None] | None = None,
     ) -> None: ...
     @property
     def at(self) -> int: ...

@@ -62,6 +62,7 @@ class BatchedShard(Shard):
         self._resetting = False
         self._factories = factories
         self._take(build_batch(factories[0], self.slots))
+        self.guard()
         return [adapter.spec for adapter in self.adapters]
 
     def _take(self, batch: Batch) -> None:
@@ -111,12 +112,14 @@ class BatchedShard(Shard):
         share = 0.0
         try:
             result = self._batch.call(table.actions(ticket, wide), mask)
+            self.guard()
             share = (time.perf_counter() - began) / len(rest)
             plain = table.record(ticket & 1, result, self._cares == 0, share)
             if len(plain):
                 rest = np.delete(rest, plain).tolist()
                 self._publish_plain(plain, ticket)
         except BaseException as raised:
+            self.guard(raised)
             error = raised
         stepped = [i for i in rest if itself or going[i]]
         self._see_to(dict.fromkeys(rest, ticket), stepped, mode, share, result, error)
@@ -170,7 +173,9 @@ class BatchedShard(Shard):
         self._vitals[MARK], self._vitals[AT] = began, indexes[0]
         try:
             stepped, result = self._stepped(tickets, wide)
+            self.guard()
         except BaseException as raised:
+            self.guard(raised)
             error = raised
         share = (time.perf_counter() - began) / len(indexes)
         self._see_to(tickets, stepped, mode, share, result, error)
@@ -283,9 +288,11 @@ class BatchedShard(Shard):
         try:
             if len(chosen) > 1 or self._batch.resets_itself is not None:
                 results = self._batch.reset({i: self._wanted_of(i) for i in chosen})
+                self.guard()
                 share = (time.perf_counter() - began) / len(chosen)
                 self._began.update((i, (results[i], share)) for i in chosen)
         except BaseException as error:
+            self.guard(error)
             if isinstance(error, KeyboardInterrupt) and self._outlet.ring is None:
                 raise  # the user's Ctrl-C under serial
             if self._batch.resets_itself is not None:  # there is no other way
@@ -345,6 +352,7 @@ class BatchedShard(Shard):
         self._recorder.mark()
         self._put_away(index)
         batch = build_batch(self._factories[0], self.slots)
+        self.guard()
         if self.owns_process:
             stop_profilers()
         refuse_other_spaces(batch, spec)
@@ -373,3 +381,4 @@ class BatchedShard(Shard):
         if not self._batch.masks_steps:
             tasks = [episode.task for episode in self.episodes]
             self._batch.reset({i: (0, None, task) for i, task in enumerate(tasks)})
+            self.guard()

@@ -37,7 +37,11 @@ class Surroundings:
     @classmethod
     def here(cls) -> Surroundings:
         """This process."""
-        return cls(luggage.absolute_path(), os.getcwd(), luggage.pack_registry())
+        try:
+            directory = os.getcwd()
+        except OSError:
+            directory = "a directory that was deleted"
+        return cls(luggage.absolute_path(), directory, luggage.pack_registry())
 
     def adopt(self) -> None:
         """Make importable here what was importable there, after our own."""

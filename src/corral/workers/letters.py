@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import traceback
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,10 @@ import cloudpickle
 
 from corral.errors import CorralError, Fault
 from corral.layout.owned import owned
+from corral.supervision.report import MOST_TEXT, MOST_TRACEBACK, shortened
+
+MOST_BYTES = 1 << 20
+"""Of an exception that travels; a bigger one is told by its text and traceback."""
 
 
 @dataclass(slots=True)
@@ -91,7 +96,7 @@ def describe(
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error)
+        return shortened(str(error))
     except BaseException as failure:  # else this would be the worker's death
         return f"<its text cannot be had: {type(failure).__name__} in __str__>"
 
@@ -104,7 +109,11 @@ def _readable(error: BaseException) -> str:
         if not module.startswith("corral.workers") or isinstance(error, CorralError):
             break
         trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace))
+    # Piece by piece: one of them may be an exception's text of many megabytes.
+    told = traceback.TracebackException(type(error), error, trace)
+    return shortened(
+        "".join(shortened(piece) for piece in told.format()), MOST_TRACEBACK
+    )
 
 
 class _Parcel:
@@ -128,7 +137,9 @@ def _unpack(data: bytes) -> BaseException | None:
 def _packed(error: BaseException) -> bytes | None:
     """The exception as bytes, if they are that exception again when unpickled."""
     try:
-        data: bytes = cloudpickle.dumps(error)
+        data: bytes = cloudpickle.dumps(_trimmed(error))
+        if len(data) > MOST_BYTES:
+            return None
         copy = pickle.loads(data)
     except BaseException:  # SystemExit in a __reduce__ must not end the worker
         return None
@@ -138,6 +149,19 @@ def _packed(error: BaseException) -> bytes | None:
         and sys.modules.get(type(error).__module__) is not None
     )
     return data if same else None
+
+
+def _trimmed(error: BaseException) -> BaseException:
+    """The exception; a copy of it with less to say, if its text is very long."""
+    texts = [argument for argument in error.args if isinstance(argument, str)]
+    if all(len(text) <= MOST_TEXT for text in texts):
+        return error
+    less = copy(error)
+    less.args = tuple(
+        shortened(argument) if isinstance(argument, str) else argument
+        for argument in error.args
+    )
+    return less
 
 
 def for_travel(fault: Fault) -> Fault:

@@ -38,8 +38,34 @@ THREAD_VARIABLES = (
 
 
 def absolute_path() -> list[str]:
-    """`sys.path` as another directory would need it."""
-    return [os.path.abspath(entry) for entry in sys.path]
+    """`sys.path` as another directory would need it.
+
+    Without entries that Python cannot look in either: numbers, None, a name with a NUL,
+    and relative ones where the working directory is gone.
+    """
+    entries = (_absolute(entry) for entry in list(sys.path))
+    return [entry for entry in entries if entry is not None]
+
+
+def _absolute(entry: Any) -> str | None:
+    try:
+        path = str.__str__(os.fsdecode(entry))  # of a subclass, the text alone
+        return None if "\0" in path else os.path.abspath(path)
+    except (TypeError, ValueError, OSError):
+        return None
+
+
+def portable_argv() -> list[Any]:
+    """`sys.argv`, each in its place: a path as text, other objects by their repr."""
+    return [_portable(argument) for argument in getattr(sys, "argv", [])]
+
+
+def _portable(argument: Any) -> Any:
+    if isinstance(argument, str):
+        return str.__str__(argument)
+    if type(argument) in (bytes, bool, int, float, type(None)):
+        return argument
+    return os.fspath(argument) if isinstance(argument, os.PathLike) else repr(argument)
 
 
 def environment(threads: int | None, device: str | None) -> dict[str, str]:
@@ -143,8 +169,8 @@ def pack(value: Any, what: str) -> bytes:
         culprit = _culprit(value, what)
         raise FactoryError(
             f"{what} cannot be sent to a worker process: {culprit} cannot be pickled "
-            f"({type(error).__name__}: {error}). Create it inside the factory or "
-            'function, or use backend="serial" or "thread", which send nothing.'
+            f"({type(error).__name__}: {error!s:.2000}). Create it inside the factory "
+            'or function, or use backend="serial" or "thread", which send nothing.'
         ) from error
 
 

@@ -20,12 +20,15 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+import cloudpickle
+
 from corral.core import EnvSpec
 from corral.errors import Fault
 from corral.layout.codec import Codecs
 from corral.layout.plan import (
     CLOSING,
     DOING,
+    ENDED,
     MARK,
     ControlPlan,
     ControlViews,
@@ -33,11 +36,12 @@ from corral.layout.plan import (
     DataViews,
 )
 from corral.supervision import stacks
-from corral.transport import descriptors, doorbell, lifeline
+from corral.transport import descriptors, doorbell, lifeline, offspring
 from corral.transport.block import Block
 from corral.transport.mailbox import Mailbox, MailboxClosed
 from corral.transport.shared_arrays import SharedArrays
 from corral.workers import luggage
+from corral.workers.copies import guard_of
 from corral.workers.letters import Letter, Reply, Sealed, describe, for_travel
 from corral.workers.probe import probe
 from corral.workers.serve import Desk, serve
@@ -59,7 +63,7 @@ BOOTSTRAP = (
 class Welcome:
     """The first message: what the process should look like."""
 
-    argv: list[str]
+    argv: list[Any]
     log_levels: dict[str, int]
     registry: list[bytes]
     control: ControlPlan
@@ -125,15 +129,23 @@ def main(
     if files is not None:
         descriptors.put_back(files)
     control = Block.attach(os.dup(block), control_size)
-    lifeline.watch(lifeline_descriptor, control.memory, stop_offset, bell_offset)
+    mark = os.environ.get(offspring.VARIABLE, "")
+    memory = control.memory
+    lifeline.watch(lifeline_descriptor, memory, stop_offset, bell_offset, mark=mark)
+
+    def end() -> None:
+        lifeline.end_with_offspring(lifeline_descriptor, mark, patience)
+        memory[stop_offset : stop_offset + 4].cast("I")[0] = ENDED
+
     # Registered first, so it runs after every other library's last wish.
-    atexit.register(lambda: lifeline.end_group_if_cut(lifeline_descriptor, patience))
+    atexit.register(end)
     patience = 0.0
     stacks.answer_into(stack)
     box = Mailbox.attach(mailbox)
     process = _Process(worker, block, control, box, bells)
     try:
         process.unpack(_expect(box.fetch(), Welcome), log)
+        process.guard()
         process.run()
     except Retired:
         pass  # the parent sees it in the block, and starts another
@@ -142,6 +154,7 @@ def main(
         if not process.was_told_to_close:
             patience = 0.1
     finally:
+        process.guard()  # a copy's hanging up would be the worker's
         box.close()
         _flush_output()
 
@@ -157,6 +170,7 @@ class _Process:
         self.control = control
         self.mailbox = mailbox
         self.bells = bells
+        self.guard = guard_of(index)
         self.worker: Worker | None = None
 
     @property
@@ -185,15 +199,17 @@ class _Process:
         message = self.mailbox.fetch()
         while isinstance(message, Probe):
             self._open_shared(message.job)
-            self._answer(lambda job, s=message.seconds: probe(job, s), message.job)
+            seconds = message.seconds
+            self._answer(lambda job, s=seconds: probe(job, s, self.guard), message.job)
             message = self.mailbox.fetch()
         build = _expect(message, Build)
         self._open_shared(build.job)
-        self.worker = Worker(build.job)
+        self.worker = Worker(build.job, guard=self.guard)
         try:
             if self._answer(lambda _: Built(self.worker.build()), build.job):
                 self._serve(self.worker, _expect(self.mailbox.fetch(), Bind))
         finally:
+            self.guard()
             # Seen by a parent that waits for us: this may take as long as it needs.
             vitals = self.views.vitals[self.index].data
             vitals[MARK], vitals[DOING] = time.perf_counter(), CLOSING
@@ -207,10 +223,13 @@ class _Process:
     def _answer(self, work: Any, job: Job) -> bool:
         """Post what came of it; False if it failed."""
         try:
-            self.mailbox.post(work(job))
+            answer = cloudpickle.dumps(work(job))
+            self.guard()
+            self.mailbox.post_bytes(answer)
         except MailboxClosed:
             raise
         except BaseException as error:
+            self.guard(error)
             fault = self._explained(error, job)
             self.mailbox.post(Failed(for_travel(fault)))
             return False
@@ -221,8 +240,8 @@ class _Process:
         fault = describe(error, "construct", slot, self.index, seed=job.seed)
         if isinstance(error, ImportError) and error.name:
             text = (
-                f"{error} (in the worker; module {error.name!r} is not importable from "
-                f"its sys.path: {sys.path})"
+                f"{fault.error_text} (in the worker; module {error.name!r} is not "
+                f"importable from its sys.path: {sys.path})"
             )
             return replace(fault, error_text=text)
         return fault
@@ -261,9 +280,11 @@ class _Process:
             sealed = Sealed(letter)
         except BaseException as error:  # SystemExit in a __reduce__ too
             assert self.worker is not None
+            self.guard(error)
             index = self.worker.job.slots.index(letter.slot)
             fault = self.worker.described(index, "sending an info home", error)
             sealed = Sealed(Letter(letter.slot, fault=for_travel(fault)))
+        self.guard()  # pickling runs the user's code
         self.mailbox.post_bytes(pickle.dumps(sealed))
 
     def _post_reply(self, reply: Reply) -> None:
@@ -273,11 +294,13 @@ class _Process:
         try:
             sealed = Sealed(reply)
         except BaseException as error:
+            self.guard(error)
             assert self.worker is not None
             fault = self.worker.described(
                 self._culprit(reply), "sending a result home", error
             )
             sealed = Sealed(Reply([], [for_travel(fault)]))
+        self.guard()
         self.mailbox.post_bytes(pickle.dumps(sealed))
 
     def _culprit(self, reply: Reply) -> int | None:

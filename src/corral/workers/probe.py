@@ -24,6 +24,7 @@ from corral.adapters.verdicts import isolation_of
 from corral.core import NO_TASK
 from corral.workers import company
 from corral.workers.context import WorkerContext, here
+from corral.workers.copies import Guard, no_guard
 from corral.workers.luggage import opened
 from corral.workers.shard import Shard
 from corral.workers.worker import Job, Worker
@@ -57,16 +58,16 @@ class Measurement:
     """Why such envs must not share a process, if they must not."""
 
 
-def probe(job: Job, seconds: float) -> Measurement:
+def probe(job: Job, seconds: float, guard: Guard = no_guard) -> Measurement:
     """Build two envs, step them for a while with sampled actions, and close them.
 
     Whether they bear company is looked at where the options say that it matters.
     """
     # The resources alone: the envs are built one by one, maybe in two threads.
-    worker = Worker(replace(job, slots=range(0), factories=()))
+    worker = Worker(replace(job, slots=range(0), factories=()), guard=guard)
     worker.build()
     worker.context.slots = job.slots
-    pair = _Pair(job, opened(job.factories))
+    pair = _Pair(job, opened(job.factories), guard)
     first = pair.first
     try:
         threads = first.build()
@@ -145,14 +146,18 @@ class _Turn:
 class _Pair:
     """Two envs of one process, which can be built once more, in both ways."""
 
-    def __init__(self, job: Job, factories: Sequence[Callable[[], Any]]) -> None:
+    def __init__(
+        self, job: Job, factories: Sequence[Callable[[], Any]], guard: Guard
+    ) -> None:
         self._job = job
+        self._guard = guard
         self._factories = factories
         self._renew()
 
     def _renew(self) -> None:
         self.first, self.second = (
-            _Trial(self._job, slot, self._factories[slot]) for slot in range(2)
+            _Trial(self._job, slot, self._factories[slot], self._guard)
+            for slot in range(2)
         )
 
     def _clear(self) -> None:
@@ -176,12 +181,15 @@ class _Pair:
 class _Trial:
     """One env that is stepped to see how long that takes."""
 
-    def __init__(self, job: Job, slot: int, factory: Callable[[], Any]) -> None:
+    def __init__(
+        self, job: Job, slot: int, factory: Callable[[], Any], guard: Guard
+    ) -> None:
         # With generators of its own, where company is looked at: whoever draws from
         # global ones is disturbed by others there, for which there is `isolate_rng`.
         apart = job.options.isolate_rng or job.options.minds_company
         options = replace(job.options, isolate_rng=apart, minds_company=False)
         self.shard = Shard(job.worker, range(slot, slot + 1), options)
+        self.shard.guard = self._guard = guard
         self._slot = slot
         self._factory = factory
 
@@ -191,7 +199,7 @@ class _Trial:
         spec.action_space.seed(0)
         self._adapter = self.shard.adapters[0]
         began = time.perf_counter()
-        self._adapter.reset(0, None, NO_TASK)
+        self._guarded(self._adapter.reset, 0, None, NO_TASK)
         self.reset_time = time.perf_counter() - began
         self._permitted = getattr(self._adapter, "permitted", None)
         # Drawn beforehand: with two threads each draw would be in the other's way.
@@ -210,19 +218,28 @@ class _Trial:
         sys.unraisablehook = lambda unraisable: None
         while self.shard.adapters:
             with suppress(Exception):
-                self.shard.adapters.pop().close()
+                self._guarded(self.shard.adapters.pop().close)
 
     def reset(self, seed: int) -> Any:
         """Begin an episode; what the env draws is its own."""
         with self.shard.randomness_of(self._slot):
-            return self._adapter.reset(seed, None, NO_TASK)[0]
+            return self._guarded(self._adapter.reset, seed, None, NO_TASK)[0]
 
     def step(self, action: Any) -> Any:
         """One step, likewise."""
         if self._permitted is not None:
             action = self._permitted(action)
         with self.shard.randomness_of(self._slot):
-            return self._adapter.step(action)
+            return self._guarded(self._adapter.step, action)
+
+    def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            result = call(*arguments)
+        except BaseException as error:
+            self._guard(error)
+            raise
+        self._guard()
+        return result
 
     def run(self, until: float, most_steps: int | None = None) -> _Turn:
         """Step until then, once at least."""
@@ -233,13 +250,18 @@ class _Trial:
                 action = self._permitted(action)
             worked = time.process_time()
             before = time.perf_counter()
-            _, _, terminated, truncated, _ = adapter.step(action)
-            if terminated or truncated:
-                adapter.reset(None, None, NO_TASK)
+            try:
+                _, _, terminated, truncated, _ = adapter.step(action)
+                if terminated or truncated:
+                    adapter.reset(None, None, NO_TASK)
+            except BaseException as error:
+                self._guard(error)
+                raise
             now = time.perf_counter()
             computing += time.process_time() - worked
             stepping += now - before
             steps += 1
+            self._guard()
             if now >= until or steps == most_steps:
                 break
         delayed = _delayed() - delayed

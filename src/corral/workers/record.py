@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from corral.layout.plan import AT, MARK, NOWHERE
 from corral.layout.times import bucket_of
+from corral.workers.copies import Guard, no_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +60,7 @@ class PythonRecorder:
         ring: Callable[[], object] | None,
         times: NDArray[np.void] | None = None,
         vitals: NDArray[np.float64] | None = None,
+        guard: Guard | None = None,
     ) -> None:
         """Take the shard's part of the block.
 
@@ -70,10 +72,12 @@ class PythonRecorder:
             times: [shard] of TIMES, where durations are counted.
             vitals: the worker's line of VITALS, where the parent can see since when
                 it is at the present step.
+            guard: called where an env's code came back; see `workers.copies`.
         """
         self.at = 0
         self._done = done
         self._ring = ring
+        self._guard = guard or no_guard
         self._obs = obs
         self._dtype = obs.dtype if obs is not None else None
         self._shape = obs.shape[2:] if obs is not None else ()
@@ -132,11 +136,13 @@ class PythonRecorder:
             if care[self.at] & STOPS:
                 return 0, None
             result = steppers[self.at].step(action)
+            self._guard()
             if type(result) is not tuple or len(result) != 5:
                 return UNFIT, result
             left = self.record(row, self.at, *result[:4])
             if left or care[self.at] or type(result[4]) is not dict or result[4]:
                 return left, result
+            self._guard()
             self._vitals[AT] = NOWHERE
             self._done[self.at] = ticket
             if self._ring is not None:

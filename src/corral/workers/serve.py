@@ -92,6 +92,7 @@ def serve(worker: Worker, desk: Desk) -> bool:
             entry = queue[seen % capacity]
             seen = seen + 1 & TICKET_MASK
             worker.handle(entry)
+            worker.guard()
             consumed[0] = seen
         desk.parent_bell.flush()
         vitals[BUSY] += time.perf_counter() - began

@@ -52,6 +52,7 @@ from corral.supervision.report import message_for
 from corral.supervision.restarts import RestartBudget
 from corral.workers import autoreset
 from corral.workers.commands import WIDE
+from corral.workers.copies import Guard, no_guard
 from corral.workers.episode import NO_ACTION, Episode
 from corral.workers.letters import NotSent, describe
 from corral.workers.outcomes import as_reward, counted, five_of
@@ -147,6 +148,8 @@ class Shard:
         """Envs that were closed, and not built again."""
         self.care = bytearray(len(slots))
         """By slot: what the recorder has to stop for; see there."""
+        self.guard: Guard = no_guard
+        """Ends a forked copy of this worker; called where the env's code came back."""
         self.owns_process = False
         """Whether it is ours to stop the profilers that a new env has started."""
         self._standing = -1
@@ -173,9 +176,11 @@ class Shard:
             try:
                 with self.randomness_of(slot):
                     self.adapters.append(_adapted(factory()))
+                self.guard()
                 if self.options.minds_company and len(self.adapters) == 1:
                     _check_company(self.adapters[0].env)
             except BaseException as error:
+                self.guard(error)
                 self.close()
                 with suppress(Exception):  # some exceptions take no attributes
                     error.slot = slot  # type: ignore[attr-defined]
@@ -202,6 +207,7 @@ class Shard:
             outlet.ring,
             outlet.times,
             outlet.vitals,
+            None if self.guard is no_guard else self.guard,
         )
         self._vitals: Any = outlet.vitals.data
         self._vitals[AT] = NOWHERE
@@ -329,6 +335,7 @@ class Shard:
             action = self._action(index, ticket, wide)
             if not self.care[index] & STOPS:
                 result = self._steppers[index].step(action)
+                self.guard()
             self._take_care(index, row, mode, UNFIT, result)
         except BaseException as error:
             self._fail(index, row, mode, error)
@@ -359,6 +366,7 @@ class Shard:
         self._publish(index, ticket)
 
     def _publish(self, index: int, ticket: int) -> None:
+        self.guard()  # what was encoded, pickled or drawn was the user's code too
         if self.scribe.drafts:
             self.scribe.post()
         self._vitals[AT] = NOWHERE
@@ -427,6 +435,7 @@ class Shard:
         else:
             with self._isolation.of(self.slots[index]):
                 result = reset(episode.seed, episode.options, episode.task)
+        self.guard()
         self._recorder.reset_took(index, time.perf_counter() - began)
         vitals[DOING] = STEPPING
         return result
@@ -521,6 +530,7 @@ class Shard:
         self, index: int, row: int, mode: int | None, error: BaseException
     ) -> None:
         """An env raised, or returned what cannot be stored; `mode` None for a reset."""
+        self.guard(error)
         if isinstance(error, KeyboardInterrupt) and self._outlet.ring is None:
             raise error  # the user's Ctrl-C under serial; elsewhere it is the env's
         if isinstance(error, Retired):
@@ -542,6 +552,7 @@ class Shard:
                 command = "reset"
                 self._restart(index, row, mode, standing)
             except BaseException as again:
+                self.guard(again)
                 self._standing = -1
                 error, fault = again, self.described(index, command, again)
                 continue
@@ -596,6 +607,7 @@ class Shard:
         self._put_away(index)
         with self.randomness_of(self.slots[index]):
             adapter = _adapted(self._factories[index]())
+        self.guard()
         if self.owns_process:
             stop_profilers()
         refuse_other_spaces(adapter, self.adapters[index].spec)
@@ -621,8 +633,9 @@ class Shard:
         self._closed_envs.add(index)
         try:
             self.adapters[index].close()
-        except BaseException:  # SystemExit too: it has failed already
-            pass
+        except BaseException as error:  # SystemExit too: it has failed already
+            self.guard(error)
+        self.guard()
 
     def _restart(self, index: int, row: int, mode: int | None, standing: bool) -> None:
         """Answer the command that failed, from the new env."""
@@ -696,13 +709,16 @@ class Shard:
 
         It is logged as well, since most who close envs can no longer raise anything.
         """
+        self.guard()
         faults = []
         for index, adapter in enumerate(self.adapters):
             if index in self._closed_envs:
                 continue
             try:
                 adapter.close()
+                self.guard()
             except BaseException as error:
+                self.guard(error)
                 faults.append(self.described(index, "close", error))
         self.adapters = []
         for fault in faults:

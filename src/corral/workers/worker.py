@@ -31,6 +31,7 @@ from corral.workers import commands
 from corral.workers.batched_shard import BatchedShard
 from corral.workers.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
 from corral.workers.context import WorkerContext, here
+from corral.workers.copies import Guard, no_guard
 from corral.workers.letters import Reply, describe
 from corral.workers.luggage import opened
 from corral.workers.outlet import Outlet
@@ -72,8 +73,9 @@ class Job:
 class Worker:
     """One worker, from its first resource to its last env closed."""
 
-    def __init__(self, job: Job, lock: Any = None) -> None:
+    def __init__(self, job: Job, lock: Any = None, guard: Guard = no_guard) -> None:
         self.job = job
+        self.guard = guard
         self.context = WorkerContext(
             index=job.worker,
             slots=job.slots,
@@ -86,6 +88,7 @@ class Worker:
         kind = BatchedShard if job.options.batched else Shard
         self.shard = kind(job.worker, job.slots, job.options, lock)
         self.shard.owns_process = job.owns_process
+        self.shard.guard = guard
         self.closing = False
         self._vitals: Any = [0.0] * (LINE // 8)  # until there is a block
 
@@ -99,9 +102,11 @@ class Worker:
         worker_init = opened(job.worker_init)
         if worker_init is not None:
             worker_init()
+            self.guard()
         per_worker = opened(job.per_worker)
         if per_worker is not None:
             self.context.resource = per_worker()
+            self.guard()
         self._function = opened(job.function)
         specs = self.shard.build(opened(job.factories) or [])
         if job.owns_process:
@@ -244,7 +249,9 @@ class Worker:
             try:
                 with self.shard.randomness_of(-1 if slot is None else slot):
                     values.append(work(index))
+                self.guard()
             except BaseException as error:
+                self.guard(error)
                 if isinstance(error, KeyboardInterrupt) and self._ring is None:
                     raise  # the user's Ctrl-C under serial
                 faults.append(self.described(index, command, error))

@@ -1,0 +1,183 @@
+"""The processes that envs start, and their end with the worker.
+
+What stays in the worker's process group is ended with the group. What has left it (a
+daemon, `Popen(start_new_session=True)`) is found in two ways:
+
+    tree   the worker's children, theirs, and so on, while the worker lives
+    mark   every worker has an environment variable of its own, which its children
+           inherit; /proc shows it also of those whose parents are gone
+
+Guarantees (Linux):
+    - Only processes that descend from the worker are ended: no name is guessed, and a
+      process id that was given away again is not taken for the one that was looked at.
+    - Looking costs nothing while envs run; it is done when a worker ends, and a worker
+      that never had a child does not look at other processes at all.
+Assumes:
+    - /proc is there, and pidfd_open (Linux 5.3). Elsewhere the process group is all
+      that is ended.
+    - A process that has left the group and was given an environment of its own (`env=`)
+      is found by the tree alone: not after its parent has ended, nor after the worker
+      was killed from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import resource
+else:
+    try:
+        import resource
+    except ImportError:  # Windows
+        resource = None
+
+VARIABLE = "CORRAL_WORKER"
+PATIENCE = 1.0
+"""Seconds in which processes that fork quickly are looked for again and again."""
+
+
+def mark_of(token: str, worker: int, generation: int) -> str:
+    """What a worker's VARIABLE is set to; `token` is the pool's."""
+    return f"{token}.{worker}.{generation}."
+
+
+class Held:
+    """A process that is held by a descriptor, so that its number stays its own."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+
+    def kill(self) -> None:
+        """Kill it, if it has not ended; and let go."""
+        with suppress(OSError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        self.let_go()
+
+    def let_go(self) -> None:
+        os.close(self._descriptor)
+
+
+def children_of(pid: int) -> list[Held]:
+    """All that descends from a process that lives."""
+    found: list[Held] = []
+    parents = [pid]
+    for parent in parents:
+        for child in _listed_children(parent):
+            held = _hold(child)
+            if held is None:
+                continue
+            if _parent_of(child) == parent:  # and was so before it was held
+                found.append(held)
+                parents.append(child)
+            else:
+                held.let_go()
+    return found
+
+
+def end_all(processes: Iterable[Held]) -> None:
+    """Kill these."""
+    for held in processes:
+        held.kill()
+
+
+def end_own(mark: str) -> None:
+    """Kill what descends from this process, whose mark is this, and left its group."""
+    group = os.getpgrp()
+    children = children_of(os.getpid())
+    for held in children:
+        if _group_of(held.pid) == group:
+            held.let_go()
+        else:
+            held.kill()
+    if mark and (children or _had_children()):
+        end_marked(mark, but=group)
+
+
+def _had_children() -> bool:
+    """Whether this process has ever waited for a child, or cannot know."""
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        return True  # the kernel waited for them, and did not count
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
+
+
+def end_marked(mark: str, but: int | None = None) -> None:
+    """Kill every process whose mark begins like this, but those of a group.
+
+    One that forks quickly may have started others by then: look until none is left.
+    """
+    begins = f"{VARIABLE}={mark}".encode()
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = list(_marked(begins, but))
+        end_all(found)
+        if not found or time.monotonic() > deadline:
+            return
+        time.sleep(0.001)
+
+
+def _marked(begins: bytes, but: int | None) -> Iterator[Held]:
+    ours = os.getpid()
+    for name in _names("/proc"):
+        if not name.isdigit() or int(name) == ours or not _has_mark(int(name), begins):
+            continue
+        held = _hold(int(name))
+        if held is None:
+            continue
+        # Looked at again, now that it is held.
+        if _has_mark(held.pid, begins) and _group_of(held.pid) != but:
+            yield held
+        else:
+            held.let_go()
+
+
+def _hold(pid: int) -> Held | None:
+    try:
+        return Held(pid, os.pidfd_open(pid))
+    except (AttributeError, OSError):  # no such call here, or it is gone
+        return None
+
+
+def _has_mark(pid: int, begins: bytes) -> bool:
+    """Whether the process was started with the mark; one that has ended shows none."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return b"\0" + begins in b"\0" + file.read()
+    except OSError:  # gone, or another user's
+        return False
+
+
+def _listed_children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in _names(f"/proc/{pid}/task"):
+        with suppress(OSError):
+            text = Path(f"/proc/{pid}/task/{task}/children").read_text()
+            found += map(int, text.split())
+    return found
+
+
+def _parent_of(pid: int) -> int | None:
+    with suppress(OSError, IndexError):
+        text = Path(f"/proc/{pid}/stat").read_text()
+        return int(text.rpartition(")")[2].split()[1])
+    return None
+
+
+def _group_of(pid: int) -> int | None:
+    with suppress(OSError):
+        return os.getpgid(pid)
+    return None
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -1,0 +1,83 @@
+"""A forked copy of a worker ends where the env's own code ends.
+
+An env may fork: a helper process, a program whose `exec` fails, `multiprocessing`. The
+child is a copy of the whole worker. While it runs the env's code that is the env's
+business; if it came back from `step`, it would go on as a second worker on the same
+block, bells and mailbox. So wherever a call of the user's code comes back, returned or
+raised, the worker asks whether it is still the process that made the call:
+
+    env.step ── fork ──┬── worker: returns ──► recorded, published
+                       └── copy:   returns ──► one line on stderr, os._exit
+
+Guarantees:
+    - A copy writes nothing to the block, rings no bell, posts no letter, closes no env
+      and runs no exit handler: it ends with `os._exit`.
+    - With the C part, forks of C code are seen as well (`pthread_atfork`), and a look
+      costs no system call. Its Python twin asks for the process id.
+Assumes:
+    - A process made by the bare system call `clone`, past libc's `fork`, is not seen by
+      the C part.
+    - Under `serial` the env runs in the user's own program: a copy goes on as a copy of
+      that program, as it would in a loop without Corral.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+FAILED = 1
+"""The exit code of a copy that came back; that of a SystemExit is its own."""
+
+Guard = Callable[..., None]
+"""Called where the user's code came back, with what it raised, if it did."""
+
+
+def _fork_counter() -> Callable[[], int]:
+    """What gives another number in every forked copy."""
+    if os.environ.get("CORRAL_PURE_PYTHON") == "1":
+        return os.getpid
+    try:
+        from corral.workers._record import forks
+    except ImportError:
+        return os.getpid
+    return forks
+
+
+count_forks = _fork_counter()
+
+
+def no_guard(error: BaseException | None = None) -> None:
+    """Where the caller itself runs the envs: its copies are its own."""
+
+
+def guard_of(worker: int) -> Guard:
+    """The guard of a worker in this process; it returns here, and in no copy of it."""
+    here, counted = count_forks(), count_forks
+
+    def end_if_copied(error: BaseException | None = None) -> None:
+        if counted() != here:
+            _end(worker, error)
+
+    return end_if_copied
+
+
+def _end(worker: int, error: BaseException | None) -> None:
+    """End this copy, and leave a line that says so."""
+    code: Any = FAILED
+    try:
+        how = "returned"
+        if isinstance(error, SystemExit):
+            code = error.code if isinstance(error.code, int) else FAILED
+            how = f"left by SystemExit({error.code!r:.80})"
+        elif error is not None:
+            how = f"raised {type(error).__name__}: {error!s:.500}"
+        text = (
+            f"corral: process {os.getpid()}, forked by an environment or function in "
+            f"worker {worker}, {how} where a child process must end. It was ended. "
+            "Let a forked child end with os._exit() or exec.\n"
+        )
+        os.write(2, text.encode(errors="replace"))
+    finally:  # whatever the text of the user's exception does
+        os._exit(code & 0xFF)
