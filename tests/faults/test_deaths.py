@@ -169,6 +169,25 @@ def test_worker_whose_env_closed_its_mailbox_is_a_typed_error():
         assert caught.value.fault.worker == 1
 
 
+def test_worker_whose_env_replaced_its_descriptors_neither_lies_nor_hangs():
+    class Replacing(Mortal):
+        def step(self, action):
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for descriptor in range(3, 60):
+                if descriptor != nothing:
+                    os.dup2(nothing, descriptor)
+            return super().step(action)
+
+    with corral.Pool([Replacing, Mortal], backend="process", workers=2) as pool:
+        pool.reset()
+        with pytest.raises(WorkerDied) as caught:
+            for _ in range(3):
+                step = pool.step([0, 0])
+                assert step.valid.all() and step.reward.tolist() == [1.0, 1.0]
+            pool.call("pid")
+        assert caught.value.fault.worker == 0
+
+
 def test_worker_that_truncates_all_it_has_open_harms_nobody_else():
     class Truncating(Mortal):
         def __init__(self):

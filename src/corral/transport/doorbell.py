@@ -29,6 +29,7 @@ Assumes:
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import struct
@@ -208,6 +209,8 @@ class EventDoorbell:
             rings = os.read(self.descriptor, 4096)
         except BlockingIOError:
             return False
+        if not rings:  # it would look so for ever
+            raise OSError(errno.EBADF, "a doorbell's descriptor is now another file")
         # An eventfd gives one sum, a pipe every ring of its own.
         total = sum(ring for (ring,) in struct.iter_unpack("=Q", rings))
         self._words[COUNT] = (self._words[COUNT] + total) % 2**32
