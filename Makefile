@@ -54,6 +54,7 @@ bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).
 	$(BIN)/python benchmarks/stragglers.py
 	$(BIN)/python benchmarks/threads.py
 	$(BIN)/python benchmarks/stats_cost.py
+	$(BIN)/python benchmarks/check_actions.py
 	$(BIN)/python benchmarks/torch_threads.py
 
 clean:  ## Remove .venv, builds and caches.

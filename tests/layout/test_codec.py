@@ -556,6 +556,8 @@ def test_a_tensor_that_refuses_says_why() -> None:
 def test_integers_that_numpy_would_join_as_floats_stay_integers() -> None:
     mixed = [np.uint64(1), np.int64(-1)]
     assert_same(act(codec_for(CHOICE), mixed, 2), [np.int64(1), np.int64(-1)])
+    with pytest.raises(SpaceMismatch, match="another number as int64"):
+        codec_for(CHOICE).split([np.uint64(2**64 - 1), np.int64(-1)], 2)
 
 
 TWO = spaces.Tuple([spaces.Discrete(5), spaces.Discrete(7)])

@@ -28,6 +28,8 @@ class _Lenient(CorralVectorEnv):
     """Hands on actions of a wrong shape, as Gymnasium does: the env may take them."""
 
     def _sent_raw(self, actions: Any) -> bool:
+        if self.pool.check_actions:
+            return False
         try:
             each = list(iterate(self.action_space, actions))
         except (TypeError, ValueError, LookupError):  # nothing to iterate over

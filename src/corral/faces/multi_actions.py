@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from corral.adapters.team import Agent, Group, Team, batched
 from corral.errors import SpaceMismatch
+from corral.layout.casts import widened
 from corral.layout.codec import codec_for
-from corral.layout.plan import widened
 
 Flags = Mapping[str, NDArray[np.bool_]]
 """Group -> (slots, agents): who acts, who is alive."""
@@ -182,19 +182,23 @@ class _GroupActions:
                 leaves, _ = self._codec.split(
                     actions[agent], self._slots, self._names[position]
                 )
-                given.append((position, leaves))
+                given.append((slice(None), position, leaves))
             else:
                 self._check_idle(position, acting)
+        return self._placed(given), len(given)
+
+    def _placed(self, given: Sequence[tuple[Any, int, list[NDArray[Any]]]]) -> Any:
+        """Leaves by slots and position, in arrays of all."""
         # In the space's own dtypes, unless something would be lost: see `Actions`.
         dtypes = [
-            _dtype_for(leaf.dtype, [leaves[index].dtype for _, leaves in given])
+            _dtype_for(leaf.dtype, [leaves[index].dtype for _, _, leaves in given])
             for index, leaf in enumerate(self._codec.leaves)
         ]
         batch, arrays = self._assembled(dtypes)
-        for position, leaves in given:
+        for slots, position, leaves in given:
             for array, leaf in zip(arrays, leaves, strict=True):
-                array[:, position] = leaf
-        return batch, len(given)
+                array[slots, position] = leaf
+        return batch
 
     def _side_by_side(self, actions: Mapping[Agent, Any]) -> NDArray[Any] | None:
         """The same, if every agent has a plain array of the right kind, as a rule."""
@@ -224,26 +228,29 @@ class _GroupActions:
 
     def gathered(self, actions: Sequence[Mapping[Agent, Any]]) -> Any:
         """One dict per slot, put together."""
-        given = [
-            (slot, position, values[agent])
-            for position, agent in enumerate(self.group.agents)
-            for slot, values in enumerate(actions)
-            if agent in values
-        ]
-        dtypes = [leaf.dtype for leaf in self._codec.leaves]
-        if len(dtypes) == 1:
-            arrays = [value for _, _, value in given if hasattr(value, "dtype")]
-            dtypes = [_dtype_for(dtypes[0], [value.dtype for value in arrays])]
-        batch, arrays = self._assembled(dtypes)
-        encode = self._codec.encoder(arrays, "actions")
-        for slot, position, value in given:
-            try:
-                encode(slot, position, value)
-            except SpaceMismatch:  # once more, only to fail under its name
-                name = f"actions[{slot}][{self.group.agents[position]!r}]"
-                self._codec.encoder(arrays, name)(slot, position, value)
-                raise
-        return batch
+        given = []
+        for position, agent in enumerate(self.group.agents):
+            slots = [slot for slot, values in enumerate(actions) if agent in values]
+            if slots:
+                values = [actions[slot][agent] for slot in slots]
+                given.append((slots, position, self._leaves_of(values, slots, agent)))
+        return self._placed(given)
+
+    def _leaves_of(
+        self, values: list[Any], slots: list[int], agent: Agent
+    ) -> list[NDArray[Any]]:
+        """What one agent does in these slots."""
+        try:
+            return self._codec.split(values, len(slots), "actions")[0]
+        except SpaceMismatch:
+            for slot, value in zip(slots, values, strict=True):
+                name = f"actions[{slot}][{agent!r}]"
+                arrays = [
+                    np.empty((1, 1, *leaf.shape), leaf.dtype)
+                    for leaf in self._codec.leaves
+                ]
+                self._codec.encoder(arrays, name)(0, 0, value)
+            raise
 
 
 def _dtype_for(own: np.dtype[Any], given: Sequence[np.dtype[Any]]) -> np.dtype[Any]:

@@ -36,6 +36,33 @@ def casts(value: Any, array: Array, dtype: np.dtype[Any]) -> bool:
     return np.can_cast(array.dtype, dtype, "same_kind")
 
 
+def widened(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """The widest dtype of the same kind.
+
+    Gymnasium hands an env the action it was given: float64 into a float32 space stays
+    float64, and the trajectory depends on it.
+    """
+    wide = {"f": "f8", "i": "i8", "u": "u8", "c": "c16"}.get(dtype.kind)
+    return dtype if wide is None else np.dtype(wide)
+
+
+def first_changed(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
+    """Where the first value is that even the widest dtype of this kind changes.
+
+    Such are integers beyond 2**53 for a float, and beyond 2**63 for a signed integer.
+    """
+    wide: np.dtype[Any] = widened(dtype)
+    if array.dtype.kind in ("b", wide.kind) and array.dtype.itemsize <= wide.itemsize:
+        return None
+    if wide.kind in "iu":
+        limits = np.iinfo(wide)
+        kept = (array >= limits.min) & (array <= limits.max)
+    else:
+        with np.errstate(all="ignore"):
+            kept = (array.astype(wide).astype(array.dtype) == array) | (array != array)
+    return None if kept.all() else tuple(np.argwhere(~kept)[0].tolist())
+
+
 def is_what(value: Any, array: Array | None = None) -> str:
     """How an error names a value: "is uint8 (84, 84)", "is 0.5 (float64)"."""
     if value is None:

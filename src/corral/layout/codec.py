@@ -27,7 +27,7 @@ from gymnasium import spaces
 from corral.core import EnvSpec
 from corral.layout.contract import Array, Codec, Decode, Encode, Leaf, Split
 from corral.layout.joined import DictCodec, TupleCodec
-from corral.layout.leaves import ArrayCodec, MailedCodec, split_items
+from corral.layout.leaves import ArrayCodec, MailedCodec, check_count
 
 __all__ = [
     "Codec",
@@ -120,7 +120,8 @@ class StandIn(Codec):
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
         """See Codec.split."""
-        return split_items(self, batch, count, name)
+        check_count(batch, count, name)
+        return self.inner.split([self.pack(value) for value in batch], count, name)
 
 
 @codec_for.register(spaces.Box)

@@ -11,7 +11,7 @@ import numpy as np
 from corral.errors import SpaceMismatch
 from corral.layout.casts import is_what
 from corral.layout.contract import Array, Codec, Decode, Encode, Leaf, Split, Walk
-from corral.layout.leaves import split_items
+from corral.layout.leaves import check_count, split_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,23 @@ class JoinedCodec(Codec):
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
         """See Codec.split."""
         if not self.is_batched(batch):
-            return split_items(self, batch, count, name)
+            return self._split_items(batch, count, name)
         self.check(batch, name)
+        return self._split_parts(batch, count, name)
+
+    def _split_items(self, items: Any, count: int, name: str) -> Split:
+        """One value per slot, seen as one value of lists."""
+        check_count(items, count, name)
+        for slot, item in enumerate(items):
+            self.check(item, f"{name}[{slot}]")
+        parts = {part.key: [item[part.key] for item in items] for part in self.parts}
+        try:
+            return self._split_parts(parts, count, name)
+        except SpaceMismatch:
+            split_items(self, items, count, name)  # fails under the name of the item
+            raise
+
+    def _split_parts(self, batch: Any, count: int, name: str) -> Split:
         arrays: list[Array] = []
         columns: list[tuple[Any, ...]] = []
         for part in self.parts:

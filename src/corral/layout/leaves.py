@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.errors import SpaceMismatch
-from corral.layout.casts import castable, casts, is_what, unreadable
+from corral.layout.casts import (
+    castable,
+    casts,
+    first_changed,
+    is_what,
+    unreadable,
+    widened,
+)
 from corral.layout.contract import Array, Codec, Decode, Encode, Leaf, Split, Walk
 
 
@@ -94,12 +101,11 @@ class ArrayCodec(Codec):
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
         """See Codec.split."""
         expected = (count, *self.shape)
-        if (
-            type(batch) is np.ndarray
-            and batch.shape == expected
-            and (batch.dtype is self.dtype or batch.dtype in castable(self.dtype))
-        ):
-            return [batch], []
+        if type(batch) is np.ndarray and batch.shape == expected:
+            if batch.dtype is self.dtype:
+                return [batch], []
+            if batch.dtype in castable(self.dtype):
+                return [self._unchanged(batch, name)], []
         listed = isinstance(batch, (list, tuple))
         try:
             array = np.asarray(batch)
@@ -111,8 +117,28 @@ class ArrayCodec(Codec):
             got = f"has shape {array.shape}" if array.ndim else is_what(batch, array)
             raise SpaceMismatch(f"{name} {got}; expected {expected}: {one_each(count)}")
         if casts(batch, array, self.dtype):
-            return [array], []
-        return split_items(self, batch if listed else list(array), count, name)
+            if listed and array.dtype.kind in "iu" and self.dtype.kind in "iu":
+                return [array.astype(self.dtype)], []  # they fit, and have no width
+            return [self._unchanged(array, name)], []
+        items = batch if listed else list(array)
+        split_items(self, items, count, name)
+        # Nothing was wrong with any of them: numpy's own numbers are handed on, though
+        # they are too large for the space's dtype.
+        if np.can_cast(array.dtype, self.dtype, "same_kind"):
+            return [self._unchanged(array, name)], []
+        # Integers with a sign and such without, which numpy has joined as floats.
+        array = np.stack([np.asarray(item).astype(object) for item in items])
+        return [self._unchanged(array, name).astype(widened(self.dtype))], []
+
+    def _unchanged(self, batch: Array, name: str) -> Array:
+        """The same, if it can reach the envs without becoming other numbers."""
+        at = first_changed(batch, self.dtype)
+        if at is None:
+            return batch
+        raise SpaceMismatch(
+            f"{name}[{at[0]}] is {batch[at]} ({batch.dtype}), which is another number "
+            f"as {widened(self.dtype)}; its space says {self.dtype} {self.shape}"
+        )
 
     def fit(self, value: Any, name: str) -> Array:
         """The value as an array that can be written to the leaf."""

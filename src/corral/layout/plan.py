@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.layout.casts import widened
 from corral.layout.codec import Codec
 from corral.layout.columns import ARENA_BYTES_PER_SLOT, INFO_ROWS, MAX_COLUMNS
 from corral.layout.fields import Field, Planner
@@ -219,16 +220,6 @@ def count_action_rows(slots: int, action: Codec) -> int:
     )
     rows = min(MOST_ACTION_ROWS, ACTION_BYTES // row if row else MOST_ACTION_ROWS)
     return max(FEWEST_ACTION_ROWS, 1 << max(0, rows.bit_length() - 1))
-
-
-def widened(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """The widest dtype of the same kind.
-
-    Gymnasium hands an env the action it was given: float64 into a float32 space stays
-    float64, and the trajectory depends on it.
-    """
-    wide = {"f": "f8", "i": "i8", "u": "u8", "c": "c16"}.get(dtype.kind)
-    return dtype if wide is None else np.dtype(wide)
 
 
 class ControlViews:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from corral.adapters import verdicts
+from corral.adapters.team import TEAM
 from corral.core import NO_TASK, EnvSpec
 from corral.errors import OptionError, SpacesDiffer
+from corral.layout.limits import Limits
 from corral.pool.mending import Policy
 from corral.supervision.restarts import RestartBudget, RestartLimits
 from corral.workers.autoreset import MODES
@@ -29,6 +31,18 @@ def same_spaces(specs: list[EnvSpec], before: str = "", after: str = "") -> EnvS
                     f"slot 0: {ours} instead of {theirs}{after}"
                 )
     return first
+
+
+def limits_for(spec: EnvSpec) -> Limits:
+    """What `check_actions=True` holds actions against."""
+    if TEAM in spec.metadata:
+        raise OptionError(
+            "check_actions=True is for envs with one agent: here the actions of agents "
+            "that do not act mean nothing, and may be anything. Wrap the env in "
+            "pettingzoo.utils.wrappers.AssertOutOfBoundsWrapper, which is asked for "
+            "each action that is taken"
+        )
+    return Limits(spec.action_space)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from corral.pool.options import (
     closing_time,
     fault_policy,
     info_choice,
+    limits_for,
     mode_of,
     process_reasons,
     root_seed,
@@ -108,6 +109,8 @@ class Pool:
         close_timeout: seconds for envs to finish when the pool is closed.
         batched: whether `env` builds a `gymnasium.vector.VectorEnv` of `num_envs`
             slots, one in each worker, whose sub-envs are the slots.
+        check_actions: refuse actions that are not in their space, before anything is
+            sent; otherwise the envs get them, as with Gymnasium.
     """
 
     layout: Placement
@@ -148,6 +151,7 @@ class Pool:
         memory_limit: int | None = None,
         close_timeout: float = 10.0,
         batched: bool = False,
+        check_actions: bool = False,
         _face: FaceOptions | None = None,
     ) -> None:
         self._life = Life()
@@ -157,6 +161,7 @@ class Pool:
         self.seed = root_seed(seed)
         self.copy = copy
         self.debug = debug
+        self.check_actions = check_actions
         self.close_timeout = closing_time(close_timeout)
         self._policy = fault_policy(
             on_fault, on_timeout, max_restarts, restarts_per_minute
@@ -235,6 +240,7 @@ class Pool:
             self.spec = self._face.agree(self.specs)
             self._batches = self._new_batches()
             codecs = Codecs.of(self.spec)
+            self._limits = limits_for(self.spec) if self.check_actions else None
             self._views = self._executor.bind(codecs)
             self._run_all: Callable[[int], None] | None = None
             """How to step every slot in one call, where that can be done (serial)."""
@@ -382,6 +388,8 @@ class Pool:
         if ledger.waiting or ledger.unstarted or self._loans.out:
             self._check_sendable(ledger.all)
         leaves, mailed = self._actions.codec.split(actions, self.num_envs)
+        if self._limits is not None:
+            self._limits.check(leaves, mailed, ledger.all)
         if mailed:
             self._mail_actions(ledger.all, mailed)
         even = ledger.even()
@@ -411,6 +419,8 @@ class Pool:
         if self._batches is not None:
             self._batches.check_step(slots)
         leaves, mailed = self._actions.codec.split(actions, len(slots))
+        if self._limits is not None:
+            self._limits.check(leaves, mailed, slots)
         if mailed:
             self._mail_actions(slots, mailed)
         self._life.state = SENDING
@@ -484,7 +494,9 @@ class Pool:
         clock = self._clock
         clock.enter(idle=True)
         try:
-            leaves, _ = self._actions.codec.split(actions, self.num_envs)
+            leaves, mailed = self._actions.codec.split(actions, self.num_envs)
+            if self._limits is not None:
+                self._limits.check(leaves, mailed, ledger.all)
         except SpaceMismatch:
             return None  # send says it again, to whoever handles it
         ledger.send_all()
