@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from absent import pytest_addoption, pytest_configure  # noqa: F401
 from running import ENV, Script
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -34,6 +35,12 @@ class Env(gym.Env):
     def pid(self):
         return os.getpid()
 """
+
+
+def open_descriptors() -> int:
+    """How many this process has, without those of garbage of earlier tests."""
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:

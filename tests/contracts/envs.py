@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -85,9 +86,11 @@ class Gambler(gymnasium.Env[Any, Any]):
     action_space = spaces.Discrete(3)
 
     def __init__(self) -> None:
-        import torch
+        self._torch = None
+        with suppress(ImportError):
+            import torch
 
-        self._torch = torch
+            self._torch = torch
         self._birth = self._draw()
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -99,7 +102,8 @@ class Gambler(gymnasium.Env[Any, Any]):
         return self._observe(), sum(drawn), random.random() < 0.2, False, {}
 
     def _draw(self) -> float:
-        return random.random() + np.random.randn() + float(self._torch.randn(()))
+        torchs = 0.0 if self._torch is None else float(self._torch.randn(()))
+        return random.random() + np.random.randn() + torchs
 
     def _observe(self) -> Any:
         return np.array([self._birth, random.random(), np.random.rand(), self._draw()])

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from running import open_descriptors
 
 from corral.layout.fields import Planner
 from corral.transport.block import Block
@@ -21,10 +22,6 @@ from corral.transport.block import Block
 
 block = Block.attach(int(sys.argv[1]), int(sys.argv[2]))
 """
-
-
-def count_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -110,17 +107,17 @@ def test_killed_processes_leave_nothing_in_dev_shm(start: Start) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_close_twice_gives_every_descriptor_back(shared: bool) -> None:
-    before = count_descriptors()
+    before = open_descriptors()
     block = Block.create(64, shared)
     block.close()
     block.close()
     assert block.descriptor is None
-    assert count_descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_close_leaves_live_views_intact(shared: bool) -> None:
-    before = count_descriptors()
+    before = open_descriptors()
     block = Block.create(64, shared)
     view = np.frombuffer(block.memory, np.int64)
     field = Planner().add("half", np.int64, (4,)).view(block.memory)
@@ -128,7 +125,7 @@ def test_close_leaves_live_views_intact(shared: bool) -> None:
     block.close()
     assert view.sum() == 56 and field.sum() == 28
     del view, field
-    assert count_descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -140,7 +137,7 @@ def test_empty_block_is_one_page(shared: bool) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_refused_memory_says_how_much_was_wanted(shared: bool) -> None:
-    before = count_descriptors()
+    before = open_descriptors()
     block = f"block of {2**60} bytes of .* memory"
     refusals = {
         None: f"{block} needs .* GiB, and .* left of",
@@ -150,11 +147,11 @@ def test_refused_memory_says_how_much_was_wanted(shared: bool) -> None:
         with pytest.raises(OSError, match=text) as caught:
             Block.create(2**60, shared, touched)
         assert caught.value.errno == errno.ENOMEM
-    assert count_descriptors() == before
+    assert open_descriptors() == before
 
 
 def test_block_can_be_extended_without_losing_what_is_in_it() -> None:
-    before = count_descriptors()
+    before = open_descriptors()
     block = Block.create(4096, shared=True)
     block.memory[:4] = b"neigh"[:4]
     more = block.extended(1 << 20, touched=4096)
@@ -164,7 +161,7 @@ def test_block_can_be_extended_without_losing_what_is_in_it() -> None:
         block.extended(2**60, touched=2**60)
     more.close()
     block.close()
-    assert count_descriptors() == before
+    assert open_descriptors() == before
 
 
 def test_shared_block_is_its_owners_alone() -> None:

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
+from running import open_descriptors
 
 from corral.transport import doorbell
 from corral.transport.lifeline import Lifeline
@@ -173,11 +174,11 @@ def test_forked_child_does_not_keep_the_workers_alive(
 
 
 def test_close_twice_gives_both_ends_back() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     lifeline = Lifeline.create()
     lifeline.close()
     lifeline.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 @needs_extension
