@@ -11,7 +11,7 @@ INSTALLED_FROM := pyproject.toml setup.py constraints.txt \
 	$(wildcard src/corral/*/*.c) $(wildcard src/corral/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak check format conformance bench clean
+.PHONY: help run test matrix soak check format conformance bench clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ run: $(VENV)/.train  ## Set up, then `corral train cartpole`: to 475 in about a 
 test: $(VENV)/.test  ## Set up, then run all tests.
 	$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+matrix:  ## All tests that need no torch, with every Python from 3.10 on that is at hand.
+	$(PYTHON) tests/matrix.py
 
 MINUTES ?= 5
 PROGRAMS ?= 1000

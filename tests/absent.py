@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if there:
         raise pytest.UsageError(f"--without: {', '.join(there)} can be imported")
     if names:
-        config.pluginmanager.register(Absent(names), "absent")
+        config.pluginmanager.register(Absent(names))
 
 
 class Absent:

@@ -221,7 +221,8 @@ def _assign(held: Any, mask: Any, position: int, value: Any) -> Any:
         try:
             held[position] = value
             return held
-        except (TypeError, ValueError, OverflowError):
+        # RuntimeError: a date for which an array of short strings has no room.
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             pass
     objects = _objects(len(held))
     if isinstance(mask, np.ndarray) and mask.shape == objects.shape:
