@@ -50,6 +50,7 @@ conformance: $(VENV)/.conformance  ## Gymnasium's and SB3's own tests on our cla
 	$(BIN)/python -m conformance.gymnasium_vector
 	$(BIN)/python -m conformance.sb3_vector
 	$(BIN)/python -m conformance.migrated
+	$(BIN)/python -m conformance.stateful
 
 bench: $(VENV)/.test  ## Measure every claim of benchmarks/README.md (minutes).
 	$(BIN)/python benchmarks/vector_speed.py

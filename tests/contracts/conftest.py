@@ -26,6 +26,8 @@ def make_pool(backend: str) -> Iterator[Callable[..., Pool]]:
 
     def make(env: Any, num_envs: int | None = None, **options: Any) -> Pool:
         options.setdefault("seed", 7)
+        # How executors behave is tested here, not which envs may share a process.
+        options.setdefault("isolation", "shared")
         if backend != "serial":
             options.setdefault("workers", 2)
         pools.append(Pool(env, num_envs, backend=backend, **options))

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from corral.executors.assign import (
+    MOST_PROCESSES,
     MOST_THREADS,
-    PROCESSES_PER_CORE,
     Placement,
     cgroup_limit,
     choose,
-    most_processes,
     shards,
     usable_cores,
+    useful_processes,
 )
 from corral.executors.estimate import gil_share, process_time, stretch
 from corral.workers.probe import Measurement
@@ -177,11 +177,26 @@ def test_threads_are_bounded():
     assert choose(5000, 2, releasing(waiting(1.0, 1e-9))).workers <= MOST_THREADS
 
 
-def test_envs_that_wait_get_more_processes_than_cores_but_few():
+def test_envs_that_wait_get_a_process_each_up_to_a_limit():
     assert where(choose(8, 2, waiting())) == ("process", 8)
-    placement = choose(64, 2, waiting())
-    assert where(placement) == ("process", PROCESSES_PER_CORE * 2)
-    assert placement.workers <= most_processes(64, 2)
+    assert where(choose(32, 2, waiting(50e-3))) == ("process", 32)
+    assert choose(1000, 2, waiting(50e-3)).workers <= MOST_PROCESSES
+
+
+def test_envs_that_were_seen_to_wait_get_threads_and_the_reason_says_so():
+    seen = replace(releasing(waiting(50e-3)), declared=False)
+    placement = choose(32, 2, seen)
+    assert where(placement) == ("thread", 32)
+    assert "the env waits with the GIL released" in placement.reason
+
+
+def test_processes_that_are_asked_for_are_more_than_cores_where_envs_wait():
+    count, why = useful_processes(32, 2, waiting(50e-3))
+    assert count == 32
+    assert "more of them than cores (at 25 MiB each: 800 MiB)" in why
+    assert useful_processes(32, 2, computing(50e-3)) == (2, "")
+    assert useful_processes(32, 2, waiting(50e-6)) == (2, "")
+    assert useful_processes(32, 2, Measurement(0.0)) == (2, "")
 
 
 def test_envs_that_wait_have_company_even_on_one_core():

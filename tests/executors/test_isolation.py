@@ -30,7 +30,6 @@ import corral
 from corral.adapters.verdicts import Verdict, edition_of, save_verdict, subject_of
 from corral.errors import EnvError, IsolationError, WorkerDied
 from corral.pool import retrial
-from corral.workers import company
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +58,7 @@ def made(kind, **options):
         ),
         (
             Entangled,
-            "an env does something else when another one runs in its process",
+            "an env changes what all envs of a process share: Entangled.places changed",
         ),
         (Deadly, "the process that two of them were tried in ended (SIGKILL)"),
         (Declared, 'metadata["corral.isolation"] is "slot"'),
@@ -74,26 +73,25 @@ def test_auto_gives_each_slot_a_process(kind, reason):
         assert pool.step([1, 0, 1]).reward.tolist() == [1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("kind", [Walk, GlobalDice, Stubborn, Particular])
+@pytest.mark.parametrize("kind", [Walk, Stubborn, Particular])
 def test_auto_lets_others_share(kind):
     with made(kind) as pool:
         assert "one process per slot" not in pool.layout.reason
 
 
-def test_an_env_that_cannot_be_built_now_and_then_may_share(tmp_path):
-    with made(functools.partial(MoodyAtFirst, tmp_path)) as pool:
+def test_an_env_that_draws_from_global_generators_may_share_if_it_has_its_own():
+    with made(GlobalDice) as pool:
+        assert pool.layout.workers == 3
+        assert "seeds numpy.random (in reset or step)" in pool.layout.reason
+        assert "isolate_rng=True" in pool.layout.reason
+    with made(GlobalDice, isolate_rng=True) as pool:
         assert "one process per slot" not in pool.layout.reason
 
 
-def test_slow_envs_are_not_looked_at():
-    class Untouched:
-        reset_time, calls = 0.0, []
-
-        def reset(self, seed):
-            self.calls.append(seed)
-
-    assert company.repeats(Untouched(), step_time=1.0) is None
-    assert Untouched.calls == []
+def test_an_env_that_cannot_be_built_now_and_then_starts_all_the_same(tmp_path):
+    with made(functools.partial(MoodyAtFirst, tmp_path, (1,))) as pool:
+        assert "an env failed once beside another" in pool.layout.reason
+        assert pool.reset().started.all()
 
 
 def test_what_the_probe_broke_is_dismissed_without_a_word(capfd):
@@ -120,7 +118,7 @@ def test_an_explicit_backend_listens_to_what_the_env_declares():
 
 @pytest.mark.parametrize("asked", [{"backend": "serial"}, {"workers": 2}])
 def test_what_would_put_them_together_is_refused(asked):
-    with pytest.raises(IsolationError, match=r'must be alone.*isolation="slot" gives'):
+    with pytest.raises(IsolationError, match=r'must .*isolation="slot"'):
         made(Declared, **asked)
     assert Declared.made == 0
 
@@ -134,7 +132,7 @@ def test_shared_asks_nobody():
 def test_an_env_that_another_broke_is_told_so(patient, backend):
     asked = {"num_envs": 2, "backend": backend}
     if backend == "process":
-        asked["workers"] = 1
+        asked |= {"workers": 1, "isolation": "shared"}
     with made(Lonely, **asked) as pool:
         with pytest.raises(EnvError, match=r"slot 1.*getJointState failed") as caught:
             pool.reset()
@@ -213,7 +211,8 @@ def test_long_episodes_are_not_done_again(monkeypatch):
 
 def test_an_env_that_fails_now_and_then_blames_nobody(patient, tmp_path):
     factory = functools.partial(Moody, tmp_path / "mark")
-    with corral.Pool(factory, 2, backend="process", workers=1) as pool:
+    asked = {"backend": "process", "workers": 1, "isolation": "shared"}
+    with corral.Pool(factory, 2, **asked) as pool:
         with pytest.raises(EnvError, match="getJointState failed") as caught:
             pool.reset()
         assert caught.value.fault.alone is None

@@ -77,10 +77,47 @@ def test_auto_gives_every_sleeper_that_declares_it_a_thread(two_cores):
         assert len(threads) == SLOTS and threading.get_ident() not in threads
 
 
-def test_auto_never_puts_an_undeclared_env_in_threads(two_cores):
+def test_auto_never_puts_an_env_in_threads_that_says_no(two_cores):
     with corral.Pool(functools.partial(Sleeper, threads=False), 3) as pool:
         assert (pool.layout.backend, pool.layout.workers) == ("process", 3)
         assert "GIL" not in pool.layout.reason
+
+
+class Waiter(Sleeper):
+    """Says nothing about threads."""
+
+    def __init__(self, nap=0.02):
+        super().__init__(nap)
+        self.metadata = {}
+
+
+def test_auto_gives_a_thread_to_each_env_that_was_seen_to_wait(two_cores):
+    with corral.Pool(Waiter, 16) as pool:
+        assert (pool.layout.backend, pool.layout.workers) == ("thread", 16)
+        assert "the env waits with the GIL released" in pool.layout.reason
+        assert "did the same as alone" in pool.layout.sharing
+
+
+def test_envs_that_wait_get_processes_where_threads_cannot_keep_a_deadline(two_cores):
+    with corral.Pool(Waiter, 6, step_timeout=60.0) as pool:
+        assert (pool.layout.backend, pool.layout.workers) == ("process", 6)
+
+
+class Muddled(Waiter):
+    """Waits, and keeps its state in its class."""
+
+    at = 0.0
+
+    def step(self, action):
+        Muddled.at += 1.0
+        observation, *rest = super().step(action)
+        return observation + Muddled.at, *rest
+
+
+def test_envs_that_wait_and_disturb_each_other_get_a_process_each(two_cores):
+    with corral.Pool(Muddled, 4) as pool:
+        assert (pool.layout.backend, pool.layout.workers) == ("process", 4)
+        assert "one process per slot, since an env" in pool.layout.reason
 
 
 def test_isolated_generators_go_one_at_a_time_so_threads_are_no_use(two_cores):

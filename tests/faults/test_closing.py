@@ -47,7 +47,7 @@ def test_close_with_a_step_under_way_closes_the_envs(backend, tmp_path):
         def close(self):
             (tmp_path / f"closed-{id(self)}-{os.getpid()}").touch()
 
-    pool = corral.Pool(Noting, 4, backend=backend)
+    pool = corral.Pool(Noting, 4, backend=backend, isolation="shared")
     pool.reset()
     pool.send([0] * 4)
     pool.close()

@@ -297,7 +297,7 @@ def test_constructor_that_raises_closes_the_envs_before_it(tmp_path):
             (tmp_path / "closed").touch()
 
     with pytest.raises(StartError, match="one is enough") as caught:
-        corral.Pool(Picky, 2, backend="process", workers=1)
+        corral.Pool(Picky, 2, backend="process", workers=1, isolation="shared")
     assert caught.value.fault.slot == 1
     assert (tmp_path / "closed").exists()
     assert not psutil.Process().children(recursive=True)

@@ -32,9 +32,8 @@ def make_pool(tmp_path: Path) -> Iterator[Callable[..., Pool]]:
             functools.partial(Obedient, str(tmp_path / f"{slot}"), mean_length=10**9)
             for slot in range(slots)
         ]
-        pools.append(
-            Pool(factories, workers=workers, seed=ROOT, on_fault="restart", **options)
-        )
+        asked = {"isolation": "shared", "on_fault": "restart", **options}
+        pools.append(Pool(factories, workers=workers, seed=ROOT, **asked))
         return pools[-1]
 
     yield make

@@ -76,8 +76,9 @@ def test_env_that_outgrew_its_memory_is_closed(tmp_path):
 def test_envs_beside_one_that_cannot_be_used_are_closed(
     tmp_path, backend, odd, error, built
 ):
+    asked = {"backend": backend, "workers": 1, "isolation": "shared"}
     with pytest.raises(error):
-        corral.Pool(lambda: Diary(tmp_path, **odd), 3, backend=backend, workers=1)
+        corral.Pool(lambda: Diary(tmp_path, **odd), 3, **asked)
     closed = [line for line in diary(tmp_path) if line.startswith("closed")]
     assert len(closed) == built == len(set(closed))
 
@@ -97,8 +98,10 @@ def test_probed_envs_are_closed(tmp_path):
     class Tame(Diary):
         action_space = gym.spaces.Discrete(1)  # the probe's actions are drawn
 
-    corral.Pool(lambda: Tame(tmp_path), 2).close()
-    lines = diary(tmp_path)
-    assert sorted(lines) == sorted(
-        line for number in range(4) for line in (f"built {number}", f"closed {number}")
+    pool = corral.Pool(lambda: Tame(tmp_path), 2)
+    pool.close()
+    assert pool.layout.extra_envs
+    numbers = range(2 + pool.layout.extra_envs)
+    assert sorted(diary(tmp_path)) == sorted(
+        line for number in numbers for line in (f"built {number}", f"closed {number}")
     )

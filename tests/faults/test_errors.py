@@ -285,7 +285,12 @@ def test_a_worker_whose_successor_cannot_be_built_names_the_culprit(tmp_path) ->
     with (
         pytest.raises(StartError, match="no licence") as caught,
         corral.Pool(
-            envs, workers=1, backend="process", on_fault="restart", max_restarts=1
+            envs,
+            workers=1,
+            backend="process",
+            isolation="shared",
+            on_fault="restart",
+            max_restarts=1,
         ) as pool,
     ):
         pool.reset()

@@ -43,7 +43,8 @@ class Horse(Env):
         with open(f"closed-{os.getpid()}", "a") as file:
             file.write("closed\\n")
 
-pool = corral.Pool(Horse, 4, backend="process", workers=2, **OPTIONS)
+asked = {"backend": "process", "workers": 2, "isolation": "shared", **OPTIONS}
+pool = corral.Pool(Horse, 4, **asked)
 pool.reset()
 pool.step([0] * 4)
 print(*sorted(set(pool.call("pid"))), flush=True)

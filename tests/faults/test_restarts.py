@@ -58,6 +58,7 @@ def make_pool() -> Iterator[Callable[..., Pool]]:
             "backend": "process",
             "on_fault": "restart",
             "step_timeout": 0.5,
+            "isolation": "shared",  # its envs break when they are tried
         }
         settings.update(options)
         env = settings.pop("env", Fragile)

@@ -284,13 +284,24 @@ def test_devices_go_round_robin():
 
 
 @pytest.mark.parametrize("backend", ["process", "thread", "serial"])
-def test_every_env_is_built_once(tmp_path, backend):
+def test_every_env_is_built_once_and_those_that_are_tried_are_counted(
+    tmp_path, backend
+):
     log = tmp_path / "built"
     with corral.Pool(lambda: Env(log), 4, backend=backend) as pool:
         pool.reset()
     pids = log.read_text().split()
-    assert len(pids) == 4
-    assert (str(os.getpid()) in pids) == (backend != "process")
+    assert pool.layout.extra_envs == (0 if backend == "serial" else 3)
+    assert len(pids) == 4 + pool.layout.extra_envs
+    assert pids.count(str(os.getpid())) == (0 if backend == "process" else 4)
+
+
+@pytest.mark.parametrize("backend", ["process", "thread"])
+def test_every_env_is_built_once_where_sharing_is_asked_for(tmp_path, backend):
+    log, asked = tmp_path / "built", {"backend": backend, "isolation": "shared"}
+    with corral.Pool(lambda: Env(log), 4, **asked) as pool:
+        pool.reset()
+    assert len(log.read_text().split()) == 4
 
 
 def test_auto_builds_nothing_in_the_parent_before_it_chose(tmp_path):
@@ -299,7 +310,7 @@ def test_auto_builds_nothing_in_the_parent_before_it_chose(tmp_path):
         pool.reset()
         here = pool.layout.backend == "serial"
     pids = log.read_text().split()
-    assert len(pids) == 2 + 4
+    assert len(pids) == pool.layout.extra_envs + 4
     assert pids.count(str(os.getpid())) == (4 if here else 0)
 
 
@@ -319,11 +330,12 @@ def test_worker_init_then_per_worker_once_in_each(tmp_path):
         return "model"
 
     options = {"worker_init": lambda: note("worker_init"), "per_worker": load}
-    with corral.Pool(make, 4, backend="process", workers=2, **options):
+    with corral.Pool(make, 4, backend="process", workers=2, **options) as pool:
         lines = [line.split(" ", 1) for line in log.read_text().splitlines()]
     by_worker = {pid: [what for p, what in lines if p == pid] for pid, _ in lines}
     once = ["worker_init", "per_worker", "env model", "env model"]
-    assert list(by_worker.values()) == [once, once]
+    tried = [*once, *["env model"] * pool.layout.extra_envs]
+    assert sorted(by_worker.values(), key=len) == [once, tried]
 
 
 def test_shared_arrays_are_read_only_and_one_copy():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -13,9 +14,9 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from corral import this_worker
 from corral.workers.context import here
-from corral.workers.probe import Measurement, probe
+from corral.workers.probe import Measurement, Probe, Question
 from corral.workers.shard import ShardOptions
-from corral.workers.worker import Job
+from corral.workers.worker import Job, Worker
 
 SECONDS = 0.06
 
@@ -59,8 +60,10 @@ def stays_outside():
 
 
 def probed(first, second, **job) -> Measurement:
-    options = ShardOptions()
-    return probe(Job(0, range(2), [first, second], options, **job), SECONDS)
+    asked = Job(0, range(2), [first, second], ShardOptions(), **job)
+    worker = Worker(replace(asked, slots=range(0), factories=()))
+    worker.prepare()
+    return Probe(worker, asked, Question(SECONDS, judges=False)).run()
 
 
 def diaries(threads):

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from corral.errors import OptionError
 from corral.executors import BACKENDS
-from corral.executors.assign import enough_workers
+from corral.executors.assign import MOST_PROCESSES, enough_workers
 
 WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}
 MOST_THREADS = 128
@@ -125,15 +125,16 @@ def layouts(
         cores: how many of them can compute at the same time.
         backends: None for those that make sense.
         workers: how many threads or processes; as many as cores if empty.
-        waits: the env waits more than it computes: a thread for each may pay.
+        waits: the env waits more than it computes: a worker for each may pay.
     """
     chosen = backends or _sensible(num_envs)
     found: list[Candidate] = []
     for backend in chosen:
         counts = [min(count, num_envs) for count in workers]
         counts = counts or [enough_workers(num_envs, cores)]
-        if backend == "thread" and waits and not (backends or workers):
-            counts.append(min(num_envs, MOST_THREADS))
+        if waits and not (backends or workers):
+            most = MOST_THREADS if backend == "thread" else MOST_PROCESSES
+            counts.append(min(num_envs, most))
         if backend == "serial":
             found.append(layout("serial"))
         elif backend != "auto":

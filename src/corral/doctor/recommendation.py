@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient
+from corral.doctor.patient import Cost, Patient
 from corral.doctor.report import Recommendation
 from corral.executors.assign import choose, usable_cores
-from corral.workers.probe import Measurement
+from corral.workers.probe import MOSTLY_WAITING, WORTH_WAITING_FOR, Measurement
+from corral.workers.trial import DECLARATION
 
 
 def recommend(
@@ -26,7 +27,7 @@ def recommend(
         options.pop("infos", None)
     if options.get("isolation") == "slot":  # which are processes already
         options.pop("backend", None)
-    sentence, remark = _place(patient, options, num_envs)
+    sentence, remark = _place(patient, options, num_envs, findings)
     call = "corral.make_multi" if several else "corral.make"
     given = {**patient.kwargs, **options.pop("env_kwargs", {})}
     if given:
@@ -42,7 +43,27 @@ def _value(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _place(patient: Patient, options: dict[str, Any], num_envs: int) -> tuple[str, str]:
+def _measured(patient: Patient, cost: Cost, findings: Sequence[Finding]) -> Measurement:
+    """What `auto` would find, from what the checks found."""
+    declared = bool(patient.known.metadata.get(DECLARATION))
+    told = {name: value for one in findings for name, value in one.data.items()}
+    waits = cost.computing < MOSTLY_WAITING and cost.step >= WORTH_WAITING_FOR
+    safe = told.get("isolation") == "shared" and told.get("threads") is True
+    return Measurement(
+        cost.step + cost.resetting * cost.step,
+        cost.computing,
+        threads=declared or (waits and safe),
+        thread_gain=float(told.get("gain", 1.0)),
+        declared=declared,
+    )
+
+
+def _place(
+    patient: Patient,
+    options: dict[str, Any],
+    num_envs: int,
+    findings: Sequence[Finding],
+) -> tuple[str, str]:
     """Where the envs would run, and the remark behind the line."""
     if options.get("isolation") == "slot":
         return f"{num_envs} envs, each in a process of its own.", ""
@@ -51,6 +72,5 @@ def _place(patient: Patient, options: dict[str, Any], num_envs: int) -> tuple[st
         return f"{num_envs} envs in processes, as many as there are cores.", ""
     if cost is None:
         return f'{num_envs} envs, where backend="auto" puts them.', ""
-    mean = cost.step + cost.resetting * cost.step
-    placed = choose(num_envs, usable_cores(), Measurement(mean, cost.computing))
+    placed = choose(num_envs, usable_cores(), _measured(patient, cost, findings))
     return f"{placed}.", f'  # "auto" chooses {placed.backend}'

@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from corral.adapters.factories import is_count
-from corral.errors import OptionError, StartError, WorkerDied
+from corral.errors import IsolationError, OptionError
 from corral.executors.assign import (
     Placement,
     choose,
     enough_workers,
-    most_processes,
     shards,
     usable_cores,
+    useful_processes,
 )
 from corral.executors.contract import Assignment, Executor
 from corral.executors.process import ProcessExecutor, kill_workers_of
 from corral.executors.serial import SerialExecutor
+from corral.executors.sharing import Inquiry, Look
 from corral.executors.thread import ThreadExecutor
-from corral.workers.probe import Measurement
+from corral.workers.company import Sharing
+from corral.workers.probe import Measurement, Question
 
 EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = {
     "serial": SerialExecutor,
@@ -27,7 +29,8 @@ EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = 
 }
 BACKENDS = ("auto", *EXECUTORS)
 ISOLATIONS = ("auto", "slot", "shared")
-PROBE_SECONDS = 0.3
+THOROUGH = Question(seconds=0.2, limit=1.0, long_to_build=1.0)
+"""What `auto` asks, which times envs anyway: it may take longer than the others."""
 
 __all__ = [
     "BACKENDS",
@@ -47,8 +50,18 @@ def place(
     backend: str = "auto",
     workers: int | None = None,
     isolation: str | None = None,
+    own_processes: bool = False,
 ) -> tuple[Executor, Placement]:
-    """Choose an executor for the slots and say why."""
+    """Choose an executor for the slots and say why.
+
+    Args:
+        assignment: what is to be run.
+        backend: one of BACKENDS.
+        workers: how many; None for as many as are useful.
+        isolation: one of ISOLATIONS; None where there are no envs.
+        own_processes: whether this stands for a class with a process for every env,
+            whose numbers it has to give: then `workers` is no more than a wish.
+    """
     _check(backend, workers, isolation)
     slots, reason = assignment.slots, "asked for"
     # Until it is known that nobody shares a process.
@@ -79,10 +92,9 @@ def place(
     wanted = workers or enough_workers(slots, assignment.cores)
     count = min(int(wanted), slots)
     if backend == "thread":
-        placement = Placement("thread", count, slots, reason)
-        chosen = replace(assignment, shards=shards(slots, count))
-        return ThreadExecutor(chosen), placement
-    return _process(assignment, Placement("process", count, slots, reason))
+        return _threads(assignment, Placement("thread", count, slots, reason))
+    placement = Placement("process", count, slots, reason)
+    return _processes(assignment, placement, workers is not None, own_processes)
 
 
 def _of_processes(backend: str, asked: str) -> str:
@@ -113,6 +125,9 @@ def _check(backend: str, workers: int | None, isolation: str | None) -> None:
         raise OptionError('isolation="slot" decides the number of workers itself')
 
 
+# Processes and threads that were asked for --------------------------------------------
+
+
 def _process(
     assignment: Assignment, placement: Placement
 ) -> tuple[ProcessExecutor, Placement]:
@@ -123,11 +138,130 @@ def _process(
 
 
 def _one_each(
-    assignment: Assignment, reason: str, step_time: float | None = None
+    assignment: Assignment, reason: str, step_time: float | None = None, extra: int = 0
 ) -> tuple[ProcessExecutor, Placement]:
     """A process for every slot."""
     slots = assignment.slots
-    return _process(assignment, Placement("process", slots, slots, reason, step_time))
+    placement = Placement("process", slots, slots, reason, step_time, extra_envs=extra)
+    return _process(assignment, placement)
+
+
+def _is_asked(assignment: Assignment, workers: int) -> bool:
+    """Whether it matters what envs do to each other in one process."""
+    options = assignment.options
+    return options.minds_company and not options.batched and workers < assignment.slots
+
+
+def _processes(
+    assignment: Assignment, placement: Placement, counted: bool, own_processes: bool
+) -> tuple[Executor, Placement]:
+    """As many as asked for, if envs may share them; else one for each slot.
+
+    Args:
+        assignment: what is to be run.
+        placement: what is wanted.
+        counted: whether the caller has given the number of workers.
+        own_processes: see `place`.
+    """
+    if not _is_asked(assignment, placement.workers):
+        return _process(assignment, placement)
+    inquiry, executor = Inquiry(assignment), None
+    sharing = inquiry.known()
+    try:
+        if sharing is None:
+            executor, sharing = _tried(assignment, placement.workers, inquiry)
+        shares = sharing.safe or (counted and not own_processes)
+        if sharing.safe is False and shares:
+            raise IsolationError(
+                f"these envs must not share a process: {sharing.reason}. With "
+                f"workers={placement.workers} they would. Leave out workers, or give "
+                'isolation="slot", for a process each; isolation="shared" has them '
+                "share all the same."
+            )
+        if shares:
+            if not counted:
+                placement = _widened(placement, assignment.cores, sharing)
+            placement = _told(placement, sharing)
+        else:
+            reason = f"one process per slot, since {_why(sharing)}"
+            placement = replace(placement, workers=assignment.slots, reason=reason)
+            placement = replace(placement, extra_envs=sharing.extra)
+        if executor is None:
+            return _process(assignment, placement)
+        assignment.options.minds_company &= placement.workers < assignment.slots
+        executor.reassign(shards(assignment.slots, placement.workers))
+        return executor, placement
+    except BaseException:
+        if executor is not None:
+            executor.close(2.0)
+        raise
+
+
+def _widened(placement: Placement, cores: int, sharing: Sharing) -> Placement:
+    """More processes than cores, for envs that wait."""
+    measured = Measurement(sharing.step_time, sharing.computing)
+    count, why = useful_processes(placement.num_envs, cores, measured)
+    if not why:
+        return placement
+    return replace(placement, workers=count, reason=f"{placement.reason}; {why}")
+
+
+def _tried(
+    assignment: Assignment, workers: int, inquiry: Inquiry
+) -> tuple[ProcessExecutor, Sharing]:
+    """Have the first worker try envs, while the others start."""
+    slots = assignment.slots
+    asked = replace(assignment, shards=shards(slots, workers))
+    executor = ProcessExecutor(asked, room=slots)
+    try:
+        executor.launch()
+        look = Look(executor, inquiry.guests, Question())
+        measured = look.measured()
+        assert measured.sharing is not None
+        inquiry.keep(measured.sharing)
+        look.clean(measured)
+        return executor, measured.sharing
+    except BaseException:
+        executor.close(2.0)
+        raise
+
+
+def _threads(
+    assignment: Assignment, placement: Placement
+) -> tuple[Executor, Placement]:
+    """Threads of this process, unless envs are known to disturb each other there."""
+    chosen = replace(assignment, shards=shards(assignment.slots, placement.workers))
+    if _is_asked(assignment, 1):
+        sharing = Inquiry(assignment).found(Question())
+        if sharing.safe is False:
+            raise IsolationError(
+                f"these envs must not share a process: {sharing.reason}. With "
+                'backend="thread" they would. backend="process" gives each its own; '
+                'isolation="shared" has them share all the same.'
+            )
+        placement = _told(placement, sharing)
+    return ThreadExecutor(chosen), placement
+
+
+def _told(placement: Placement, sharing: Sharing) -> Placement:
+    """The same, with the reason why envs may share a process."""
+    apart = placement.backend == "process" and placement.workers == placement.num_envs
+    if apart:
+        text = ""
+    elif sharing.safe:
+        text = f"envs share a process, since {sharing.reason}"
+    else:
+        text = f"whether envs disturb each other is not known: {sharing.reason}"
+    return replace(placement, sharing=text, extra_envs=sharing.extra)
+
+
+def _why(sharing: Sharing) -> str:
+    if sharing.safe is False:
+        return sharing.reason
+    return f"whether envs may share one is not known: {sharing.reason}"
+
+
+# Measured -----------------------------------------------------------------------------
 
 
 def _unmeasured(assignment: Assignment) -> tuple[Executor, Placement]:
@@ -144,27 +278,34 @@ def _unmeasured(assignment: Assignment) -> tuple[Executor, Placement]:
 def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     """Time two envs in a worker; it goes on as a worker if processes win."""
     slots, cores = assignment.slots, assignment.cores
+    inquiry = Inquiry(assignment) if _is_asked(assignment, 1) else None
+    known = None if inquiry is None else inquiry.known()
+    if known is not None and not known.safe:
+        return _one_each(assignment, f"one process per slot, since {_why(known)}")
     asked = replace(assignment, shards=shards(slots, enough_workers(slots, cores)))
-    executor = ProcessExecutor(asked, room=most_processes(slots, cores))
+    executor = ProcessExecutor(asked, room=slots)
     try:
         executor.launch()
-        measured = _probed(executor, assignment.options.minds_company)
-        if measured is None:
-            executor.close(2.0)
-            return _untried(assignment)
-        if isinstance(measured, str):
-            executor.close(2.0)
-            return _one_each(assignment, f"one process per slot, since {measured}")
+        guests = [0, 1] if inquiry is None else inquiry.guests
+        judges = inquiry is not None and known is None
+        question = replace(THOROUGH, judges=judges)
+        look = Look(executor, guests, question)
+        measured = look.measured()
+        sharing = measured.sharing or known
+        if judges and inquiry is not None:
+            inquiry.keep(sharing)
+        if sharing is not None and not sharing.safe:
+            look.clean(measured)
+            executor.reassign(shards(slots, slots))
+            assignment.options.minds_company = False
+            return executor, _apart(slots, measured, sharing)
         if assignment.options.isolate_rng:  # threads would go one at a time
             measured = replace(measured, threads=False)
-        if measured.alone:
-            # Not with the worker that was probed: what the two envs left behind in its
-            # process, a third would meet.
-            executor.close(2.0)
-            reason = f"one process per slot, since {measured.alone}"
-            return _one_each(assignment, reason, measured.step_time)
         placement = choose(slots, cores, measured)
+        if sharing is not None:
+            placement = _told(placement, sharing)
         if placement.backend == "process":
+            look.clean(measured)
             assignment.options.minds_company &= placement.workers < slots
             executor.reassign(shards(slots, placement.workers))
             return executor, placement
@@ -178,28 +319,10 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     return SerialExecutor(assignment), placement
 
 
-def _untried(assignment: Assignment) -> tuple[Executor, Placement]:
-    """Processes for envs that fail when they are tried: the caller will see how."""
-    slots = assignment.slots
-    workers = enough_workers(slots, assignment.cores)
-    reason = "not measured, since an env failed in a trial run"
-    return _process(assignment, Placement("process", workers, slots, reason))
-
-
-def _probed(executor: ProcessExecutor, minds_company: bool) -> Measurement | str | None:
-    """What was measured; or how the process ended in which two envs met.
-
-    None if an env failed: what it says is for the caller's own reset or step to tell.
-    """
-    try:
-        return executor.probe(PROBE_SECONDS)
-    except StartError as error:
-        if error.fault.kind == "hung":
-            raise
-        return None
-    except WorkerDied as error:
-        if not minds_company:
-            raise
-        # If one alone ends its process as well, it will say so there.
-        how = error.fault.signal_name or f"exit code {error.fault.exit_code}"
-        return f"the process that two of them were tried in ended ({how})"
+def _apart(slots: int, measured: Measurement, sharing: Sharing) -> Placement:
+    """A process for every slot, after they were tried."""
+    reason = f"one process per slot, since {_why(sharing)}"
+    step_time = measured.step_time or None
+    return Placement(
+        "process", slots, slots, reason, step_time, extra_envs=sharing.extra
+    )

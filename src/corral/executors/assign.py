@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from corral.executors.estimate import process_time, serial_time, thread_time
-from corral.workers.probe import Measurement
+from corral.workers.probe import MOSTLY_WAITING, WORTH_WAITING_FOR, Measurement
 
 KINDS = {"serial": "in the caller", "thread": "threads", "process": "processes"}
 
@@ -27,11 +27,18 @@ class Placement:
     """Seconds per env step, where it was measured."""
     computing: float | None = None
     """The fraction of a step that needs a core, where it was measured."""
+    sharing: str = ""
+    """Why several slots have one process, where they do."""
+    extra_envs: int = 0
+    """How many envs were built, and closed, to find out what is said here."""
 
     def __str__(self) -> str:
         count = "" if self.backend == "serial" else f"{self.workers} "
         slots = "1 slot" if self.num_envs == 1 else f"{self.num_envs} slots"
-        return f"{slots}, {count}{KINDS[self.backend]}: {self.reason}"
+        sharing = f"; {self.sharing}" if self.sharing else ""
+        built = f" (extra envs built to find out: {self.extra_envs})"
+        tried = built if self.extra_envs else ""
+        return f"{slots}, {count}{KINDS[self.backend]}: {self.reason}{sharing}{tried}"
 
 
 def usable_cores() -> int:
@@ -81,12 +88,10 @@ def enough_workers(slots: int, cores: int) -> int:
     return math.ceil(slots / math.ceil(slots / most))
 
 
-MOSTLY_WAITING = 0.5
-"""Envs that compute for less of a step than this get more workers than cores."""
-PROCESSES_PER_CORE = 4
-"""At most, for envs that wait. A worker that holds Gymnasium and nothing else takes
-25 MiB and 0.13 s to start (64 of them on 2 cores: 1.6 GiB, 8.2 s), one with torch 160
-MiB. Eight envs that sleep 1 ms gain 1.95 times in 2 processes, 6.8 times in 8."""
+MOST_PROCESSES = 64
+"""For envs that wait. A worker that holds Gymnasium and nothing else takes 25 MiB and
+0.13 s to start (64 of them on 2 cores: 1.6 GiB, 8.2 s), one with torch 160 MiB. Eight
+envs that sleep 1 ms gain 1.95 times in 2 processes, 6.8 times in 8."""
 MOST_THREADS = 256
 """The same for threads: 64 of them take 4 MiB and start in 0.04 s, and 512 envs that
 sleep 20 ms are 3.3 times as fast in 256 as in 64."""
@@ -95,15 +100,33 @@ WORTH_OF_THREADS = 1.1
 processes and are chosen all the same, where the env says that it is made for them."""
 
 
-def most_processes(num_envs: int, cores: int) -> int:
-    """As many as `choose` may ask for."""
-    return enough_workers(num_envs, PROCESSES_PER_CORE * cores)
+def useful_processes(
+    num_envs: int, cores: int, measured: Measurement
+) -> tuple[int, str]:
+    """How many, where processes are asked for and no number; and why, if not usual."""
+    usual = enough_workers(num_envs, cores)
+    waits = measured.computing < MOSTLY_WAITING
+    if not waits or measured.step_time < WORTH_WAITING_FOR:
+        return usual, ""
+    counts = worker_counts(num_envs, cores, measured.computing, MOST_PROCESSES)
+    _, count = min(
+        (process_time(num_envs, cores, count, measured), count)
+        for count in {usual, *counts}
+    )
+    if count == usual:
+        return usual, ""
+    step = f"a step takes {_time(measured.step_time)}, {measured.computing:.0%} of it"
+    return count, f"{step} computing, so more of them than cores{_expense(count)}"
+
+
+def _expense(processes: int) -> str:
+    return f" (at 25 MiB each: {processes * 25} MiB)"
 
 
 def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
     """The quickest of caller, processes and threads, for a batch of such steps."""
     serial = serial_time(num_envs, measured)
-    kinds = [("process", process_time, PROCESSES_PER_CORE * cores)]
+    kinds = [("process", process_time, MOST_PROCESSES)]
     if measured.threads:
         kinds.append(("thread", thread_time, MOST_THREADS))
     workers: dict[str, tuple[float, int]] = {}
@@ -160,8 +183,10 @@ def _reason(
     ]
     text = f"{step}, so a batch of {num_envs} about {', '.join(most)} and {last}"
     if measured.threads:
+        says = "the env says that it releases the GIL"
+        waits = "the env waits with the GIL released"
         text += (
-            "; the env says that it releases the GIL, and two threads did "
+            f"; {says if measured.declared else waits}, and two threads did "
             f"{measured.thread_gain:.2f} times the work of one"
         )
     return text

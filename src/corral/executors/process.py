@@ -20,7 +20,7 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -65,6 +65,7 @@ from corral.layout.plan import (
 )
 from corral.supervision import stacks
 from corral.supervision.report import error_for, signal_name
+from corral.supervision.run_delay import run_delay
 from corral.transport import descriptors, doorbell, offspring
 from corral.transport.block import Block
 from corral.transport.lifeline import Lifeline
@@ -72,9 +73,14 @@ from corral.transport.mailbox import MailboxClosed
 from corral.transport.shared_arrays import SharedArrays, share
 from corral.workers import luggage, main
 from corral.workers.commands import Ask, Verb, entry
-from corral.workers.probe import Measurement
+from corral.workers.probe import Question
 from corral.workers.shard import Resume
 from corral.workers.worker import Job
+
+FAREWELL = 0.3
+"""Seconds for a worker that has tried envs to end by itself."""
+GRACE = 0.1
+"""Seconds for a worker that tries envs to notice by itself that it takes too long."""
 
 
 class ProcessExecutor(BelledExecutor):
@@ -187,14 +193,85 @@ class ProcessExecutor(BelledExecutor):
         self._open_queues()
         self.launch()
 
-    def probe(self, seconds: float) -> Measurement:
-        """Have worker 0 time two envs that are not kept."""
-        job = dataclasses.replace(self.job(0), slots=range(2))
-        job.factories = self._packed.factories(job.slots)
-        self._post(0, self._pack(main.Probe(job, seconds)))
-        answer = self._await_start(0)
-        assert isinstance(answer, Measurement)
+    def try_envs(
+        self,
+        worker: int,
+        guests: Sequence[int],
+        question: Question,
+        reached: Callable[[str], Any],
+    ) -> main.Tried:
+        """Have a worker try envs of these slots that are not the pool's own.
+
+        Raises:
+            TimeoutError: it takes much longer than the question says.
+            FaultError: an env failed or ended the process, before or after a stage was
+                `reached`.
+        """
+        self._post(worker, self._pack(main.Try(self._trial(worker, guests), question)))
+        answer = self._await_start(worker)
+        while isinstance(answer, main.Stage):
+            reached(answer.name)
+            answer = self._await_trial(worker, _patience(question))
+        assert isinstance(answer, main.Tried)
         return answer
+
+    def repeat(
+        self, worker: int, guests: Sequence[int], doubt: bytes, limit: float
+    ) -> bool:
+        """Whether envs in another process repeat what those that were tried did."""
+        message = main.Repeat(self._trial(worker, guests), doubt)
+        self._post(worker, self._pack(message))
+        return bool(self._await_trial(worker, limit))
+
+    def _trial(self, worker: int, guests: Sequence[int]) -> Job:
+        job = dataclasses.replace(self.job(worker), slots=range(len(guests)))
+        job.factories = self._packed.chosen(guests)
+        return job
+
+    def _await_trial(self, worker: int, limit: float) -> Any:
+        """The same as `_await_start`, in seconds in which the worker had a core."""
+        pid = self._pid(worker)
+        began, queued = time.monotonic(), run_delay(pid) or 0.0
+        while True:
+            passed = time.monotonic() - began - ((run_delay(pid) or queued) - queued)
+            try:
+                answer = self._fetch(worker, max(0.001, limit - passed))
+            except TimeoutError:
+                if passed > limit:
+                    raise
+                continue
+            if isinstance(answer, main.Failed):
+                raise error_for(_as_start(answer.fault, self._output.tail(worker)))
+            return answer
+
+    def renew(self, worker: int) -> None:
+        """Start another process in the place of one that has tried envs."""
+        process, mailbox = self._processes[worker], self._mailboxes[worker]
+        mailbox.hang_up()
+        wait_until(process, time.monotonic() + FAREWELL)
+        end(process)
+        if self._control.stop[worker, 0] != ENDED:
+            mark = self._inheritance.mark(worker, self._generations[worker])
+            offspring.end_marked(mark)
+        mailbox.close()
+        self._bells[worker].close()
+        self._lost.pop(worker, None)
+        self._clear_line(worker)
+        undisturbed(lambda: self._hire_again(worker))
+        self._post(worker, self._packed.welcome(self._control.plan))
+
+    def _hire_again(self, worker: int) -> None:
+        hired = self._hire(worker)
+        self._processes[worker] = hired.process
+        self._mailboxes[worker] = hired.mailbox
+        self._bells[worker] = hired.bell
+
+    def _clear_line(self, worker: int) -> None:
+        """What the block says about a worker that is replaced."""
+        control, offset = self._control, self._control.bell_offset(worker)
+        control.memory[offset : offset + LINE] = bytes(LINE)
+        control.vitals[worker] = 0.0
+        control.stop[worker] = 0
 
     def build(self) -> list[EnvSpec]:
         """Have every worker build its shard, all at the same time."""
@@ -392,10 +469,8 @@ class ProcessExecutor(BelledExecutor):
         self._replies.pop(worker, None)
         self._mailboxes[worker].close()
         self._bells[worker].close()
-        control, offset = self._control, self._control.bell_offset(worker)
-        control.memory[offset : offset + LINE] = bytes(LINE)
-        control.vitals[worker] = 0.0
-        control.stop[worker] = 0
+        control = self._control
+        self._clear_line(worker)
         self._sent[worker] = self._consumed[worker][0] = 0
         self._fetched[worker] = self._posted[worker]
         self._posted_seen = b""  # looking through it may have ended half-way
@@ -563,8 +638,11 @@ class _Packed:
 
     def factories(self, shard: range) -> luggage.Unpacked:
         """The factories of a shard; one that is used for all its slots goes once."""
-        chosen = list(self._factories[shard.start : shard.stop])
-        return luggage.Unpacked(luggage.dumps(chosen))
+        return self.chosen(shard)
+
+    def chosen(self, slots: Sequence[int]) -> luggage.Unpacked:
+        """The factories of these slots."""
+        return luggage.Unpacked(luggage.dumps([self._factories[i] for i in slots]))
 
     def welcome(self, control: Any) -> bytes:
         """The same first message for every worker."""
@@ -581,6 +659,12 @@ class _Packed:
 
 def _unpacked(function: Any, what: str) -> luggage.Unpacked | None:
     return None if function is None else luggage.Unpacked(luggage.pack(function, what))
+
+
+def _patience(question: Question) -> float:
+    """Seconds for what the question is about; who times envs waits for slow ones."""
+    building = 4 * question.long_to_build if question.seconds else 0.0
+    return question.limit + question.seconds + building + GRACE
 
 
 def _fill_standard_descriptors() -> None:

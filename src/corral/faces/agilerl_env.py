@@ -391,7 +391,12 @@ def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
             env_fns,
             autoreset="same_step",
             wrappers=wrappers,
-            _face=FaceOptions(bare_resets=True, agree=same_team, empty_finals=False),
+            _face=FaceOptions(
+                bare_resets=True,
+                agree=same_team,
+                empty_finals=False,
+                own_processes=True,
+            ),
             **options,
         )
     except StartError as error:

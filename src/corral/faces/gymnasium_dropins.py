@@ -96,6 +96,7 @@ class AsyncVectorEnv(_Lenient):
             check=_refuse_custom_spaces if shared_memory else None,
             backend="process",
             name="AsyncVectorEnv",
+            own_processes=True,
             **options,
         )
         super().__init__(pool, batched, mode, copy, options.get("seed"))

@@ -102,6 +102,7 @@ def open_pool(
     observation_mode: ObservationMode,
     check: Callable[[EnvSpec], None] | None = None,
     name: str = "make",
+    own_processes: bool = False,
     **options: Any,
 ) -> tuple[Pool, Space[Any]]:
     """A pool with Gymnasium's habits, and its batched observation space."""
@@ -115,7 +116,12 @@ def open_pool(
         batched.append(space)
         return spec
 
-    face = FaceOptions(bare_resets=True, wants_reset=False, agree=agree)
+    face = FaceOptions(
+        bare_resets=True,
+        wants_reset=False,
+        agree=agree,
+        own_processes=own_processes,
+    )
     pool = Pool(env, num_envs, autoreset=_OURS[mode], _face=face, **options)  # type: ignore[arg-type]
     return pool, batched[0]
 

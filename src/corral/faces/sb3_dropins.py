@@ -58,6 +58,7 @@ class SubprocVecEnv(_Lenient):
     ) -> None:
         multiprocessing.get_context(start_method)  # ValueError for an unknown one
         options["innermost"] = (reach.patched, reach.own_copy)
+        options["own_processes"] = True
         fns = one_per_slot(env_fns)
         super().__init__(open_pool(fns, backend="process", **options))
 

@@ -64,6 +64,7 @@ def open_pool(
     wrappers: Sequence[Wrap] = (),
     infos: str | Sequence[str] = "all",
     innermost: Sequence[Wrap] = (reach.patched,),
+    own_processes: bool = False,
     **options: Any,
 ) -> Pool:
     """A pool with Stable-Baselines3's habits."""
@@ -80,7 +81,9 @@ def open_pool(
             wrappers=around,
             infos=infos if isinstance(infos, str) else [*infos, KEY],
             autoreset="same_step",
-            _face=FaceOptions(bare_resets=True, wants_reset=False),
+            _face=FaceOptions(
+                bare_resets=True, wants_reset=False, own_processes=own_processes
+            ),
             **options,
         )
         try:

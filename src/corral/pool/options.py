@@ -57,6 +57,8 @@ class FaceOptions:
     """The one spec for all slots, or SpacesDiffer."""
     empty_finals: bool = True
     """Whether `final_infos` has empty ones as well."""
+    own_processes: bool = False
+    """Whether it stands for a class with a process per env: `workers` is a wish."""
     tries_alone: bool = True
     """Whether an env that failed beside others is tried elsewhere; see `company`."""
 

@@ -79,10 +79,10 @@ class Pool:
         wrappers: put around every env, the first one innermost.
         backend: "auto" measures; "serial", "thread" and "process" do as they say.
         workers: how many threads or processes; as many as usable cores by default.
-        isolation: "slot" gives every slot a process of its own; "auto" does so where
-            the env says that it must be alone in its process, where `corral doctor
-            --save` has found so, or where two of them cannot be measured together;
-            "shared" asks nobody.
+        isolation: "slot" gives every slot a process of its own; "auto" does so unless
+            it is known that envs may share one: the env says so, `corral doctor
+            --save` has found so, or two of them do together what one does alone, which
+            is tried; "shared" puts them together without asking.
         autoreset: what happens at the end of an episode; can be changed per send.
         seed: the root of every episode's seed; drawn, and told by `pool.seed`, if None.
         infos: "all", "final", "none", or the keys to keep.
@@ -209,7 +209,8 @@ class Pool:
         try:
             self._place(backend, workers, isolation)
         except IsolationError:
-            if backend not in ("auto", "process") or workers is not None:
+            given = workers is not None and not self._face.own_processes
+            if backend not in ("auto", "process") or given:
                 raise
             self._place(backend, None, "slot")
             self.layout = replace(self.layout, reason=why_alone(self.spec))
@@ -219,7 +220,11 @@ class Pool:
         shards: list[range] = []
         try:
             self._executor, self.layout = place(
-                self._assignment, backend, workers, isolation
+                self._assignment,
+                backend,
+                workers,
+                isolation,
+                self._face.own_processes,
             )
             shards = self._executor.shards
             self._open()

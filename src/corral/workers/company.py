@@ -1,143 +1,368 @@
-"""Whether an env may have company: another one like it in the same process.
+"""Whether envs may share a process: what they do together, held against alone.
 
-    alone    first: reset, steps            twice, to see that it repeats itself
-    beside   first and second, by turns     the first has to do the same once more
+    alone      first ─ ─ ─ ─ ─ ─ ─ ─        recorded: resets, steps, episode ends
+    together   first ─ ─ ─ ─ ─ ─ ─ ─        built again, stepped by turns, the second
+               second    ─ ─ ─ ─ ─ ─ ─ ─    some turns behind the first, and still at
+                                            it when the first is closed
 
-A second one that cannot even be built is built again, alone and beside the first.
+Each of them gets the seeds and actions of its recording, and has to return the same:
+observation, reward, flags and infos. A recording has two episode ends. Where none comes
+in little time, a TimeLimit is told to end the episode, or the env is reset early.
 
-An env that does not repeat itself cannot be judged so, and is taken to be fine. So is
-one that is slow, or that may not be reset before an episode is over: looking must cost
-next to nothing, and never be the reason why something fails.
+What is done here never raises for an env's sake: it comes to a `Sharing`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-STEPS = 16
-MOST_SECONDS = 0.05
-"""That one such trajectory may take; slower envs are not looked at."""
-BUILDS = 3
-"""After the first that failed."""
-MOST_BUILDING = 0.3
-"""Seconds after which one of them is enough."""
+import numpy as np
+
+from corral.supervision.run_delay import run_delay
+
+ENDS = 2
+"""Episode ends in a recording; the next episode is begun as well."""
+STEPS = 200
+"""Of an episode that is waited for to end by itself."""
+SHORT = 8
+"""Steps of an episode that has to be ended."""
+PATIENCE = (0.06, 0.03, 0.02)
+"""Seconds for the episodes of a recording; one step each takes what it takes."""
+LAG = 5
+"""Turns that one env is behind the other."""
+TIMES = ("info['episode']['t']",)
+"""Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Whether envs of a kind may share a process."""
+
+    safe: bool | None
+    """None: not known."""
+    reason: str
+    extra: int = 0
+    """How many envs were built to find out."""
+    seen: bool = True
+    """Whether it was found by trying; else the env or a saved verdict says so."""
+    step_time: float = 0.0
+    """Seconds per step, if any was taken."""
+    computing: float = 1.0
+    """The fraction of it that needs a core."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Path -> digest, of the text that it is true for."""
 
 
 class Guest(Protocol):
-    """One of the two; see `workers.probe`."""
+    """One env that is tried; see `workers.probe`."""
 
-    @property
-    def actions(self) -> Sequence[Any]: ...
+    actions: Iterator[Any]
 
-    @property
-    def reset_time(self) -> float: ...
-
-    def reset(self, seed: int) -> Any: ...
+    def reset(self, seed: int | None) -> Any: ...
 
     def step(self, action: Any) -> Any: ...
 
-
-def repeats(first: Guest, step_time: float) -> bytes | None:
-    """What it does alone, if it does the same twice in little time."""
-    if first.reset_time + STEPS * step_time > MOST_SECONDS:
-        return None
-    try:
-        once = _trajectory(first)
-        return once if once == _trajectory(first) else None
-    except Exception:
-        return None
+    def cut(self) -> bool:
+        """Have the next step be an episode's last; whether that can be done."""
 
 
-class Pair(Protocol):
-    """Both; each call begins anew, with neither of them built."""
-
-    def build_second(self) -> None: ...
-
-    def build_both(self) -> None: ...
+Turn = tuple[str, Any]
+"""What an env is told: ("reset", seed), ("step", action) or ("cut", None)."""
+Said = dict[str, Any]
+"""What it returned: place -> value, short."""
 
 
-def unbearable(pair: Pair, error: Exception) -> str:
-    """Why the second cannot be built beside the first; "" if it was chance.
+@dataclass(slots=True)
+class Recording:
+    """What one env was told and what it returned."""
 
-    Then both of them are built. It is chance unless the second one can be built alone,
-    and beside the first not once: four times, or twice where that takes long.
-    """
-    ending, works_alone = time.monotonic() + MOST_BUILDING, True
-    for _ in range(BUILDS):
-        works_alone &= _works(pair.build_second) or _works(pair.build_second)
-        try:
-            pair.build_both()
-            return ""
-        except Exception as again:
-            error = again
-        if time.monotonic() > ending:
-            break
-    # What fails alone as well says so itself, in a process of its own; unless it is
-    # what the first two left behind in this one.
-    text = f"{type(error).__name__}: {error!s:.120}"
-    if works_alone:
-        return f"the second one in a process cannot be built and reset ({text})"
-    return f"one in a process after others cannot be built and reset ({text})"
+    turns: list[Turn] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    steps: int = 0
+    stepping: float = 0.0
+    """Seconds of all its steps."""
+    computing: float = 0.0
+    """CPU time of them."""
+    seconds: float = 0.0
+    """Of all of it."""
+    early: bool = False
+    """Whether it had to be reset before an episode was over."""
 
 
-def _works(build: Callable[[], None]) -> bool:
-    try:
-        build()
-    except Exception:
-        return False
-    return True
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where an env did something else than in its recording."""
+
+    guest: int
+    turn: int
+    places: tuple[str, ...]
+
+    @property
+    def in_infos_alone(self) -> bool:
+        """Whether what the learner sees was equal."""
+        return all(place.startswith("info") for place in self.places)
 
 
-def disturbed(first: Guest, second: Guest, alone: bytes) -> str:
-    """How the company of the second changes what the first does; "" if it does not.
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something else was done together than alone; why is not known yet."""
 
-    Twice, since an env may also fail, or do something else, now and then.
-    """
-    return _beside(first, second, alone) and _beside(first, second, alone)
+    trouble: str
+    """What to say if the env repeats itself when it is alone."""
+    recordings: list[Recording]
+    differences: list[Difference]
 
-
-def _beside(first: Guest, second: Guest, alone: bytes) -> str:
-    try:
-        second.reset(1)
-        beside = _trajectory(first, _others(second))
-    except Exception as error:
-        return (
-            f"side by side in one process an env fails with {type(error).__name__}: "
-            f"{error!s:.120}"
+    @property
+    def in_infos_alone(self) -> bool:
+        """Whether all that the learner sees was equal."""
+        return bool(self.differences) and all(
+            one.in_infos_alone for one in self.differences
         )
-    if beside == alone:
-        return ""
-    return "an env does something else when another one runs in its process"
+
+    def is_real(self, again: Sequence[Sequence[Said]]) -> bool:
+        """Whether the envs do the same twice, when each is alone in a process."""
+        if not self.differences:  # one failed beside the other, and did not now
+            return True
+        return any(
+            repeats(self.recordings[one.guest].said, again[one.guest], one)
+            for one in self.differences
+        )
 
 
-def _trajectory(first: Guest, others: Iterator[None] | None = None) -> bytes | None:
-    """All that the env says in a few steps; None where that cannot be compared."""
-    seen = [_said(first.reset(0))]
-    for action in first.actions[:STEPS]:
-        outcome = first.step(action)
-        seen.append(_said(outcome[:4]))
-        if others is not None:
-            next(others)
-        if outcome[2] or outcome[3]:
-            break
-    return None if None in seen else b"".join(one for one in seen if one is not None)
+class OutOfTime(Exception):
+    """Nothing can be told in the time there is."""
 
 
-def _others(second: Guest) -> Iterator[None]:
-    """Steps of the other env, as long as anybody asks."""
-    for action in reversed(second.actions):
-        _, _, terminated, truncated, _ = second.step(action)
-        if terminated or truncated:
-            second.reset(1)
-        yield
+class Watch:
+    """Seconds of this thread, without those in which others had the cores."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._began, self._queued = time.perf_counter(), _queued()
+
+    @property
+    def passed(self) -> float:
+        """Since it was made."""
+        return time.perf_counter() - self._began - (_queued() - self._queued)
+
+    def check(self) -> None:
+        """Raises OutOfTime when the limit has passed."""
+        # What others took can only shorten it: mostly there is no need to ask.
+        late = time.perf_counter() - self._began > self._limit
+        if late and self.passed > self._limit:
+            raise OutOfTime
 
 
-def _said(values: Any) -> bytes | None:
-    """Bytes of it at this moment: the env may write over it later."""
+def _queued() -> float:
+    return run_delay("thread-self") or 0.0
+
+
+# Alone --------------------------------------------------------------------------------
+
+
+def record(guest: Guest, seeded: bool = False) -> Recording:
+    """Run one env across the ends of two episodes, and a little further.
+
+    Args:
+        guest: the env.
+        seeded: whether every episode gets a seed, or the first one alone.
+    """
+    found, began, queued = Recording(), time.perf_counter(), _queued()
+    seeds = range(ENDS + 1) if seeded else [0, *[None] * ENDS]
+    for episode, seed in enumerate(seeds):
+        turn = ("reset", seed)
+        found.turns.append(turn)
+        found.said.append(said(turn, guest.reset(seed)))
+        last = episode == ENDS
+        most = SHORT if last or found.early else STEPS
+        over = _episode(guest, found, most, PATIENCE[episode])
+        if not (over or last):
+            _end(guest, found)
+    found.seconds = time.perf_counter() - began
+    # An env that others keep from the cores does not wait for anything.
+    found.stepping *= max(0.01, 1.0 - (_queued() - queued) / found.seconds)
+    return found
+
+
+def _episode(guest: Guest, found: Recording, most: int, seconds: float) -> bool:
+    """Step until it ends by itself; False if it takes too many steps or too long."""
+    until = time.perf_counter() + seconds
+    for _ in range(most):
+        if _step(guest, found):
+            return True
+        if time.perf_counter() > until:
+            return False
+    return False
+
+
+def _end(guest: Guest, found: Recording) -> None:
+    """Have the episode end; if that cannot be done, it is reset as it stands."""
+    if guest.cut():
+        found.turns.append(("cut", None))
+        found.said.append({})
+        if _step(guest, found):
+            return
+    found.early = True
+
+
+def _step(guest: Guest, found: Recording) -> bool:
+    turn = ("step", next(guest.actions))
+    began, worked = time.perf_counter(), time.process_time()
+    outcome = guest.step(turn[1])
+    found.computing += time.process_time() - worked
+    found.stepping += time.perf_counter() - began
+    found.steps += 1
+    found.turns.append(turn)
+    found.said.append(said(turn, outcome))
+    return bool(outcome[2]) or bool(outcome[3])
+
+
+def _done(guest: Guest, turn: Turn) -> Any:
+    kind, value = turn
+    if kind == "reset":
+        return guest.reset(value)
+    return guest.step(value) if kind == "step" else guest.cut()
+
+
+# Together -----------------------------------------------------------------------------
+
+
+def together(
+    build: Callable[[int], Guest],
+    close: Callable[[int], None],
+    recordings: Sequence[Recording],
+    watch: Watch,
+    look: Callable[[], None],
+) -> list[Difference]:
+    """Build the envs and run their recordings by turns; where they did something else.
+
+    It ends at the first difference that is not in infos alone.
+
+    Args:
+        build: makes one of them.
+        close: closes one of them.
+        recordings: what each did alone.
+        watch: when it has to be given up.
+        look: called once, while all of them are there.
+    """
+    guests = [build(number) for number in range(len(recordings))]
+    found: list[Difference] = []
+    rounds = max(len(one.turns) for one in recordings) + LAG * (len(guests) - 1)
+    for number in range(rounds):
+        for place, guest in enumerate(guests):
+            turn = number - LAG * place
+            if not 0 <= turn < len(recordings[place].turns):
+                continue
+            watch.check()
+            places = _apart(guest, recordings[place], turn)
+            if places:
+                found.append(Difference(place, turn, places))
+                if not found[-1].in_infos_alone:
+                    return found
+        if number == rounds - 1 - LAG:
+            look()
+            close(0)
+    return found
+
+
+def _apart(guest: Guest, recording: Recording, turn: int) -> tuple[str, ...]:
+    told = recording.turns[turn]
+    now, then = said(told, _done(guest, told)), recording.said[turn]
+    if now == then:
+        return ()
+    places = {**now, **then}
+    return tuple(
+        place
+        for place in places
+        if place not in TIMES and now.get(place) != then.get(place)
+    )
+
+
+def walked(
+    guest: Guest, place: int, recording: Recording, begun: Callable[[], Any]
+) -> list[Difference]:
+    """Run a whole recording; where the env did something else.
+
+    Args:
+        guest: the env.
+        place: which one it is.
+        recording: what it did alone.
+        begun: called after the first turn.
+    """
+    found: list[Difference] = []
+    for turn in range(len(recording.turns)):
+        places = _apart(guest, recording, turn)
+        if places:
+            found.append(Difference(place, turn, places))
+        if turn == 0:
+            begun()
+    return found
+
+
+def replayed(guest: Guest, turns: Sequence[Turn]) -> list[Said]:
+    """What an env returns to these turns."""
+    return [said(turn, _done(guest, turn)) for turn in turns]
+
+
+def repeats(
+    recording: Sequence[Said], again: Sequence[Said], difference: Difference
+) -> bool:
+    """Whether alone it did the same a second time, in one of those places at least."""
+    if difference.turn >= len(again):
+        return False
+    then, now = recording[difference.turn], again[difference.turn]
+    return any(then.get(place) == now.get(place) for place in difference.places)
+
+
+# What an env returned, in short -------------------------------------------------------
+
+PARTS = ("obs", "reward", "terminated", "truncated", "info")
+
+
+def said(turn: Turn, outcome: Any) -> Said:
+    """Place -> value of everything in it, as it is at this moment."""
+    found: Said = {}
+    if turn[0] == "cut":
+        return found
+    names = ("obs", "info") if turn[0] == "reset" else PARTS
+    for name, value in zip(names, outcome, strict=True):
+        _flatten(name, value, found)
+    return found
+
+
+def _flatten(place: str, value: Any, found: Said) -> None:
+    if isinstance(value, dict):
+        found[place] = len(value)
+        for key, part in value.items():
+            _flatten(f"{place}[{key!r}]", part, found)
+    elif isinstance(value, (list, tuple)) and len(value) <= 64:
+        found[place] = len(value)
+        for position, part in enumerate(value):
+            _flatten(f"{place}[{position}]", part, found)
+    else:
+        found[place] = _short(value)
+
+
+def _short(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, (float, np.generic)):
+        return repr(value)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return _digest(repr((value.shape, value.dtype.str)).encode(), value.tobytes())
     try:
-        return pickle.dumps(values)
+        return _digest(pickle.dumps(value))
     except Exception:
-        return None
+        return type(value).__qualname__  # as much of it as can be compared
+
+
+def _digest(*parts: bytes) -> bytes:
+    digest = hashlib.blake2b(digest_size=12)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()

@@ -2,7 +2,7 @@
 
 bootstrap (path set, package imported)
   -> main: lifeline, signals, output, luggage
-  -> mailbox: Probe*  Build  Bind
+  -> mailbox: Try* Repeat*  Build  Bind
   -> serve until told to close
   -> every env closed, whichever way it ended
 """
@@ -43,7 +43,7 @@ from corral.transport.shared_arrays import SharedArrays
 from corral.workers import luggage
 from corral.workers.copies import guard_of
 from corral.workers.letters import Letter, Reply, Sealed, describe, for_travel
-from corral.workers.probe import probe
+from corral.workers.probe import Measurement, Probe, Question, repeated
 from corral.workers.serve import Desk, serve
 from corral.workers.shard import Resume, Retired
 from corral.workers.worker import Job, Worker
@@ -71,11 +71,38 @@ class Welcome:
 
 
 @dataclass(slots=True)
-class Probe:
-    """Build two envs, time them, close them."""
+class Try:
+    """Try some envs that are not the worker's own, time them, close them."""
 
     job: Job
-    seconds: float
+    question: Question
+
+
+@dataclass(slots=True)
+class Stage:
+    """How far it has come: "built" is the first of them, then it was run "alone"."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class Tried:
+    """What was found, and what another process has to be asked, if anything."""
+
+    measured: Measurement
+    doubt: bytes | None = None
+    trouble: str = ""
+    """What to say if there is no doubt left."""
+    in_infos_alone: bool = False
+    """Whether the doubt is about infos, and nothing that a learner sees."""
+
+
+@dataclass(slots=True)
+class Repeat:
+    """Do alone what envs did elsewhere, and tell whether it is the same."""
+
+    job: Job
+    doubt: bytes
 
 
 @dataclass(slots=True)
@@ -172,6 +199,9 @@ class _Process:
         self.bells = bells
         self.guard = guard_of(index)
         self.worker: Worker | None = None
+        self._tried: Worker | None = None
+        """Who tried envs here, before any were built."""
+        self._kept: Any = None
 
     @property
     def was_told_to_close(self) -> bool:
@@ -196,17 +226,14 @@ class _Process:
 
     def run(self) -> None:
         """Build when told to, then serve."""
-        message = self.mailbox.fetch()
-        while isinstance(message, Probe):
-            self._open_shared(message.job)
-            seconds = message.seconds
-            self._answer(lambda job, s=seconds: probe(job, s, self.guard), message.job)
-            message = self.mailbox.fetch()
-        build = _expect(message, Build)
+        build = _expect(self._after_trials(), Build)
         self._open_shared(build.job)
         self.worker = Worker(build.job, guard=self.guard)
+        if self._tried is not None:
+            self.worker.take_over(self._tried)
         try:
-            if self._answer(lambda _: Built(self.worker.build()), build.job):
+            first, self._kept = self._kept, None
+            if self._answer(lambda _: Built(self.worker.build(first)), build):
                 self._serve(self.worker, _expect(self.mailbox.fetch(), Bind))
         finally:
             self.guard()
@@ -215,22 +242,65 @@ class _Process:
             vitals[MARK], vitals[DOING] = time.perf_counter(), CLOSING
             self.worker.shard.close()
 
+    def _after_trials(self) -> Any:
+        """Try what is to be tried; the first message that asks for something else."""
+        try:
+            message = self.mailbox.fetch()
+            while isinstance(message, (Try, Repeat)):
+                self._open_shared(message.job)
+                is_first = isinstance(message, Try)
+                self._answer(self._try if is_first else self._repeat, message)
+                message = self.mailbox.fetch()
+            return message
+        except BaseException:
+            if self._kept is not None:
+                self._kept.close()
+            raise
+
+    def _resources(self, job: Job) -> Worker:
+        if self._tried is None:
+            self._tried = Worker(
+                replace(job, slots=range(0), factories=()), guard=self.guard
+            )
+            self._tried.prepare()
+        return self._tried
+
+    def _try(self, message: Try) -> Any:
+        def reached(stage: str) -> None:
+            self.mailbox.post(Stage(stage))
+
+        worker = self._resources(message.job)
+        probe = Probe(worker, message.job, message.question, reached)
+        measured = probe.run()
+        self._kept = probe.kept
+        doubt = measured.doubt
+        if doubt is None:
+            return Tried(measured)
+        # Packed: the parent may not know what its actions are made of.
+        packed = luggage.dumps(doubt)
+        measured = replace(measured, doubt=None)
+        return Tried(measured, packed, doubt.trouble, doubt.in_infos_alone)
+
+    def _repeat(self, message: Repeat) -> bool:
+        worker = self._resources(message.job)
+        return repeated(worker, message.job, pickle.loads(message.doubt))
+
     @staticmethod
     def _open_shared(job: Job) -> None:
         if isinstance(job.shared, SharedArrays):
             job.shared = job.shared.open()
 
-    def _answer(self, work: Any, job: Job) -> bool:
+    def _answer(self, work: Any, message: Try | Repeat | Build) -> bool:
         """Post what came of it; False if it failed."""
         try:
-            answer = cloudpickle.dumps(work(job))
+            answer = cloudpickle.dumps(work(message))
             self.guard()
             self.mailbox.post_bytes(answer)
         except MailboxClosed:
             raise
         except BaseException as error:
             self.guard(error)
-            fault = self._explained(error, job)
+            fault = self._explained(error, message.job)
             self.mailbox.post(Failed(for_travel(fault)))
             return False
         return True

@@ -1,45 +1,51 @@
-"""What a step of an env costs, found out before the pool decides where it runs.
+"""What a step of an env costs, and whether several may share a process.
 
-    most envs        first, then second
-    those that say   first, then second, then both at once; three times
-    "corral.threads" (the second is built and stepped in a thread of its own)
+    first             built, recorded alone, timed, closed
+    second, third     built together, and run by turns: see `company`
+
+    envs that wait    second and third at once, in a thread each
+
+    those that say    first, then second, then both at once; three times
+    "corral.threads"  (the second is built and stepped in a thread of its own)
 
 The wall time of a step says how long a loop takes, its CPU time how many workers a core
-can serve, and the two threads how long a step holds the GIL. That there are two of them
-in one process shows whether the env bears company.
+can serve, and the two threads how long a step holds the GIL.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import cycle
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.adapters.verdicts import isolation_of
-from corral.core import NO_TASK
-from corral.workers import company
+from corral.workers import company, shared_state
+from corral.workers.company import Doubt, OutOfTime, Recording, Sharing, Watch
 from corral.workers.context import WorkerContext, here
-from corral.workers.copies import Guard, no_guard
+from corral.workers.imports import ImportTimer
 from corral.workers.luggage import opened
-from corral.workers.shard import Shard
+from corral.workers.trial import DECLARATION, MOST_STEPS, Streams, Trial, Turn
 from corral.workers.worker import Job, Worker
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-DECLARATION = "corral.threads"
-"""The key of an env's metadata that says its steps release the GIL."""
-ACTIONS = 64
-MOST_STEPS = 1000
-"""Of one env that has the worker to itself; enough, where a step takes microseconds."""
 ROUNDS = 3
 COLD = 2.0
 """How many times as long as the second env's steps the first one's may be."""
+SECONDS = 0.5
+"""For finding out whether envs may share a process, from when the first one stands."""
+MOSTLY_WAITING = 0.5
+"""Envs that compute for less of a step than this leave their core to others."""
+WORTH_WAITING_FOR = 1e-3
+"""Seconds of a step from which on that is made use of, where it is not declared."""
+LONG_TO_BUILD = 0.1
+"""Seconds of a constructor, imports left out: three of these take most of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,67 +53,409 @@ class Measurement:
     """What a probe found out."""
 
     step_time: float
-    """Seconds per step, the resets of ended episodes included."""
+    """Seconds per step, the resets of ended episodes included; 0 if none was taken."""
     computing: float = 1.0
     """The fraction of it that needs a core; the rest is waiting."""
     threads: bool = False
-    """Whether the env says that it releases the GIL."""
+    """Whether the env says that it releases the GIL, or was seen to, while it waits."""
     thread_gain: float = 1.0
-    """How many times as much two threads do as one; measured where it says so."""
-    alone: str = ""
-    """Why such envs must not share a process, if they must not."""
+    """How many times as much two threads do as one; measured where that is so."""
+    declared: bool = True
+    """Whether it says so."""
+    sharing: Sharing | None = None
+    """Whether such envs may share a process; None if that was not asked."""
+    doubt: Doubt | None = None
+    """What another process has to be asked before that is known."""
+    kept: bool = False
+    """Whether the worker still has its first env, as new, and builds slot 0 with it."""
+    left: bool = False
+    """Whether closed envs have left processes behind, which end with the worker."""
 
 
-def probe(job: Job, seconds: float, guard: Guard = no_guard) -> Measurement:
-    """Build two envs, step them for a while with sampled actions, and close them.
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a probe is to find out."""
 
-    Whether they bear company is looked at where the options say that it matters.
+    seconds: float = 0.0
+    """For timing; 0 for what comes along."""
+    judges: bool = True
+    """Whether envs may share a process."""
+    limit: float = SECONDS
+    """Seconds for that."""
+    long_to_build: float = LONG_TO_BUILD
+    """Seconds of a constructor from which on no others are built for it."""
+    seeded: bool = False
+    """Whether every episode of a recording gets a seed, or the first one alone."""
+
+
+@dataclass
+class Probe:
+    """One look at the envs of a worker that has not built its own yet.
+
+    Args:
+        worker: with its resources, and no envs.
+        job: its factories are those of the envs to be tried, two or more.
+        question: what is asked.
+        reached: called when the first env is "built", and was run "alone".
     """
-    # The resources alone: the envs are built one by one, maybe in two threads.
-    worker = Worker(replace(job, slots=range(0), factories=()), guard=guard)
-    worker.build()
-    worker.context.slots = job.slots
-    pair = _Pair(job, opened(job.factories), guard)
-    first = pair.first
-    try:
-        threads = first.build()
-        verdict = isolation_of(first.env) if job.options.minds_company else None
-        if verdict is not None and verdict.isolation == "slot":
-            turn = first.run(time.perf_counter() + seconds / 2, MOST_STEPS)
-            return replace(_measurement([turn]), alone=verdict.reason)
-        if threads:
-            with _thread_of(worker.context) as thread:
-                return _both_ways(first, pair.second, thread, seconds)
-        doubtful = job.options.minds_company and verdict is None
-        return _in_turn(pair, seconds, doubtful)
-    finally:
-        pair.first.shard.close()
-        pair.second.shard.close()
 
+    worker: Worker
+    job: Job
+    question: Question
+    reached: Callable[[str], Any] = lambda stage: None
+    kept: Any = None
+    """The first env as its factory made it, if it was neither reset nor stepped."""
+    extra: int = 0
+    """How many envs were built, without the one that is kept."""
+    _trials: list[Trial] = field(default_factory=list)
+    _texts: dict[str, str] = field(default_factory=dict)
+    _gain: float = 1.0
 
-def _in_turn(pair: _Pair, seconds: float, doubtful: bool) -> Measurement:
-    """One env, then the other; and both by turns, if they may disturb each other."""
-    turn = pair.first.run(time.perf_counter() + seconds / 2, MOST_STEPS)
-    usual = company.repeats(pair.first, turn.step_time) if doubtful else None
-    alone = ""
-    try:
-        pair.second.build()
-    except Exception as error:
-        if not doubtful:
+    def run(self) -> Measurement:
+        """Find out; every env that is not kept is closed."""
+        self.worker.context.slots = self.job.slots
+        self._factories: list[Any] = opened(self.job.factories)
+        self._streams = Streams(self.worker.context)
+        # What broken envs say when they are collected is no news.
+        sys.unraisablehook = lambda unraisable: None
+        try:
+            measured = self._run()
+        finally:
+            self._clear()
+            self._streams.restore()
+        sharing = measured.sharing
+        if sharing is None or (sharing.safe and measured.doubt is None) or self.kept:
+            sys.unraisablehook = sys.__unraisablehook__  # it goes on as a worker
+        if sharing is None:
+            return measured
+        counted = replace(
+            sharing,
+            extra=self.extra,
+            sources=self._texts,
+            step_time=measured.step_time,
+            computing=measured.computing,
+        )
+        kept = self.kept is not None
+        return replace(
+            measured, sharing=counted, kept=kept, left=not kept and _has_children()
+        )
+
+    def _run(self) -> Measurement:
+        first = self._new(0)
+        with ImportTimer() as imports:
+            began = time.perf_counter()
+            threads = first.build()
+            building = time.perf_counter() - began - imports.seconds
+        self.reached("built")
+        asked = self.question
+        minds = asked.judges or self.job.options.minds_company
+        known = _known(first, self.job) if minds else None
+        if not asked.judges and (known is None or known.safe):
+            return self._both_ways(first) if threads else self._in_turn(first)
+        if threads and (known is None or known.safe):
+            says = Sharing(True, f'metadata["{DECLARATION}"] is True', seen=False)
+            known = known or says
+            if asked.seconds:
+                return replace(self._both_ways(first), sharing=known)
+        if known is None and building > asked.long_to_build:
+            text = f"an env takes {building:.1f} s to build, too long to build others"
+            known = Sharing(None, text)
+        if known is None:
+            return self._judged(first)
+        if asked.seconds:
+            turn = first.run(self._until, MOST_STEPS)
+            return replace(_measurement([turn]), sharing=known)
+        self._keep(first)
+        return Measurement(0.0, sharing=known)
+
+    def _keep(self, first: Trial) -> None:
+        """For slot 0; unless it has drawn from generators of a life of its own."""
+        if not self.job.options.isolate_rng:
+            self._trials.remove(first)
+            self.kept = first.made
+            self.extra -= 1
+
+    # Trials ---------------------------------------------------------------------------
+
+    def _new(self, guest: int) -> Trial:
+        made_by, guard = self._factories[guest], self.worker.shard.guard
+        trial = Trial(self.job, self._slot_of(guest), made_by, guard)
+        self._trials.append(trial)
+        self.extra += 1
+        return trial
+
+    def _slot_of(self, guest: int) -> int:
+        """The first with the same factory: what they do has to be the same."""
+        made_by = self._factories[guest]
+        return next(i for i, one in enumerate(self._factories) if one is made_by)
+
+    def _clear(self) -> None:
+        for trial in self._trials:
+            trial.dismiss()
+        self._trials.clear()
+
+    # Timing ---------------------------------------------------------------------------
+
+    @property
+    def _until(self) -> float:
+        return time.perf_counter() + self.question.seconds / 2
+
+    def _in_turn(self, first: Trial) -> Measurement:
+        """One env, then another."""
+        turn = first.run(self._until, MOST_STEPS)
+        measured = _measurement([turn])
+        if self._in_threads(first, measured):
+            found = self._at_once(self._alone(first))
+            gained = replace(measured, thread_gain=self._gain, declared=False)
+            return replace(gained, threads=not found)
+        second = self._new(1)
+        second.build()
+        return self._with_another(turn, second)
+
+    def _with_another(self, turn: Turn, second: Trial) -> Measurement:
+        other = second.run(self._until, MOST_STEPS)
+        # The first step in a process may compile or load; the other env found it done.
+        cold = turn.step_time > COLD * other.step_time
+        return _measurement([other] if cold else [turn, other])
+
+    def _both_ways(self, first: Trial) -> Measurement:
+        with _thread_of(self.worker.context) as thread:
+            return _both_ways(first, self._new(1), thread, self.question.seconds)
+
+    # Sharing --------------------------------------------------------------------------
+
+    def _judged(self, first: Trial) -> Measurement:
+        """Alone, then together. What an env raises meanwhile, the caller will meet."""
+        measured, watch = Measurement(0.0), Watch(self.question.limit)
+        try:
+            states = self._streams.states()
+            recordings = self._alone(first)
+            self._texts = self._sources()
+            drawn = shared_state.moved(states, self._streams.states())
+            measured = _of_recording(recordings[0])
+            turn, at_once = None, self._in_threads(first, measured)
+            if self.question.seconds and not at_once:
+                turn = first.run(self._until, MOST_STEPS)
+                measured = _measurement([turn])
+                watch = Watch(self.question.limit)
+            if drawn:
+                return replace(measured, sharing=_draws(drawn, "in reset or step"))
+            self.reached("alone")
+            sharing, doubt = self._tried(recordings, watch, at_once)
+            if at_once:
+                gained = replace(measured, thread_gain=self._gain, declared=False)
+                measured = replace(gained, threads=doubt is None)
+            elif turn is not None and sharing.safe and doubt is None:
+                measured = self._with_another(turn, self._trials[-1])
+            return replace(measured, sharing=sharing, doubt=doubt)
+        except OutOfTime:
+            text = f"it cannot be found out in {self.question.limit:g} s"
+        except BaseException as error:  # SystemExit too
+            text = f"an env failed in a trial run ({_words(error)})"
+        return replace(measured, sharing=Sharing(None, text), doubt=None)
+
+    def _alone(self, first: Trial) -> list[Recording]:
+        """What each does by itself; those of one factory do the same."""
+        known: dict[int, Recording] = {}
+        for guest in range(len(self._factories)):
+            slot = self._slot_of(guest)
+            if slot not in known:
+                trial = first if guest == 0 else self._new(guest)
+                if trial is not first:
+                    trial.build()
+                known[slot] = company.record(trial, self.question.seeded)
+        return [known[self._slot_of(guest)] for guest in range(len(self._factories))]
+
+    def _in_threads(self, first: Trial, measured: Measurement) -> bool:
+        """Whether it may pay to have a thread for each, since they wait."""
+        long = measured.step_time >= WORTH_WAITING_FOR
+        waits = long and measured.computing < MOSTLY_WAITING
+        # With generators of their own, threads take turns.
+        alone = self.job.options.isolate_rng or first.refuses_threads
+        return bool(self.question.seconds) and waits and not alone
+
+    def _tried(
+        self, recordings: list[Recording], watch: Watch, at_once: bool
+    ) -> tuple[Sharing, Doubt | None]:
+        before = self._snapshot()
+        self._clear()
+        watch.check()
+        try:
+            if at_once:
+                found = self._at_once(recordings)
+            else:
+                found = self._together(recordings, watch)
+        except OutOfTime:
             raise
-        alone = company.unbearable(pair, error)
-        if not alone:  # it goes on as a worker
-            sys.unraisablehook = sys.__unraisablehook__
-    if not alone and usual is not None:
-        alone = company.disturbed(pair.first, pair.second, usual)
-    if alone:
-        pair.first.dismiss()
-        pair.second.dismiss()
-        return replace(_measurement([turn]), alone=alone)
-    other = pair.second.run(time.perf_counter() + seconds / 2, MOST_STEPS)
-    # The first step in a process may compile or load; the other env found that done.
-    cold = turn.step_time > COLD * other.step_time
-    return _measurement([other] if cold else [turn, other])
+        except Exception:
+            return self._tried_again(recordings, watch)
+        changed = shared_state.first_change(before, self._after)
+        if changed:
+            text = f"an env changes what all envs of a process share: {changed}"
+            return Sharing(False, text), None
+        if self._drawn:
+            return _draws(self._drawn, "in its constructor"), None
+        text = "an env does something else when another one runs in its process"
+        doubt = Doubt(text, recordings, found) if found else None
+        text = "two of them in one process did the same as alone"
+        return Sharing(True, text), doubt
+
+    def _together(
+        self, recordings: list[Recording], watch: Watch
+    ) -> list[company.Difference]:
+        self._streams.restore()
+        self._drawn: list[str] = []
+        self._after: dict[str, Any] = {}
+
+        def build(guest: int) -> Trial:
+            before = self._streams.states()
+            trial = self._new(guest)
+            trial.build()
+            self._drawn += shared_state.moved(before, self._streams.states())
+            return trial
+
+        def look() -> None:
+            self._after = self._snapshot()
+
+        try:
+            return company.together(
+                build,
+                lambda guest: self._trials[guest].dismiss(),
+                recordings,
+                watch,
+                look,
+            )
+        finally:
+            if not self._after:
+                look()
+
+    def _at_once(self, recordings: list[Recording]) -> list[company.Difference]:
+        """The same in a thread each, the second one a turn behind the first."""
+        self._streams.restore()
+        self._clear()
+        self._drawn = []
+        threads = [_thread_of(self.worker.context) for _ in recordings]
+        begun = threading.Event()
+
+        def life(guest: int, trial: Trial) -> tuple[list[company.Difference], float]:
+            if guest:
+                begun.wait(self.question.limit)
+            began = time.perf_counter()
+            found = company.walked(trial, guest, recordings[guest], begun.set)
+            return found, time.perf_counter() - began
+
+        try:
+            trials = [self._new(guest) for guest in range(len(threads))]
+            pairs = list(zip(threads, trials, strict=True))
+            before = self._streams.states()
+            for thread, trial in pairs:
+                thread.submit(trial.build).result()
+            self._drawn = shared_state.moved(before, self._streams.states())
+            lives = [
+                thread.submit(life, guest, trial)
+                for guest, (thread, trial) in enumerate(pairs)
+            ]
+            walks = [one.result() for one in lives]
+            self._after = self._snapshot()
+        finally:
+            for thread, trial in zip(threads, self._trials, strict=False):
+                thread.submit(trial.dismiss).result()  # in the thread that built it
+            for thread in threads:
+                thread.shutdown()
+        alone = sum(recording.seconds for recording in recordings)
+        self._gain = alone / max(seconds for _, seconds in walks)
+        return [difference for found, _ in walks for difference in found]
+
+    def _tried_again(
+        self, recordings: list[Recording], watch: Watch
+    ) -> tuple[Sharing, Doubt | None]:
+        """One failed beside another: once more, since it may also do so by chance."""
+        self._clear()
+        try:
+            self._together(recordings, watch)
+        except OutOfTime:
+            raise
+        except Exception as error:
+            text = f"side by side in one process an env fails with {_words(error)}"
+            if self._trials[-1].calls <= 1:
+                text = (
+                    "the second one in a process cannot be built and reset "
+                    f"({_words(error)})"
+                )
+            return Sharing(None, text), Doubt(text, recordings, [])
+        return Sharing(None, "an env failed once beside another, and then not"), None
+
+    def _snapshot(self) -> dict[str, Any]:
+        envs = [trial.env for trial in self._trials if trial.shard.adapters]
+        return shared_state.snapshot(envs, self._factories)
+
+    def _sources(self) -> dict[str, str]:
+        return shared_state.sources(
+            [trial.env for trial in self._trials], self._factories
+        )
+
+
+def repeated(worker: Worker, job: Job, doubt: Doubt) -> bool:
+    """Whether envs that are alone in this process repeat what they were recorded at.
+
+    For the first of them alone it is really alone; the others come after it.
+    """
+    worker.context.slots = job.slots
+    factories = opened(job.factories)
+    again: list[list[company.Said]] = []
+    for guest, recording in enumerate(doubt.recordings):
+        slot = next(i for i, one in enumerate(factories) if one is factories[guest])
+        if slot < guest:
+            again.append(again[slot])
+            continue
+        trial = Trial(job, slot, factories[guest], worker.shard.guard)
+        try:
+            trial.build()
+            again.append(company.replayed(trial, recording.turns))
+        except Exception:
+            return False
+        finally:
+            trial.dismiss()
+    return doubt.is_real(again)
+
+
+def _known(first: Trial, job: Job) -> Sharing | None:
+    """What the env says, or what was saved about it."""
+    verdict = isolation_of(first.env)
+    if verdict is None:
+        return None
+    draws = verdict.isolate_rng and not job.options.isolate_rng
+    if verdict.isolation == "shared" and draws:
+        return Sharing(False, _NEEDS_OWN.format(verdict.reason), seen=False)
+    return Sharing(verdict.isolation == "shared", verdict.reason, seen=False)
+
+
+_NEEDS_OWN = (
+    "it draws from global generators, which all envs of a process share; with "
+    "isolate_rng=True it may have company ({})"
+)
+
+
+def _draws(names: list[str], where: str) -> Sharing:
+    used = ", ".join(dict.fromkeys(names))
+    text = (
+        f"an env draws from or seeds {used} ({where}), which all envs of a process "
+        "share; isolate_rng=True gives each slot its own"
+    )
+    return Sharing(False, text)
+
+
+def _has_children() -> bool:
+    """Whether this process has any; Linux tells."""
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # that thread has ended
+            if path.read_text().strip():
+                return True
+    return False
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error!s:.120}"
 
 
 def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
@@ -121,160 +469,11 @@ def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "corral-probe", enter)
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """What one env did in its turn; seconds in which others had the cores left out."""
-
-    steps: int
-    elapsed: float
-    stepping: float
-    computing: float
-    """CPU time of the steps, of all threads: libraries have their own."""
-
-    @property
-    def step_time(self) -> float:
-        """Seconds per step."""
-        return self.stepping / self.steps
-
-    @property
-    def pace(self) -> float:
-        """Steps per second."""
-        # Not of the time in steps: a thread can wait for the GIL between them.
-        return self.steps / self.elapsed
-
-
-class _Pair:
-    """Two envs of one process, which can be built once more, in both ways."""
-
-    def __init__(
-        self, job: Job, factories: Sequence[Callable[[], Any]], guard: Guard
-    ) -> None:
-        self._job = job
-        self._guard = guard
-        self._factories = factories
-        self._renew()
-
-    def _renew(self) -> None:
-        self.first, self.second = (
-            _Trial(self._job, slot, self._factories[slot], self._guard)
-            for slot in range(2)
-        )
-
-    def _clear(self) -> None:
-        """As if neither had been built, as far as they let us."""
-        self.first.dismiss()
-        self.second.dismiss()
-        self._renew()
-
-    def build_second(self) -> None:
-        """The second alone."""
-        self._clear()
-        self.second.build()
-
-    def build_both(self) -> None:
-        """The first, and the second beside it."""
-        self._clear()
-        self.first.build()
-        self.second.build()
-
-
-class _Trial:
-    """One env that is stepped to see how long that takes."""
-
-    def __init__(
-        self, job: Job, slot: int, factory: Callable[[], Any], guard: Guard
-    ) -> None:
-        # With generators of its own, where company is looked at: whoever draws from
-        # global ones is disturbed by others there, for which there is `isolate_rng`.
-        apart = job.options.isolate_rng or job.options.minds_company
-        options = replace(job.options, isolate_rng=apart, minds_company=False)
-        self.shard = Shard(job.worker, range(slot, slot + 1), options)
-        self.shard.guard = self._guard = guard
-        self._slot = slot
-        self._factory = factory
-
-    def build(self) -> bool:
-        """Build and reset; returns whether the env says that it releases the GIL."""
-        (spec,) = self.shard.build([self._factory])
-        spec.action_space.seed(0)
-        self._adapter = self.shard.adapters[0]
-        began = time.perf_counter()
-        self._guarded(self._adapter.reset, 0, None, NO_TASK)
-        self.reset_time = time.perf_counter() - began
-        self._permitted = getattr(self._adapter, "permitted", None)
-        # Drawn beforehand: with two threads each draw would be in the other's way.
-        self.actions = [spec.action_space.sample() for _ in range(ACTIONS)]
-        self._actions = cycle(self.actions)
-        return bool(spec.metadata.get(DECLARATION))
-
-    @property
-    def env(self) -> Any:
-        """The env itself."""
-        return self._adapter.env
-
-    def dismiss(self) -> None:
-        """Close what another one broke: what it says to that tells nobody anything."""
-        # Nor what it says when it is collected, in a process that has served its turn.
-        sys.unraisablehook = lambda unraisable: None
-        while self.shard.adapters:
-            with suppress(Exception):
-                self._guarded(self.shard.adapters.pop().close)
-
-    def reset(self, seed: int) -> Any:
-        """Begin an episode; what the env draws is its own."""
-        with self.shard.randomness_of(self._slot):
-            return self._guarded(self._adapter.reset, seed, None, NO_TASK)[0]
-
-    def step(self, action: Any) -> Any:
-        """One step, likewise."""
-        if self._permitted is not None:
-            action = self._permitted(action)
-        with self.shard.randomness_of(self._slot):
-            return self._guarded(self._adapter.step, action)
-
-    def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            result = call(*arguments)
-        except BaseException as error:
-            self._guard(error)
-            raise
-        self._guard()
-        return result
-
-    def run(self, until: float, most_steps: int | None = None) -> _Turn:
-        """Step until then, once at least."""
-        adapter, steps, stepping, computing = self._adapter, 0, 0.0, 0.0
-        began, delayed = time.perf_counter(), _delayed()
-        for action in self._actions:
-            if self._permitted is not None:
-                action = self._permitted(action)
-            worked = time.process_time()
-            before = time.perf_counter()
-            try:
-                _, _, terminated, truncated, _ = adapter.step(action)
-                if terminated or truncated:
-                    adapter.reset(None, None, NO_TASK)
-            except BaseException as error:
-                self._guard(error)
-                raise
-            now = time.perf_counter()
-            computing += time.process_time() - worked
-            stepping += now - before
-            steps += 1
-            self._guard()
-            if now >= until or steps == most_steps:
-                break
-        delayed = _delayed() - delayed
-        elapsed = time.perf_counter() - began
-        undisturbed = max(0.01, 1.0 - delayed / elapsed)
-        return _Turn(steps, elapsed * undisturbed, stepping * undisturbed, computing)
-
-
 def _both_ways(
-    first: _Trial, second: _Trial, thread: ThreadPoolExecutor, seconds: float
+    first: Trial, second: Trial, thread: ThreadPoolExecutor, seconds: float
 ) -> Measurement:
     """Each env alone, then both at once; in rounds, since machines change pace."""
-    turn, alone, gains = seconds / (3 * ROUNDS), list[_Turn](), list[float]()
+    turn, alone, gains = seconds / (3 * ROUNDS), list[Turn](), list[float]()
     try:
         declared = thread.submit(second.build).result()
         ending = time.perf_counter() + 0.75 * seconds
@@ -289,22 +488,20 @@ def _both_ways(
             pairs = zip(beside, alone[-2:], strict=True)
             gains.append(sum(both.pace / one.pace for both, one in pairs))
     finally:  # in the thread that built it
-        thread.submit(second.shard.close).result()
+        thread.submit(second.close).result()
     # The lowest: a round that was disturbed must not recommend threads.
     return replace(_measurement(alone), threads=declared, thread_gain=min(gains))
 
 
-def _measurement(turns: list[_Turn]) -> Measurement:
+def _measurement(turns: list[Turn]) -> Measurement:
     stepping = sum(turn.stepping for turn in turns)
     computing = sum(turn.computing for turn in turns)
     step_time = stepping / sum(turn.steps for turn in turns)
     return Measurement(step_time, min(1.0, computing / stepping))
 
 
-def _delayed() -> float:
-    """Seconds that this thread was ready to run and had no core; Linux counts them."""
-    try:
-        counted = Path("/proc/thread-self/schedstat").read_text()
-        return int(counted.split()[1]) * 1e-9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+def _of_recording(recording: Recording) -> Measurement:
+    if not recording.steps:
+        return Measurement(0.0)
+    computing = min(1.0, recording.computing / max(recording.stepping, 1e-9))
+    return Measurement(recording.stepping / recording.steps, computing)

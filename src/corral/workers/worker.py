@@ -90,10 +90,11 @@ class Worker:
         self.shard.owns_process = job.owns_process
         self.shard.guard = guard
         self.closing = False
+        self._prepared = False
         self._vitals: Any = [0.0] * (LINE // 8)  # until there is a block
 
-    def build(self) -> list[EnvSpec]:
-        """Resources first, then the envs that use them."""
+    def prepare(self) -> None:
+        """What envs find in their worker."""
         here.context = self.context
         job = self.job
         if job.owns_process:
@@ -108,8 +109,32 @@ class Worker:
             self.context.resource = per_worker()
             self.guard()
         self._function = opened(job.function)
-        specs = self.shard.build(opened(job.factories) or [])
-        if job.owns_process:
+        self._prepared = True
+
+    def take_over(self, tried: Worker) -> None:
+        """Go on with the resources of a worker that has tried envs in this process."""
+        self.context.resource = tried.context.resource
+        self.context.rng = tried.context.rng
+        self._function = opened(self.job.function)
+        here.context = self.context
+        self._prepared = True
+
+    def build(self, first: Any = None) -> list[EnvSpec]:
+        """Resources first, then the envs that use them.
+
+        Args:
+            first: the env of the first slot, where it was made before.
+        """
+        if not self._prepared:
+            self.prepare()
+        factories = list(opened(self.job.factories) or [])
+        if first is not None:
+            again = factories[0]
+            factories[0] = lambda: first
+        specs = self.shard.build(factories)
+        if first is not None:
+            factories[0] = again  # for the next time
+        if self.job.owns_process:
             stop_profilers()
         return specs
 

@@ -6,13 +6,9 @@ from them then does something else; with generators of its own it does the same 
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
 
 from corral.doctor.contract import Check
 from corral.doctor.differences import first_difference
@@ -23,18 +19,9 @@ from corral.doctor.runs import copied, own_generators
 from corral.errors import Fault
 from corral.supervision.report import error_for
 from corral.workers.seeds import episode_seed, seed_globals
+from corral.workers.shared_state import generator_states, moved
 
 NAMES = ("random", "numpy.random", "torch")
-
-
-def _states() -> dict[str, Any]:
-    states: dict[str, Any] = {"random": random.getstate()}
-    kind, words, *rest = np.random.get_state()
-    states["numpy.random"] = (kind, np.asarray(words).tobytes(), *rest)
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "get_rng_state"):
-        states["torch"] = torch.get_rng_state().numpy().tobytes()
-    return states
 
 
 def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[str, str]:
@@ -44,11 +31,10 @@ def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[st
 
     @contextmanager
     def watched() -> Iterator[None]:
-        before = _states()
+        before = generator_states()
         yield
-        for name, state in _states().items():
-            if before.get(name, state) != state:
-                found.setdefault(name, call)
+        for name in moved(before, generator_states()):
+            found.setdefault(name, call)
 
     player = Player(factory, seed, around=watched)
     call = "reset"

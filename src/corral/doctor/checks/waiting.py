@@ -71,8 +71,8 @@ def _remedy(name: str) -> str:
     if name:
         return f"pass {name}=False: nobody watches while it trains"
     return (
-        "if it keeps real time, turn that off; if it waits for a server, give it more "
-        'workers than cores, as backend="auto" does'
+        "if it keeps real time, turn that off; if it waits for a server, give each env "
+        'a thread or process of its own, as backend="auto" does'
     )
 
 

@@ -1,0 +1,81 @@
+"""Which slots have envs of one kind: one look at two of them is then enough.
+
+Factories are of one kind if they differ in numbers alone: a rank, a seed, a port. What
+they are given otherwise (ids, classes, paths, options) has to be the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from corral.core import Factory
+from corral.workers import luggage
+
+MOST_KINDS = 3
+"""Each is tried with two envs; of more, nothing is found out."""
+DEPTH = 6
+
+
+def guests_of(factories: Sequence[Factory]) -> list[int]:
+    """Slots whose envs are to be tried together; none if there are too many kinds."""
+    kinds: dict[Any, list[int]] = {}
+    shapes: dict[int, Any] = {}
+    for slot, factory in enumerate(factories):
+        if id(factory) not in shapes:
+            shapes[id(factory)] = _shape(factory, DEPTH)
+        kinds.setdefault(shapes[id(factory)], []).append(slot)
+    if len(kinds) > MOST_KINDS:
+        return []
+    return [slot for slots in kinds.values() for slot in slots[:2]]
+
+
+def _shape(value: Any, depth: int) -> Any:
+    """Equal for values that differ in numbers alone."""
+    if value is None or isinstance(value, (bool, str, bytes)):
+        return value
+    if isinstance(value, (int, float, np.number)):
+        return "a number"
+    if isinstance(value, type):
+        return value
+    inside = _parts(value) if depth else None
+    if inside is None:
+        return _digest(value)
+    what, parts = inside
+    return what, tuple(_shape(part, depth - 1) for part in parts)
+
+
+def _parts(value: Any) -> tuple[Any, Sequence[Any]] | None:
+    """What it is, and what it is made of; None if it cannot be taken apart."""
+    if isinstance(value, functools.partial):
+        names = tuple(value.keywords)
+        return ("partial", names), [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, types.FunctionType):
+        cells = [_content(cell) for cell in value.__closure__ or ()]
+        return ("function", value.__code__), [*cells, *(value.__defaults__ or ())]
+    if isinstance(value, types.MethodType):
+        return ("method", value.__func__), [value.__self__]
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, value
+    if isinstance(value, dict):
+        return ("dict", tuple(map(repr, value))), list(value.values())
+    return None
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it has none yet
+        return None
+
+
+def _digest(value: Any) -> Any:
+    try:
+        return hashlib.sha256(luggage.dumps(value)).digest()
+    except Exception:  # it cannot be sent; then it is like no other
+        return "this one", id(value)

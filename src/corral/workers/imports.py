@@ -1,0 +1,39 @@
+"""How much of a call went into importing modules: the next env finds that done."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class ImportTimer:
+    """Seconds that imports take inside the context; for a worker's main thread."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth = 0
+
+    def __enter__(self) -> ImportTimer:
+        self._before = builtins.__import__, importlib.import_module
+        builtins.__import__ = self._timed(builtins.__import__)
+        importlib.import_module = self._timed(importlib.import_module)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        builtins.__import__, importlib.import_module = self._before
+
+    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any, **named: Any) -> Any:
+            if self._depth:
+                return function(*arguments, **named)
+            began, self._depth = time.perf_counter(), 1
+            try:
+                return function(*arguments, **named)
+            finally:
+                self._depth = 0
+                self.seconds += time.perf_counter() - began
+
+        return timed

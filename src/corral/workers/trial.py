@@ -1,0 +1,206 @@
+"""One env that is tried before the pool is built: reset, stepped, timed and closed."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import Any
+
+from corral.core import NO_TASK
+from corral.supervision.run_delay import run_delay
+from corral.workers.context import WorkerContext
+from corral.workers.copies import Guard, no_guard
+from corral.workers.generators import numpy_generator, python_generator
+from corral.workers.shard import Shard, sampled_task
+from corral.workers.shared_state import generator_states
+from corral.workers.worker import Job
+
+DECLARATION = "corral.threads"
+"""The key of an env's metadata that says its steps release the GIL."""
+ACTIONS = 64
+MOST_STEPS = 1000
+"""Of one env that has the worker to itself; enough, where a step takes microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one env did in its turn; seconds in which others had the cores left out."""
+
+    steps: int
+    elapsed: float
+    stepping: float
+    computing: float
+    """CPU time of the steps, of all threads: libraries have their own."""
+
+    @property
+    def step_time(self) -> float:
+        """Seconds per step."""
+        return self.stepping / self.steps
+
+    @property
+    def pace(self) -> float:
+        """Steps per second."""
+        # Not of the time in steps: a thread can wait for the GIL between them.
+        return self.steps / self.elapsed
+
+
+class Trial:
+    """One env.
+
+    Args:
+        job: what its worker is told.
+        slot: whose seeds and tasks it gets.
+        factory: makes it.
+        guard: ends a forked copy of this worker; see `copies`.
+    """
+
+    actions: Iterator[Any]
+
+    def __init__(
+        self,
+        job: Job,
+        slot: int,
+        factory: Callable[[], Any],
+        guard: Guard = no_guard,
+    ) -> None:
+        options = replace(job.options, minds_company=False)
+        self.slot = slot
+        self.shard = Shard(job.worker, range(slot, slot + 1), options)
+        self.shard.guard = self._guard = guard
+        self.calls = 0
+        """Resets and steps so far."""
+        self._options = options
+        self._factory = factory
+        self._episode = 0
+
+    def build(self) -> bool:
+        """Build it; returns whether the env says that it releases the GIL."""
+        (spec,) = self.shard.build([self._make])
+        self._adapter = self.shard.adapters[0]
+        self._permitted = getattr(self._adapter, "permitted", None)
+        # A copy: the env's own, which others may share, must not notice. Drawn
+        # beforehand: with two threads each draw would be in the other's way.
+        space = copy.deepcopy(spec.action_space)
+        space.seed(0)
+        self.actions = cycle([space.sample() for _ in range(ACTIONS)])
+        self.refuses_threads = spec.metadata.get(DECLARATION) is False
+        return bool(spec.metadata.get(DECLARATION))
+
+    def _make(self) -> Any:
+        self.made = self._factory()
+        return self.made
+
+    @property
+    def env(self) -> Any:
+        """The env itself."""
+        return self._adapter.env
+
+    def reset(self, seed: int | None) -> Any:
+        """Begin an episode; what the env draws is its own, where that was asked for."""
+        self.calls += 1
+        task = sampled_task(self._options, self.slot, self._episode)
+        self._episode += 1
+        with self.shard.randomness_of(self.slot):
+            return self._guarded(self._adapter.reset, seed, None, task)
+
+    def step(self, action: Any) -> Any:
+        """One step, likewise."""
+        self.calls += 1
+        if self._permitted is not None:
+            action = self._permitted(action)
+        with self.shard.randomness_of(self.slot):
+            return self._guarded(self._adapter.step, action)
+
+    def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            result = call(*arguments)
+        except BaseException as error:
+            self._guard(error)
+            raise
+        self._guard()
+        return result
+
+    def cut(self) -> bool:
+        """Have the env's TimeLimit end the episode with the next step."""
+        layer = self.env
+        while layer is not None:
+            inside = getattr(layer, "__dict__", {})
+            passed = inside.get("_elapsed_steps")
+            if isinstance(passed, int) and "_max_episode_steps" in inside:
+                layer._max_episode_steps = passed + 1
+                return True
+            layer = inside.get("env")
+        return False
+
+    def run(self, until: float, most_steps: int | None = None) -> Turn:
+        """Step until then, once at least; from a reset on, if it had none."""
+        if not self.calls:
+            self.reset(0)
+        step, reset = self._adapter.step, self._adapter.reset
+        if self._options.isolate_rng or self._options.sample_task is not None:
+            step, reset = self.step, lambda *_: self.reset(None)
+        steps, stepping, computing = 0, 0.0, 0.0
+        began, delayed = time.perf_counter(), _delayed()
+        for action in self.actions:
+            if self._permitted is not None:
+                action = self._permitted(action)
+            worked = time.process_time()
+            before = time.perf_counter()
+            try:
+                _, _, terminated, truncated, _ = step(action)
+                if terminated or truncated:
+                    reset(None, None, NO_TASK)
+            except BaseException as error:
+                self._guard(error)
+                raise
+            now = time.perf_counter()
+            computing += time.process_time() - worked
+            stepping += now - before
+            steps += 1
+            self._guard()
+            if now >= until or steps == most_steps:
+                break
+        delayed = _delayed() - delayed
+        elapsed = time.perf_counter() - began
+        undisturbed = max(0.01, 1.0 - delayed / elapsed)
+        return Turn(steps, elapsed * undisturbed, stepping * undisturbed, computing)
+
+    def close(self) -> None:
+        """Close it."""
+        self.shard.close()
+
+    def dismiss(self) -> None:
+        """Close what another one may have broken: what it says to that is no news."""
+        while self.shard.adapters:
+            with suppress(Exception):
+                self._guarded(self.shard.adapters.pop().close)
+
+
+def _delayed() -> float:
+    """Seconds that this thread was ready to run and had no core; Linux counts them."""
+    return run_delay("thread-self") or 0.0
+
+
+class Streams:
+    """Every stream of random numbers that belongs to a worker, as it is now."""
+
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
+        self._generators = python_generator(), numpy_generator()
+        self._kept = [one.read() for one in self._generators]
+        self._own = context.rng.bit_generator.state
+
+    def restore(self) -> None:
+        """As if nobody had drawn."""
+        for generator, state in zip(self._generators, self._kept, strict=True):
+            generator.swap(state)
+        self._context.rng.bit_generator.state = self._own
+
+    def states(self) -> dict[str, Any]:
+        """Where they are by now, by name."""
+        own = repr(self._context.rng.bit_generator.state)
+        return {**generator_states(), "this_worker().rng": own}

@@ -1,0 +1,73 @@
+"""Envs that notice, or do not bear, being tried."""
+
+import os
+import time
+
+from corral.testing.stateful_envs import Plain
+
+
+class Marked(Plain):
+    """Leaves a file for every one that is made.
+
+    Args:
+        marks: the folder.
+        seconds: how long that takes.
+        rank: a number that nothing depends on.
+    """
+
+    def __init__(self, marks, seconds=0.0, rank=0):
+        time.sleep(seconds)
+        (marks / os.urandom(8).hex()).touch()
+
+
+class Unseeded(Plain):
+    """Never does the same twice."""
+
+    def extra(self):
+        return float(int.from_bytes(os.urandom(4), "little"))
+
+
+class UnseededLater(Plain):
+    """The same, but for episodes that are given a seed."""
+
+    def reset(self, *, seed=None, options=None):
+        if seed is None:
+            seed = int.from_bytes(os.urandom(4), "little")
+        return super().reset(seed=seed)
+
+
+class TellsTime(Plain):
+    """Its infos are of this moment; all else is not."""
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        return *rest, {**info, "now": time.time_ns()}
+
+
+class Stuck(Plain):
+    """Its steps do not come back."""
+
+    def step(self, action):
+        time.sleep(600.0)
+
+
+class Endless(Plain):
+    """No episode ends by itself, and none may be cut short."""
+
+    running = False
+
+    def reset(self, **arguments):
+        if self.running:
+            raise RuntimeError("reset before the episode was over")
+        self.running = True
+        return super().reset(**arguments)
+
+    def step(self, action):
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, False, truncated, info
+
+
+class Declared(Plain):
+    """Says that it is safe beside others."""
+
+    metadata = {"corral.isolation": "shared"}  # noqa: RUF012
