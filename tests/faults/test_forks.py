@@ -80,14 +80,14 @@ def test_a_child_that_comes_back_from_step_is_no_second_worker(way, on_fault):
     envs = [functools.partial(Forking, 0, way, "step")]
     envs += [functools.partial(Forking, slot) for slot in range(1, SLOTS)]
     options = {"backend": "process", "workers": 2, "on_fault": on_fault}
-    with corral.Pool(envs, **options) as pool:
+    with corral.Pool(envs, isolation="shared", **options) as pool:
         check_rows(pool)
 
 
 @pytest.mark.parametrize("receiving", [{"min_slots": 1}, {"timeout": 60.0}])
 def test_a_child_that_comes_back_disturbs_no_way_of_receiving(receiving):
     envs = [functools.partial(Forking, s, "returns", "step") for s in range(SLOTS)]
-    with corral.Pool(envs, backend="process", workers=2) as pool:
+    with corral.Pool(envs, backend="process", workers=2, isolation="shared") as pool:
         check_rows(pool, **receiving)
 
 
@@ -105,7 +105,7 @@ def test_a_child_of_a_batch_of_envs_is_no_second_worker(way, where):
 def test_a_child_that_comes_back_from_a_thread_worker_is_no_second_worker():
     envs = [functools.partial(Forking, 0, "returns", "step")]
     envs += [functools.partial(Forking, slot) for slot in range(1, SLOTS)]
-    with corral.Pool(envs, backend="thread", workers=2) as pool:
+    with corral.Pool(envs, backend="thread", workers=2, isolation="shared") as pool:
         check_rows(pool)
 
 
@@ -118,7 +118,8 @@ def test_a_child_that_comes_back_from_anywhere_ends_at_once(
     monkeypatch.setenv("FORKS", tmp_path.name)
     env = functools.partial(Forking, 0, way, where, str(tmp_path))
     others = functools.partial(Forking, 1, folder=str(tmp_path))
-    with corral.Pool([env, others], backend=backend, workers=2) as pool:
+    asked = {"backend": backend, "workers": 2, "isolation": "shared"}
+    with corral.Pool([env, others], **asked) as pool:
         for _ in range(LENGTH):
             pool.reset()
             assert pool.step([1, 2]).obs[:, 2].tolist() == [1.0, 2.0]
@@ -230,7 +231,7 @@ def test_rings_for_nothing_deliver_no_row(receiving, on_fault, tmp_path):
     ringing = [functools.partial(Ringing, slot) for slot in (0, 1)]
     waiting = [functools.partial(Patient, s, folder=str(tmp_path)) for s in (2, 3)]
     options = {"backend": "process", "workers": 2, "on_fault": on_fault}
-    with corral.Pool([*ringing, *waiting], **options) as pool:
+    with corral.Pool([*ringing, *waiting], isolation="shared", **options) as pool:
         pool.reset()
         total = np.zeros(SLOTS)
         for step in range(LENGTH - 1):
