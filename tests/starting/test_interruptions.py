@@ -41,7 +41,10 @@ class Tracer:
         if not frame.f_code.co_filename.startswith(self._rooms):
             return None
         place = frame.f_code.co_filename, frame.f_lineno
-        if event == "line" and place not in self.seen:
+        # Not while an exception is handled: CPython 3.11 would keep that one for ever,
+        # and all its frames, if a trace function raises at the end of its handler.
+        handling = sys.exc_info()[0] is not None
+        if event == "line" and place not in self.seen and not handling:
             self.seen[place] = None
             if len(self.seen) == self._moment:
                 raise Alarm(place)
