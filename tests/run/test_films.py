@@ -92,7 +92,8 @@ def test_a_film_shows_what_was_learnt_when_it_was_asked_for(recipe, settings):
         options = {"episodes": 3, "seed": 7, "max_length": 50, "obs_norm": norm}
         return evaluate(policy, other, **options).returns
 
-    settings = {**settings, "ppo.lr": 0.1}
+    # With this seed the second update changes what the likeliest actions return.
+    settings = {**settings, "ppo.lr": 0.1, "seed": 3}
     with begin(recipe, settings, out=Path("run")) as training:
         parts = training.parts
         with parts.open_pool("serial", None) as other:
