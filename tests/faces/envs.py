@@ -143,6 +143,13 @@ class Slow(Moody):
         return super().step(action)
 
 
+class Steady(Slow):
+    """The same, and it fails with no action."""
+
+    def step(self, action):
+        return super().step(0)
+
+
 class Quick(Moody):
     """Nothing a worker could help with."""
 

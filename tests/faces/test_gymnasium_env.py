@@ -35,7 +35,7 @@ from corral.errors import (
     StaleViewError,
 )
 
-from .envs import Chatty, Moody, Quick, Slow, Tall, Trouble, Wordy
+from .envs import Chatty, Moody, Quick, Slow, Steady, Tall, Trouble, Wordy
 from .side_by_side import assert_same, assert_same_run
 
 BACKENDS = {
@@ -574,24 +574,27 @@ def test_one_slot_is_serial_and_is_built_once(two_cores, tmp_path, opened):
     assert built(log) == 1
 
 
-def test_an_explicit_backend_never_probes(backend, tmp_path, opened):
+def test_an_explicit_backend_times_nothing(backend, tmp_path, opened):
     log = tmp_path / "log"
     envs = opened(corral.make(Moody, 4, env_kwargs={"log": str(log)}, **backend))
     assert envs.layout.backend == backend["backend"]
     assert envs.layout.reason == "asked for"
     assert envs.layout.step_time is None
-    assert built(log) == 4
+    assert envs.layout.extra_envs == (0 if backend["backend"] == "serial" else 3)
+    assert built(log) == 4 + envs.layout.extra_envs
 
 
-def test_auto_measures_two_envs_and_says_why(two_cores, tmp_path, opened):
+def test_auto_measures_some_envs_and_says_why(two_cores, tmp_path, opened):
     log = tmp_path / "log"
-    envs = opened(corral.make(Slow, 4, env_kwargs={"log": str(log)}))
+    given = {"log": str(log), "metadata": {"corral.threads": False}}
+    envs = opened(corral.make(Steady, 4, env_kwargs=given))
     # Twice the cores, since it waits.
     assert (envs.layout.backend, envs.layout.workers) == ("process", 4)
     assert envs.layout.step_time > 0.001
     assert "a step takes" in envs.layout.reason
     assert str(envs.layout).startswith("4 slots, 4 processes: a step takes")
-    assert built(log) == 4 + 2
+    assert envs.layout.extra_envs == 3
+    assert built(log) == 4 + 3
     assert len(set(envs.call("pid"))) == 4 and os.getpid() not in envs.call("pid")
 
 
