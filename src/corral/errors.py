@@ -21,6 +21,7 @@ CorralError
 │   ├── CheckFailed      an env or executor breaks its contract (also AssertionError)
 │   └── MissingExtra     an optional package is not installed  (also ImportError)
 ├── TrainingDiverged     a loss or a weight is not finite      (also ArithmeticError)
+├── RunFailed            a training ended for a reason that is none of these
 ├── WriteFailed          a file of a run could not be written  (also OSError)
 └── FaultError           something went wrong beside the caller; carries a Fault
     ├── EnvError         an environment raised
@@ -120,6 +121,10 @@ class MissingExtra(UsageError, ImportError):
 
 class TrainingDiverged(CorralError, ArithmeticError):
     """A loss or a weight is not finite; what was saved before still is."""
+
+
+class RunFailed(CorralError):
+    """A training ended by an exception that is not Corral's: its cause."""
 
 
 class WriteFailed(CorralError, OSError):

@@ -105,9 +105,90 @@ def test_a_run_that_is_done_says_so(trained):
             resume(trained.path, settings)
 
 
-def test_what_would_make_it_another_run_cannot_change(trained):
-    with pytest.raises(OptionError, match=r"cannot change num_envs.*--init-from"):
-        resume(trained.path, {"num_envs": 3})
+CHANGES = {
+    "processes": {"backend": "process", "workers": 2, "on_fault": "restart"},
+    "deadlines": {"step_timeout": 60, "reset_timeout": 60, "start_timeout": 60},
+    "limits": {"max_restarts": 7, "restarts_per_minute": 3, "stop_at": 1e9},
+    "a slot each": {"backend": "auto", "isolation": "slot", "memory_limit": 1 << 40},
+    "two groups": {"mode": "two_groups"},
+    "evaluations": {"evaluate_every": 2, "evaluate_episodes": 1, "best_is": "min"},
+    "looks": {"video": "end", "final_episodes": 1, "best_metric": "eval/length"},
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of six updates, and one that was left after its first three."""
+    path = tmp_path_factory.mktemp("whole")
+    lead(begin("cartpole", SMALL, out=path / "whole"), 6)
+    lead(begin("cartpole", SMALL, out=path / "half"), 3)
+    return path
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_may_change_changes_no_number(change, whole):
+    import shutil
+
+    shutil.copytree(whole / "half", "run")
+    with resume(Path("run"), CHANGES[change]) as training:
+        lead(training, 6)
+        assert all(getattr(training.config, k) == v for k, v in CHANGES[change].items())
+    ours = Checkpoint.load(Path("run/checkpoints/last.pt"))
+    theirs = Checkpoint.load(whole / "whole/checkpoints/last.pt")
+    assert ours.update == theirs.update == 6
+    assert same(ours.learner, theirs.learner)
+
+
+NUMBERS = {
+    *("recipe", "name", "env", "env_kwargs", "learner", "num_envs", "isolate_rng"),
+    *("seed", "normalise_obs", "normalise_reward", "checkpoint_every", "ppo"),
+    # of single recipes
+    *("data", "model", "parallel", "batched", "validation_routes", "test_routes"),
+    *("clone_rows", "clone_epochs", "curriculum_steps", "view"),
+}
+
+
+def test_every_setting_was_decided_about():
+    from corral.recipes import RECIPES
+    from corral.recipes.resolve import kind_of
+
+    for recipe in ("", *RECIPES):
+        kind = kind_of(recipe)
+        for key in kind.model_fields:
+            assert (key in kind.changeable) != (key in NUMBERS), f"{key} of {recipe!r}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "then"),
+    [("num_envs", 3, 2), ("ppo.lr", 0.5, 0.001), ("checkpoint_every", 1, 3)],
+)
+def test_what_would_make_it_another_run_cannot_change(trained, key, value, then):
+    said = rf"cannot change {key} from {then} to {value}: .*depend on it"
+    with pytest.raises(OptionError, match=rf"{said}.*init_from=Path"):
+        resume(trained.path, {key: value})
+    typed = rf"corral train run/config.yaml --init-from run --set {key}={value}"
+    with pytest.raises(OptionError, match=rf"{said}.*{typed}"):
+        resume(trained.path, {key: value}, command=["corral"])
+
+
+def test_a_setting_that_is_set_to_what_it_is_changes_nothing(trained, go_on):
+    go_on(trained.path, num_envs=2, total_steps=224)
+
+
+def test_a_setting_that_does_not_exist_is_told_with_the_one_that_was_meant(trained):
+    with pytest.raises(OptionError, match="did you mean on_fault"):
+        resume(trained.path, {"on_falt": "restart"})
+
+
+def test_a_run_that_ended_before_its_first_update_begins_again_as_it_began():
+    whole = lead(begin("cartpole", SMALL, out=Path("whole")), 3)
+    with begin("cartpole", SMALL, out=Path("parts")):
+        pass
+    assert Checkpoint.load(Path("parts/checkpoints/last.pt")).update == 0
+    parts = lead(resume(Path("parts"), {}), 3)
+    ours, theirs = Checkpoint.load(parts.last), Checkpoint.load(whole.last)
+    assert same(ours.learner, theirs.learner)
+    assert jsonl.read(parts.episodes) == jsonl.read(whole.episodes)
 
 
 def test_weights_of_another_run_begin_a_new_one(trained):

@@ -21,7 +21,7 @@ from math import isfinite
 from pathlib import Path
 
 from corral.cli import eval_tinyphysics
-from corral.cli.kinds import add_trust, count, whole
+from corral.cli.kinds import add_set, add_trust, count, settings_of, whole
 from corral.cli.need import Need, config_near, training_in
 from corral.cli.saving import save
 
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=whole, help=f"of the episodes ({SEED})")
     add("--num-envs", type=count, metavar="N", help="at the same time (the run's)")
     add("--workers", type=count, metavar="N", help="threads or processes (the run's)")
+    add_set(add, "a setting of how envs are run, as in on_fault=restart")
     add("--stochastic", action="store_true", help="draw actions as while training")
     add("--json", type=Path, metavar="FILE", help="write returns and lengths as JSON")
     add("--video", type=Path, metavar="FILE", help="write one episode as a GIF")
@@ -76,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         num_envs=arguments.num_envs,
         workers=arguments.workers,
         trust=arguments.trust,
+        settings=settings_of(arguments.set),
+        command=arguments.line,
     ) as revisit:
         print(f"{revisit.path}: {revisit.config.env}, update {revisit.update}")
         result = revisit.evaluate(

@@ -52,6 +52,26 @@ def add_trust(add: Callable[..., Any], what: str) -> None:
     add("--trust", action="store_true", help=f"{what} (docs/guides/what-is-code.md)")
 
 
+def add_set(add: Callable[..., Any], what: str) -> None:
+    """The option for settings that have none of their own."""
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"{what}; can be given again",
+    )
+
+
+def settings_of(given: list[str]) -> dict[str, Any]:
+    """Dotted keys -> values, as `--set` was given them."""
+    if not given:
+        return {}
+    from corral.recipes.resolve import setting
+
+    return dict(setting(text) for text in given)
+
+
 def check_file(option: str, path: Path | None) -> None:
     """Before minutes of work: can its results be written at all?"""
     if path is None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from corral.cli.kinds import add_trust, count, whole
+from corral.cli.kinds import add_set, add_trust, count, settings_of, whole
 from corral.cli.need import Need, config_near, training, training_in, training_of
 from corral.errors import OptionError
 from corral.recipes import RECIPES
@@ -35,13 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=count, metavar="N", help="threads or processes")
     add("--total-steps", type=count, metavar="N", help="env steps of the whole run")
     add("--seed", type=whole, metavar="N", help="of envs, actions and weights")
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="any setting, as in ppo.lr=1e-4; can be given again",
-    )
+    add_set(add, "any setting, as in ppo.lr=1e-4")
     _add_beginnings(parser)
     add = parser.add_argument_group("results").add_argument
     add("--name", help="of the run's folder (the recipe's)")
@@ -95,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             settings,
             wandb=arguments.wandb,
             trust=arguments.trust,
+            command=arguments.line,
         )
     else:
         if arguments.source is None:
@@ -117,13 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Dotted keys -> values; what has an option of its own comes last."""
-    if not arguments.set and not any(
-        getattr(arguments, name) is not None for name in OPTIONS
-    ):
-        return {}
-    from corral.recipes.resolve import setting
-
-    settings = dict(setting(text) for text in arguments.set)
+    settings = settings_of(arguments.set)
     for name in OPTIONS:
         value = getattr(arguments, name)
         if value is not None:

@@ -93,6 +93,8 @@ class Mender:
         self.mended = False
         """Whether anything was; from then on rings may be off, and results decide."""
         self.faults: deque[Fault] = deque(maxlen=REMEMBERED)
+        self.count = 0
+        """All faults that were mended, also those that are forgotten."""
         executor.on_return = self._returned
 
     # What the pool tells --------------------------------------------------------------
@@ -281,6 +283,7 @@ class Mender:
         self._policy.budget.note(fault.slot, time.monotonic())
 
     def _remember(self, fault: Fault) -> None:
+        self.count += 1
         self.faults.append(fault)
         if len(self.faults) > REPLAYABLE:
             old = self.faults[-1 - REPLAYABLE]

@@ -745,6 +745,11 @@ class Pool:
         return () if self._mender is None else tuple(self._mender.faults)
 
     @property
+    def fault_count(self) -> int:
+        """How many faults were mended so far; `faults` has the latest of them."""
+        return 0 if self._mender is None else self._mender.count
+
+    @property
     def mends(self) -> bool:
         """Whether workers that died or hung are replaced."""
         return self._mender is not None

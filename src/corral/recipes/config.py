@@ -12,7 +12,7 @@ changes some of them, or stands on its own.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from corral.errors import MissingExtra
 
@@ -23,9 +23,23 @@ except ImportError as error:
 
 from corral.learners.ppo import PPOConfig
 
+CHANGEABLE = (
+    *("backend", "workers", "isolation", "mode", "device", "threads"),
+    *("on_fault", "max_restarts", "restarts_per_minute", "memory_limit"),
+    *("start_timeout", "step_timeout", "reset_timeout"),
+    *("total_steps", "stop_at", "best_metric", "best_is", "video"),
+    *("evaluate_every", "evaluate_episodes", "evaluate_length", "final_episodes"),
+)
+"""Settings that a resumed run may change, since they change no number of the training:
+where envs and networks are computed, what is done about faults, when it ends, and how
+it is looked at. All others do: also checkpoint_every, as a checkpoint ends the running
+episodes, and isolate_rng, as it decides who draws from which generator."""
+
 
 class Config(BaseModel):
     """One run of PPO."""
+
+    changeable: ClassVar[tuple[str, ...]] = CHANGEABLE
 
     model_config = ConfigDict(
         extra="forbid", validate_default=True, allow_inf_nan=False
@@ -62,10 +76,19 @@ class Config(BaseModel):
         default="raise", description="what to do when an env raises or its worker dies"
     )
     max_restarts: int = Field(
-        default=100, ge=0, description="(restart) of each slot, in the whole run"
+        default=100, ge=1, description="(restart) of each slot, in the whole run"
     )
     restarts_per_minute: int = Field(
-        default=10, ge=0, description="(restart) of each slot, within any minute"
+        default=10, ge=1, description="(restart) of each slot, within any minute"
+    )
+    memory_limit: int | None = Field(
+        default=None,
+        gt=0,
+        description="bytes after which a slot gets a new process between two episodes; "
+        "needs isolation: slot; null: none",
+    )
+    start_timeout: float | None = Field(
+        default=None, gt=0, description="seconds to build a worker's envs; null: any"
     )
     step_timeout: float | None = Field(
         default=None, gt=0, description="seconds for one step; null: any"

@@ -152,6 +152,8 @@ def open_pool(config: Config, backend: str, workers: int | None) -> Pool:
         on_fault=config.on_fault,
         max_restarts=config.max_restarts,
         restarts_per_minute=config.restarts_per_minute,
+        memory_limit=config.memory_limit,
+        start_timeout=config.start_timeout,
         step_timeout=config.step_timeout,
         reset_timeout=config.reset_timeout,
     )

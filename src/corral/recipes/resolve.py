@@ -84,6 +84,12 @@ def complete(config: Config) -> Config:
             "env is missing: name a Gymnasium id, module:id or module:function, as in "
             "`env: CartPole-v1` or --set env=CartPole-v1"
         )
+    if config.memory_limit is not None and config.isolation != "slot":
+        raise OptionError(
+            f"memory_limit is {config.memory_limit}, which needs a process for every "
+            f"slot, and isolation is {config.isolation}: set isolation: slot as well "
+            "(--set isolation=slot)"
+        )
     tenth = -(-config.updates // TENTHS)
     name = config.name or config.recipe or _plain(config.env)
     check_name(name)

@@ -5,6 +5,7 @@ runs/cartpole/2026-01-31_12-00-00/
   about.json         versions, machine, command, how it ended
   metrics.jsonl      everything that was measured, a line per update
   episodes.jsonl     every episode that ended
+  faults.jsonl       every restart of an env or a worker, if there was one
   checkpoints/       last.pt, best.pt; interrupted.pt after Ctrl-C
   tensorboard/       the same metrics for TensorBoard
   videos/            slot 0, if the env renders
@@ -59,6 +60,16 @@ class RunDirectory:
         return self.path / "episodes.jsonl"
 
     @property
+    def faults(self) -> Path:
+        """A line per restart."""
+        return self.path / "faults.jsonl"
+
+    @property
+    def fault(self) -> Path:
+        """The episode that ended it, where one did, to be replayed."""
+        return self.path / "fault.zip"
+
+    @property
     def checkpoints(self) -> Path:
         """The folder of them."""
         return self.path / "checkpoints"
@@ -103,7 +114,7 @@ class RunDirectory:
         files = (self.config, self.about, self.metrics, self.episodes, self.report)
         folders = (self.checkpoints, self.tensorboard, self.videos)
         moments = (self.last, self.best, self.interrupted)
-        return (*files, self.error, *folders, *moments)
+        return (*files, self.error, self.faults, self.fault, *folders, *moments)
 
     def tell(self, **facts: Any) -> None:
         """Add to about.json."""

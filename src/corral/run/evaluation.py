@@ -73,6 +73,11 @@ class Evaluator:
             obs_norm=parts.obs_norm,
         )
 
+    @property
+    def pool(self) -> Pool | None:
+        """The envs, once there are any."""
+        return self._pool
+
     def seed(self, purpose: int) -> int:
         """What the episodes' seeds are made from."""
         return episode_seed(self._config.seed, purpose)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from corral.errors import Fault
 from corral.recipes.config import Config
 from corral.run.directory import RunDirectory
 from corral.run.drafts import write_text
@@ -16,6 +17,9 @@ from corral.sinks.console import ConsoleSink
 from corral.sinks.fanout import Fanout
 from corral.sinks.jsonl import JsonlSink
 from corral.sinks.tensorboard import TensorboardSink
+
+WORDS = 200
+"""Characters of an error's text that a line keeps."""
 
 
 class Outputs:
@@ -29,7 +33,10 @@ class Outputs:
         wandb: bool = False,
     ) -> None:
         self.console = console
+        self._directory = directory
         self._episodes = JsonlSink(directory.episodes)
+        self._faults: JsonlSink | None = None
+        """Made with the first one."""
         sinks: list[Sink] = [
             JsonlSink(directory.metrics),
             TensorboardSink(directory.tensorboard),
@@ -47,10 +54,28 @@ class Outputs:
         if rows:
             self._episodes.write_all(rows, step)
 
+    def write_fault(self, fault: Fault, count: int, step: int) -> None:
+        """A restart, and how many there were so far."""
+        if self._faults is None:
+            self._faults = JsonlSink(self._directory.faults)
+        row: dict[str, Any] = {
+            "count": count,
+            "kind": fault.kind,
+            "command": fault.command,
+            "slot": fault.slot,
+            "worker": fault.worker,
+            "seed": fault.seed,
+            "error": fault.error_type,
+            "text": f"{fault.error_text or fault.signal_name or ''}"[:WORDS],
+        }
+        self._faults.write(row, step)
+
     def close(self) -> None:
         """Close every sink."""
         try:
             self._episodes.close()
+            if self._faults is not None:
+                self._faults.close()
         finally:
             self._metrics.close()
 
@@ -77,7 +102,7 @@ def _wandb(directory: RunDirectory, config: Config) -> Sink:
 
 def cut(directory: RunDirectory, step: int) -> None:
     """Forget what was written after a step: the run goes on from there."""
-    for path in (directory.metrics, directory.episodes):
+    for path in (directory.metrics, directory.episodes, directory.faults):
         if path.exists():
             _cut(path, [line for line in jsonl.read(path) if line["step"] <= step])
 

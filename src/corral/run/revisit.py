@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,7 @@ from corral.run.checkpoint import Checkpoint
 from corral.run.directory import RunDirectory, find
 from corral.run.evaluation import Evaluator
 from corral.run.film import Scene
-from corral.run.start import build, load_moment
+from corral.run.start import build, changed, in_the_users_words, load_moment
 
 
 class Revisit:
@@ -29,6 +30,8 @@ class Revisit:
         num_envs: how many envs; as many as the run had if None.
         workers: as the run's if None.
         trust: run what the run's config names, whoever signed it.
+        settings: dotted keys -> values, as a resumed run may change them.
+        command: what the user typed; empty where it is called from Python.
     """
 
     def __init__(
@@ -38,14 +41,19 @@ class Revisit:
         num_envs: int | None = None,
         workers: int | None = None,
         trust: bool = False,
+        settings: Mapping[str, Any] | None = None,
+        command: Sequence[str] = (),
     ) -> None:
         directory = find(path)
         config = signed_config.read_to_run(directory, trust)
+        config = changed(directory, config, settings or {}, command)
+        self._command = command
         self.path = path if path.suffix == ".pt" else checkpoint_of(directory, which)
         self.config = _smaller(config, num_envs, workers)
         moment = Checkpoint.load(self.path)
         self.update = moment.update
-        self._parts: Parts = build(self.config)
+        with in_the_users_words(self.config, command):
+            self._parts: Parts = build(self.config)
         try:
             moment.check(self.config.env, self._parts.pool.spec, self.path)
             load_moment(self._parts, moment, self.path)
@@ -58,7 +66,8 @@ class Revisit:
         self, episodes: int, seed: int, stochastic: bool = False
     ) -> Evaluation:
         """Exactly so many episodes."""
-        return self._evaluator.episodes(episodes, seed, stochastic)
+        with in_the_users_words(self.config, self._command):
+            return self._evaluator.episodes(episodes, seed, stochastic)
 
     def video(self, seed: int) -> bytes:
         """One episode as a GIF."""

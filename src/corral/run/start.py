@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.bench import machine
-from corral.errors import CheckpointError, OptionError
+from corral.errors import CheckpointError, FaultError, OptionError
 from corral.recipes import parts as plain
 from corral.recipes.config import Config
 from corral.recipes.parts import Parts
@@ -26,28 +27,12 @@ from corral.run.claim import Claim
 from corral.run.directory import RunDirectory, create, find
 from corral.run.drafts import sweep
 from corral.run.evaluation import Best
+from corral.run.failure import Failure, written_about
 from corral.run.outputs import Outputs
 from corral.run.recent import RECENT
 from corral.run.training import Progress, Training
 from corral.sinks import jsonl
 from corral.sinks.console import ConsoleSink
-
-CHANGEABLE = (
-    "backend",
-    "device",
-    "evaluate_episodes",
-    "evaluate_length",
-    "final_episodes",
-    "isolation",
-    "max_restarts",
-    "restarts_per_minute",
-    "stop_at",
-    "threads",
-    "total_steps",
-    "video",
-    "workers",
-)
-"""What a resumed run may do otherwise than it began."""
 
 
 def begin(
@@ -65,7 +50,8 @@ def begin(
         # For its MissingExtra, before anything is begun.
         from corral.sinks import wandb as _  # noqa: F401
     weights = None if init_from is None else _weights_path(init_from)
-    parts = build(config)
+    with in_the_users_words(config, command):
+        parts = build(config)
     claim = None
     try:
         if weights is not None:
@@ -77,7 +63,8 @@ def begin(
         unsigned = signed_config.write(directory, config)
         directory.tell(**_about(parts, command))
         training = _training(parts, directory, Progress(), Best(config), wandb)
-        training.claim = claim
+        training.claim, training.command = claim, command
+        training.signed = not unsigned
     except BaseException:
         if claim is not None:
             claim.close()
@@ -91,6 +78,7 @@ def begin(
     try:
         if weights is None:
             parts.warm_up(console.say)
+        training.save_beginning()
     except BaseException:
         training.close()
         raise
@@ -103,6 +91,7 @@ def resume(
     *,
     wandb: bool = False,
     trust: bool = False,
+    command: Sequence[str] = (),
 ) -> Training:
     """The run in a directory, where its checkpoint left it.
 
@@ -111,22 +100,29 @@ def resume(
         settings: dotted keys -> values that are to be others from here on.
         wandb: log to Weights & Biases as well.
         trust: run what its config names, whoever signed it.
+        command: what the user typed; empty where it is called from Python.
     """
     directory = find(path)
-    config = signed_config.read_to_run(directory, trust)
+    before = signed_config.read_to_run(directory, trust)
     claim = Claim(directory)
     try:
-        changed = _same_but(directory, config, settings)
-        training = _resumed(path, directory, changed, wandb)
+        config = changed(directory, before, settings, command)
+        ranked = all(getattr(before, key) == getattr(config, key) for key in RANKING)
+        with in_the_users_words(config, command, directory):
+            training = _resumed(path, directory, config, wandb, ranked)
     except BaseException:
         claim.close()
         raise
-    training.claim = claim
+    training.claim, training.command = claim, command
     return training
 
 
+RANKING = ("best_metric", "best_is")
+"""What says which checkpoint is the best; an earlier best by others means nothing."""
+
+
 def _resumed(
-    path: Path, directory: RunDirectory, config: Config, wandb: bool
+    path: Path, directory: RunDirectory, config: Config, wandb: bool, ranked: bool
 ) -> Training:
     source = path if path.suffix == ".pt" else _newest(directory)
     moment = Checkpoint.load(source)
@@ -140,17 +136,19 @@ def _resumed(
     try:
         moment.check(config.env, parts.pool.spec, source)
         load_moment(parts, moment, source)
-        parts.collector.end_episodes(moment.update)
+        if moment.update:  # else the first episodes are those of a new run
+            parts.collector.end_episodes(moment.update)
         outputs.cut(directory, moment.steps)
         for folder in (directory.path, directory.checkpoints, directory.videos):
             sweep(folder)
         unsigned = signed_config.write(directory, config)
         # What ended it is over.
         directory.tell(state="began", result="", total_steps=config.total_steps)
+        directory.error.unlink(missing_ok=True)
         progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
-        training = _training(
-            parts, directory, progress, Best(config, moment.best), wandb
-        )
+        best = Best(config, moment.best if ranked else None)
+        training = _training(parts, directory, progress, best, wandb)
+        training.signed = not unsigned
     except BaseException:
         parts.pool.close()
         raise
@@ -200,20 +198,80 @@ def _register(directory: RunDirectory, console: ConsoleSink) -> None:
 # Where it was left --------------------------------------------------------------------
 
 
-def _same_but(
-    directory: RunDirectory, config: Config, settings: Mapping[str, Any]
+def changed(
+    directory: RunDirectory,
+    config: Config,
+    settings: Mapping[str, Any],
+    command: Sequence[str] = (),
 ) -> Config:
-    for key in settings:
-        if key not in CHANGEABLE:
-            raise OptionError(
-                f"a resumed run cannot change {key}: it would be another run. It can "
-                f"change {', '.join(CHANGEABLE)}; for anything else begin anew with "
-                f"--init-from {directory.path}"
-            )
+    """The config with other settings, if they change no number of the training."""
+    where = str(directory.config)
     values = config.model_dump()
     for key, value in settings.items():
-        put(values, key, value, str(directory.config))
-    return complete(checked(type(config), values, str(directory.config)))
+        put(values, key, value, where)
+    new = complete(checked(type(config), values, where))
+    then, now = (dict(_flat(one.model_dump())) for one in (config, new))
+    for key, value in now.items():
+        if value != then.get(key) and key not in config.changeable:
+            raise OptionError(_refused(directory, key, then.get(key), value, command))
+    return new
+
+
+def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{group}{key}.")
+        else:
+            yield f"{group}{key}", value
+
+
+def _refused(
+    directory: RunDirectory, key: str, then: Any, now: Any, command: Sequence[str]
+) -> str:
+    path = str(directory.path)
+    why = _WHY.get(key, "the numbers of its training depend on it")
+    said = f"a resumed run cannot change {key} from {then!r} to {now!r}: {why}"
+    if key == "name":
+        return said
+    if command:
+        words = ["corral", "train", f"{path}/config.yaml", "--init-from", path]
+        again = shlex.join([*words, "--set", f"{key}={now}"])
+    else:
+        again = (
+            f"begin({f'{path}/config.yaml'!r}, {{{key!r}: {now!r}}}, "
+            f"init_from=Path({path!r}))"
+        )
+    return f"{said}. Begin another run with its weights: {again}"
+
+
+_WHY = {
+    "checkpoint_every": (
+        "a checkpoint ends the running episodes, so the numbers of its training "
+        "depend on it"
+    ),
+    "name": "it is the name of its folder, which can be moved instead",
+}
+
+
+@contextmanager
+def in_the_users_words(
+    config: Config, command: Sequence[str], directory: RunDirectory | None = None
+) -> Iterator[None]:
+    """Where envs cannot be built, say where in the user's code, and what to type."""
+    try:
+        yield
+    except FaultError as error:
+        if not command:
+            raise
+        failure = Failure(error, config, command)
+        lines = [failure.story()]
+        if directory is None:
+            lines += failure.again()
+        else:
+            lines += written_about(directory, error)
+            lines += failure.resuming(directory)
+        error.args = ("\n".join(lines), *error.args[1:])
+        raise
 
 
 def _newest(directory: RunDirectory) -> Path:

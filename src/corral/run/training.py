@@ -12,6 +12,7 @@ have done without the interruption, bit for bit.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from corral.digits import number, rate, score
-from corral.errors import CorralError, Fault, FaultError, TrainingDiverged
+from corral.errors import CorralError, FaultError, RunFailed, TrainingDiverged
 from corral.recipes.parts import Gathered, Parts
 from corral.rollouts import finite
 from corral.run import report
@@ -39,14 +40,16 @@ from corral.run.evaluation import (
     Best,
     Evaluator,
 )
+from corral.run.failure import Failure, written_about
 from corral.run.film import Scene
 from corral.run.outputs import Outputs
 from corral.run.recent import RECENT, Recent, row_of
+from corral.run.restarts import Restarts
 from corral.run.speed import compare
-from corral.supervision.report import message_for
 
 DONE, INTERRUPTED = 0, 130
 FAULTS = "episode/faults"
+RESTARTS = "episode/restarts"
 
 
 @dataclass(slots=True)
@@ -79,17 +82,22 @@ class Training:
         self.progress = progress
         self.best = best
         self.evaluator = Evaluator(parts)
+        self.restarts = Restarts(outputs, lambda: [parts.pool, self.evaluator.pool])
         self.camera = Camera()
         self.claim: Claim | None = None
         """On the directory; given back at the end."""
         self.recent = Recent()
+        self.command: Sequence[str] = ()
+        """What the user typed; empty where the run is led from Python."""
+        self.signed = True
+        """Whether it can be opened again without being trusted."""
         self._accounts = Accounts(parts.pool)
         self._began_at = progress.steps
         self._latest: dict[str, float] = {}
         begun = not progress.update  # else some of the way is behind it already
         self._unended = set(range(parts.pool.num_envs)) if begun else set()
         """Slots in which no episode has ended since the last checkpoint."""
-        self._told_of_cuts = self._told_of_faults = self._told_of_films = False
+        self._told_of_cuts = self._told_of_films = False
         self._stop = False
 
     def run(self) -> int:
@@ -140,7 +148,9 @@ class Training:
             faults = getattr(rollout, "faults", ())
             if faults:
                 metrics[FAULTS] = float(len(faults))
-                self._say_faults(faults)
+            restarts = self.restarts.tell(steps)
+            if restarts:
+                metrics[RESTARTS] = float(restarts)
             metrics |= self._accounts.sample(steps - self._began_at)
             self._latest |= metrics
             self.outputs.write_episodes(rows, steps)
@@ -150,6 +160,7 @@ class Training:
         """Run validation episodes; keep the policy if it is the best so far."""
         with self._accounts.spent_on("evaluating"):
             results = self.evaluator.validate()
+        self.restarts.tell(self.progress.steps)
         self.progress.results = results
         with self._accounts.spent_on("saving"):
             self.outputs.write(results, self.progress.steps)
@@ -183,6 +194,10 @@ class Training:
                 "yellow",
             )
         self._unended = set(range(self.parts.pool.num_envs))
+
+    def save_beginning(self) -> None:
+        """Before the first update, so that every run can be resumed."""
+        self._moment().save(self.directory.last)
 
     def _is_due(self, every: int | None) -> bool:
         return self.progress.update % (every or 1) == 0
@@ -238,12 +253,12 @@ class Training:
         self.directory.tell(**facts)
         self._write_report()
         say(f"Report      {self.directory.report}", "cyan")
-        say(f"Evaluate    corral eval {self.directory.path}", "cyan")
+        say(f"Evaluate    {self._typed('eval')}", "cyan")
         return DONE
 
     def interrupt(self) -> int:
         """Save where it stopped, and say how to go on; no film is waited for."""
-        path, say = self.directory.path, self.outputs.console.say
+        say = self.outputs.console.say
         self.camera.close()
         self._say_what_was_not_filmed()
         self._moment().save(self.directory.interrupted)
@@ -254,7 +269,7 @@ class Training:
             f"({self.progress.steps:,} steps); everything is saved.",
             "yellow",
         )
-        say(f"Go on       corral train --resume {path}", "cyan")
+        say(f"Go on       {self._typed('train', '--resume')}", "cyan")
         if self.directory.last.exists():
             say(
                 "            (bit-equal to a run without the stop, from its last "
@@ -285,7 +300,7 @@ class Training:
             text += f" {len(result.failed)} of them failed, and do not count."
         text += "".join(f" {name}: {number(value)}." for name, value in more.items())
         self.outputs.console.say(text, "bold green")
-        again = f"corral eval {self.directory.path}"
+        again = self._typed("eval")
         final, spread = float(result.mean), float(result.std)
         return {
             "best": self.best.value,
@@ -302,8 +317,8 @@ class Training:
             split[part] for part in ("env", "policy", "waiting", "copying")
         )
         steps = self.progress.steps - self._began_at
-        if not steps:
-            return {}
+        if not steps or self.restarts.processes:
+            return {}  # in this process, such an env would be the end of the run
         try:
             text = str(compare(self.parts, steps, collecting, learning))
         except FaultError as error:  # alone, nobody restarts what breaks
@@ -373,56 +388,51 @@ class Training:
                 "yellow",
             )
 
-    def _say_faults(self, faults: Sequence[Fault]) -> None:
-        """The first one in words; all of them are counted."""
-        if not self._told_of_faults:
-            self._told_of_faults = True
-            first = message_for(faults[0]).partition("\n")[0]
-            self.outputs.console.say(
-                f"Restarted: {first}. More of these are counted as {FAULTS}.", "yellow"
-            )
-
     # Troubles -------------------------------------------------------------------------
 
     @contextmanager
     def _saying_what_is_kept(self) -> Iterator[None]:
-        """Whatever goes wrong: what was saved before is still there, so say where."""
+        """Whatever goes wrong: what happened, where it is written, how to go on."""
         try:
             yield
-        except CorralError as error:
-            state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
-            self._note(state=state, result=str(error))
-            said = str(error).rstrip(".")
-            again = self._to_see_it_again(error)
-            error.args = (f"{said}. {again}{self._kept()}", *error.args[1:])
-            raise
         except KeyboardInterrupt:  # the second one, or one while it was finishing
             self._note(state="interrupted", seconds=self.seconds)
-            self.outputs.console.say(f"Stopped at once. {self._kept()}", "yellow")
+            lines = ["Stopped at once.", *self._kept(), *self._next()]
+            self.outputs.console.say("\n".join(lines), "yellow")
+            raise
+        except Exception as error:
+            failure = Failure(error, self.config, self.command, self.signed)
+            state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
+            story = failure.story()
+            self._note(state=state, result=story)
+            told = "\n".join([story, *self._kept(error), *self._next(failure)])
+            if not isinstance(error, CorralError):
+                raise RunFailed(told) from error
+            error.args = (told, *error.args[1:])
             raise
 
-    def _to_see_it_again(self, error: CorralError) -> str:
-        """Where the episode that broke is, if it can be run by itself."""
-        if error.fault is None:
-            return ""
-        path = self.directory.path / "fault.zip"
-        try:
-            error.fault.save(path)
-        except (CorralError, OSError):
-            return ""  # the disk may be full; what broke is on its way as text
-        return f"That episode by itself: corral doctor --replay {path}. "
+    def _kept(self, error: Exception | None = None) -> list[str]:
+        """What there is on the disk, and what was written about the error."""
+        directory = self.directory
+        moments = (directory.interrupted, directory.last, directory.best)
+        kept = [str(one) for one in moments if one.exists()]
+        lines = [f"Kept        {', '.join(kept)}"] if kept else []
+        if error is not None:
+            lines += written_about(directory, error)
+        return lines
 
-    def _kept(self) -> str:
-        """What there is, and what to do with it."""
-        path = self.directory.path
-        last, best = self.directory.last, self.directory.best
-        kept = [str(one) for one in (last, best) if one.exists()]
-        if not kept:
-            return "No checkpoint had been saved yet"
-        then = f"To go on from there: corral train --resume {path}"
+    def _next(self, failure: Failure | None = None) -> list[str]:
+        """How to go on."""
         if self.progress.update >= self.config.updates:
-            then = f"It was trained to its end; to evaluate it: corral eval {path}"
-        return f"Kept: {' and '.join(kept)}. {then}"
+            return ["It was trained to its end.", f"Evaluate    {self._typed('eval')}"]
+        if failure is None:
+            return [f"Go on       {self._typed('train', '--resume')}"]
+        return failure.resuming(self.directory)
+
+    def _typed(self, *words: str) -> str:
+        """A command about this run."""
+        trust = [] if self.signed else ["--trust"]
+        return shlex.join(["corral", *words, str(self.directory.path), *trust])
 
     def _note(self, **facts: Any) -> None:
         try:

@@ -12,6 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -92,5 +93,6 @@ def _failed(path: Path, error: OSError) -> WriteFailed:
     return WriteFailed(f"{path} cannot be written: {error.strerror}")
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: Any) -> Any:
+    """The value, if it is no number that JSON does not know."""
+    return None if isinstance(value, Real) and not math.isfinite(value) else value

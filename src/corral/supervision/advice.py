@@ -1,20 +1,25 @@
-"""What to do about a fault: one line for every kind."""
+"""What to do about a fault: one line for every kind, in the user's syntax.
+
+Whoever trains by `corral train` is not told Python's keywords; and how a run goes on is
+the run's to say.
+"""
 
 from __future__ import annotations
 
 import errno
 
 from corral.errors import Fault, UsageError
+from corral.supervision.syntax import PYTHON, Syntax
 
 _NATIVE = (
     "Where Python was is in the output above. If the env is not safe beside others in "
-    'one process, isolation="slot" gives each its own; to catch it in a debugger, '
-    'run the program with backend="serial" under gdb.'
+    "one process, {alone} gives each its own; to catch it in a debugger, "
+    "run the program with {serial} under gdb."
 )
 _SIGNALS = {
     "SIGKILL": (
         "If memory ran out (the kernel's log says so): fewer workers, or "
-        'isolation="slot" with memory_limit= for an env that leaks.'
+        "{alone} with {memory_limit} for an env that leaks."
     ),
     "SIGSEGV": _NATIVE,
     "SIGABRT": _NATIVE,
@@ -53,10 +58,7 @@ _UNSTARTED = (
     "in an embedded one, name it by multiprocessing.set_executable(path)."
 )
 _ON_THE_WAY = {
-    "sending an info home": (
-        "Let infos hold plain data (numbers, arrays, text), or keep that key out of "
-        "them with infos=[...]."
-    ),
+    "sending an info home": "Let infos hold plain data: numbers, arrays, text.",
     "sending a result home": (
         "Let it return plain data, or do what you want with it beside the env: "
         "pool.apply(function)."
@@ -66,6 +68,8 @@ _ON_THE_WAY = {
         "module importable here too."
     ),
 }
+_IN_PYTHON = {"sending an info home": " Or keep that key out of them with infos=[...]."}
+"""Where there is an option besides."""
 _TIMEOUTS = {
     "construct": "start_timeout",
     "reset": "reset_timeout",
@@ -73,49 +77,69 @@ _TIMEOUTS = {
 }
 
 
-def advice_for(fault: Fault) -> str:
+def advice_for(fault: Fault, syntax: Syntax = PYTHON) -> str:
     """What to do next; "" where the error itself says so."""
-    parts = [_company(fault), _first(fault)]
+    parts = [_company(fault, syntax), _first(fault, syntax)]
+    if syntax.in_python:
+        parts += [_going_on(fault), _replay(fault)]
+    return " ".join(part for part in parts if part)
+
+
+def _going_on(fault: Fault) -> str:
+    """How the next one is mended, where that helps."""
     if fault.item is not None:
-        if not fault.gave_up:
-            parts.append('To have such items run again: on_fault="restart".')
-    elif fault.gave_up:
-        parts.append(
+        again = 'To have such items run again: on_fault="restart".'
+        return "" if fault.gave_up else again
+    if fault.gave_up:
+        return (
             "max_restarts= and restarts_per_minute= say how often a slot may be "
             "restarted."
         )
-    elif fault.kind in ("raised", "died", "hung") and fault.command in _MENDED:
-        option = "on_timeout" if fault.kind == "hung" else "on_fault"
-        parts.append(f'To go on with a new one: {option}="restart".')
-    parts.append(_replay(fault))
-    return " ".join(part for part in parts if part)
+    if not mended_by_restarts(fault):
+        return ""
+    option = "on_timeout" if fault.kind == "hung" else "on_fault"
+    return f'To go on with a new one: {option}="restart".'
+
+
+def mended_by_restarts(fault: Fault) -> bool:
+    """Whether another env, or another worker, in its place may do better."""
+    if isinstance(fault.exception, UsageError):
+        return False  # it would return the same: the env has to be changed
+    return fault.kind in ("raised", "died", "hung") and fault.command in _MENDED
 
 
 _MENDED = ("step", "reset")
 
 
-def _company(fault: Fault) -> str:
+def _company(fault: Fault, syntax: Syntax) -> str:
     """What is known of an env that failed beside others in its process."""
     if not fault.company or fault.alone:
         return ""
+    alone = syntax.option("isolation", "slot")
     if fault.alone is None:
         return (
             f"There was company in its process ({fault.company}); if it works without "
-            '(isolation="slot"), they break each other.'
+            f"({alone}), they break each other."
         )
     others = "another env" if fault.company == 1 else f"{fault.company} other envs"
     return (
         f"It failed beside {others} in one process; in a process of its own it does "
-        'not. So they break each other: isolation="slot" gives every slot its own.'
+        f"not. So they break each other: {alone} gives every slot its own."
     )
 
 
-def _first(fault: Fault) -> str:
+def _first(fault: Fault, syntax: Syntax) -> str:
     if isinstance(fault.exception, UsageError):
         return ""  # it says so itself
     if fault.command in _ON_THE_WAY:
-        return _ON_THE_WAY[fault.command]
-    return _BY_KIND[fault.kind](fault)
+        said = _ON_THE_WAY[fault.command]
+        return said + _IN_PYTHON.get(fault.command, "") * syntax.in_python
+    said = _BY_KIND[fault.kind](fault, syntax)
+    return said.format(
+        alone=syntax.option("isolation", "slot"),
+        serial=syntax.option("backend", "serial"),
+        memory_limit=syntax.option("memory_limit"),
+    )
 
 
 def _replay(fault: Fault) -> str:
@@ -127,15 +151,15 @@ def _replay(fault: Fault) -> str:
     return "To run it again by itself: fault.save(path), then corral.replay(path)."
 
 
-def _raised(fault: Fault) -> str:
+def _raised(fault: Fault, syntax: Syntax) -> str:
     if fault.item is not None:
         return "To debug it, call the function with that item yourself."
     if fault.command == "construct":
-        return _start(fault)
+        return _start(fault, syntax)
     return ""
 
 
-def _start(fault: Fault) -> str:
+def _start(fault: Fault, syntax: Syntax) -> str:
     error = fault.exception
     number = error.errno if isinstance(error, OSError) else None
     ours = fault.command == "start"
@@ -143,10 +167,10 @@ def _start(fault: Fault) -> str:
         return _ERRNOS[number]
     if ours and number is not None:
         return _UNSTARTED
-    return 'To debug it, build it in your own process: backend="serial".'
+    return "To debug it, build it in your own process: {serial}."
 
 
-def _died(fault: Fault) -> str:
+def _died(fault: Fault, syntax: Syntax) -> str:
     if fault.signal_name is not None:
         return _SIGNALS.get(fault.signal_name, "")
     if fault.exit_code == 1 and "Traceback" in fault.output:
@@ -156,16 +180,19 @@ def _died(fault: Fault) -> str:
     return "That is a defect of Corral's: its traceback is on stderr."
 
 
-def _hung(fault: Fault) -> str:
-    option = _TIMEOUTS.get(fault.command, "step_timeout")
-    return f"If it is only slow, give it longer: {option}=."
+def _hung(fault: Fault, syntax: Syntax) -> str:
+    longer = None if syntax.in_python or not fault.limit else 10 * fault.limit
+    option = syntax.option(timeout_of(fault), longer)
+    return f"If it is only slow, give it longer: {option}."
 
 
-def _shardmate(fault: Fault) -> str:
-    return (
-        'If it happens often, isolation="slot" keeps one slot\'s end from its '
-        "neighbours."
-    )
+def timeout_of(fault: Fault) -> str:
+    """The option that says how long it may take."""
+    return _TIMEOUTS.get(fault.command, "step_timeout")
+
+
+def _shardmate(fault: Fault, syntax: Syntax) -> str:
+    return "If it happens often, {alone} keeps one slot's end from its neighbours."
 
 
 _BY_KIND = {

@@ -22,6 +22,7 @@ from corral.errors import (
     WorkerHung,
 )
 from corral.supervision.advice import advice_for
+from corral.supervision.syntax import PYTHON, Syntax
 
 _CAUSES = {
     "SIGKILL": "killed, often by the out-of-memory killer",
@@ -109,7 +110,7 @@ _KINDS: dict[str, type[FaultError]] = {
 # Words --------------------------------------------------------------------------------
 
 
-def message_for(fault: Fault) -> str:
+def message_for(fault: Fault, syntax: Syntax = PYTHON) -> str:
     """What the error says: what happened, all that is known of it, and what to do."""
     error = fault.exception
     if isinstance(error, UsageError):
@@ -118,7 +119,9 @@ def message_for(fault: Fault) -> str:
             return first  # the caller's own mistake, whatever the env was at
     else:
         first = _MESSAGES[fault.kind](fault)
-    advice = advice_for(fault)
+    if not syntax.in_python:
+        first = first.replace(_CLOSE, ".")  # the pool is the run's
+    advice = advice_for(fault, syntax)
     return "\n".join(
         [first, *_episode(fault), *_worker(fault), *([advice] if advice else [])]
     )
@@ -196,7 +199,7 @@ def _died(fault: Fault) -> str:
     died = f"{where(fault)}: {how} during {fault.command}."
     if fault.item is not None or fault.command == "start":
         return died  # nothing else is lost with it
-    return f"{died} Its other slots are lost with it; close the pool."
+    return f"{died} Its other slots are lost with it{_CLOSE}"
 
 
 def _hung(fault: Fault) -> str:
@@ -204,7 +207,10 @@ def _hung(fault: Fault) -> str:
     said = f"{where(fault)}: no answer in time to {fault.command}{late}."
     if fault.item is not None or fault.command in ("start", "construct"):
         return said
-    return f"{said} Its worker was ended; close the pool."
+    return f"{said} Its worker was ended{_CLOSE}"
+
+
+_CLOSE = "; close the pool."
 
 
 def _shardmate(fault: Fault) -> str:

@@ -55,7 +55,7 @@ from corral.workers.commands import WIDE
 from corral.workers.copies import Guard, no_guard
 from corral.workers.episode import NO_ACTION, Episode
 from corral.workers.letters import NotSent, describe
-from corral.workers.outcomes import as_reward, counted, five_of
+from corral.workers.outcomes import as_reward, defined_at, five_of, two_of
 from corral.workers.outlet import Outlet
 from corral.workers.profilers import stop_profilers
 from corral.workers.randomness import Isolation
@@ -400,14 +400,7 @@ class Shard:
     def begin(self, index: int, row: int) -> None:
         """Reset the env for its next episode and write the first observation."""
         self._prepare(index)
-        result = self._reset_env(index)
-        try:
-            obs, info = result
-        except (TypeError, ValueError):
-            raise SpaceMismatch(
-                f"env.reset() returned {counted(result)}; Gymnasium's API is "
-                "`observation, info = env.reset()`"
-            ) from None
+        obs, info = two_of(self._reset_env(index))
         mailed = self._encode(row, index, obs)
         if mailed is not None:
             self.scribe.letter(index).obs = self.scribe.on_its_way(mailed)
@@ -568,7 +561,7 @@ class Shard:
         episode = self.episodes[index]
         begun = episode.number >= 0
         taken = self._ticket(index) - episode.began & TICKET_MASK
-        return describe(
+        fault = describe(
             error,
             command,
             self.slots[index],
@@ -580,6 +573,10 @@ class Shard:
             options=episode.options,
             restarts=self._spent(index),
         )
+        if isinstance(error, SpaceMismatch):  # raised here: say where it came from
+            came = defined_at(self.adapters[index], command)
+            fault = replace(fault, traceback=f"{fault.traceback or ''}{came}")
+        return fault
 
     # Restarts -------------------------------------------------------------------------
 

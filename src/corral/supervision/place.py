@@ -1,0 +1,80 @@
+"""Where in the user's own code something went wrong, read from a traceback's text."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sysconfig
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.errors import Fault
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+),? in (\S+)')
+"""As tracebacks have it, and, without the comma, faulthandler."""
+_OURS = str(Path(__file__).parents[1])
+_STDLIB = f"{sysconfig.get_path('stdlib')}{os.sep}"
+_LIBRARIES = tuple(
+    f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")
+)
+_EXAMPLES = tuple(f"{_OURS}{os.sep}{name}{os.sep}" for name in ("zoo", "testing"))
+"""Envs that come with Corral."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def short(self) -> str:
+        """File and line."""
+        near = os.path.relpath(self.file)
+        return f"{self.file if near.startswith('..') else near}, line {self.line}"
+
+    def __str__(self) -> str:
+        text = linecache.getline(self.file, self.line).strip()
+        code = f": {text[:80]}" if text else ""
+        return f"{self.short}, in {self.function}{code}"
+
+
+def place_of_fault(fault: Fault) -> Place | None:
+    """Where an env raised, hung or crashed; None where that is not known."""
+    if fault.traceback:
+        frames = _frames(fault.traceback)[::-1]
+    else:  # these have the innermost call first
+        frames = _frames(fault.stack or fault.output.rpartition("Current thread")[2])
+    return _users(frames) or next(iter(frames), None)
+
+
+def place_of_error(error: BaseException) -> Place | None:
+    """Where in the user's code an exception was raised, here or in a worker."""
+    fault = getattr(error, "fault", None)
+    if isinstance(fault, Fault):
+        return place_of_fault(fault)
+    return _users(_frames("".join(traceback.format_exception(error)))[::-1])
+
+
+def _frames(text: str) -> list[Place]:
+    """All that are neither Corral's nor Python's own."""
+    found = (Place(file, int(line), name) for file, line, name in _FRAME.findall(text))
+    return [one for one in found if not _is_ours(one.file)]
+
+
+def _users(frames: list[Place]) -> Place | None:
+    """The first that is in no library either."""
+    theirs = (one for one in frames if not one.file.startswith(_LIBRARIES))
+    return next(theirs, None)
+
+
+def _is_ours(file: str) -> bool:
+    if file.startswith(_LIBRARIES):  # which may lie within the standard library
+        return False
+    if file.startswith("<") or file.startswith(_STDLIB):
+        return True
+    return file.startswith(f"{_OURS}{os.sep}") and not file.startswith(_EXAMPLES)

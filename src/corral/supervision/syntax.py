@@ -1,0 +1,23 @@
+"""How options are written where the user is: in Python, or among a run's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """Python's keywords, or `key: value` as YAML and `--set key=value` have them."""
+
+    in_python: bool
+
+    def option(self, name: str, value: Any = None) -> str:
+        """An option with a value; without one, what comes after its name is left."""
+        if not self.in_python:
+            return name if value is None else f"{name}: {value}"
+        shown = f'"{value}"' if isinstance(value, str) else repr(value)
+        return f"{name}=" if value is None else f"{name}={shown}"
+
+
+PYTHON, SETTINGS = Syntax(True), Syntax(False)

@@ -1,0 +1,290 @@
+"""A training that dies says where, and names the command that goes on; it is typed."""
+
+import os
+import shlex
+import signal
+import sys
+
+import pytest
+import torch
+
+from corral.cli.main import main
+
+ENVS = """
+import gymnasium, numpy as np, os, pathlib, signal, time
+
+class Base(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.total = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.total += 1
+        if self.total == 20 and not pathlib.Path("fixed").exists():
+            return self.fail()
+        return np.zeros(2, np.float32), 1.0, self.steps == 10, False, {}
+
+class Raises(Base):
+    def fail(self):
+        raise RuntimeError("the arm left the table")  # HERE
+
+class Killed(Base):
+    def fail(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+class Crashes(Base):
+    def fail(self):
+        os.kill(os.getpid(), signal.SIGSEGV)  # HERE
+
+class Sound(Base):
+    def fail(self):
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+class Hangs(Base):
+    def fail(self):
+        time.sleep(1000)  # HERE
+
+class Gives(Base):
+    def fail(self):
+        return np.zeros(2, np.float32), float("nan"), False, False, {}
+
+class OldStep(Base):
+    def step(self, action):  # HERE
+        obs, reward, terminated, truncated, info = super().step(action)
+        if pathlib.Path("fixed").exists():
+            return obs, reward, terminated, truncated, info
+        return obs, reward, terminated, info
+
+class OldReset(Base):
+    def reset(self, **options):  # HERE
+        obs, info = super().reset(**options)
+        return (obs, info) if pathlib.Path("fixed").exists() else obs
+
+class Unbuilt(Base):
+    def __init__(self):
+        super().__init__()
+        if not pathlib.Path("fixed").exists():
+            raise ValueError("no such robot")  # HERE
+"""
+
+SETTINGS = {
+    "num_envs": 2,
+    "workers": 1,
+    "backend": "process",
+    "total_steps": 96,
+    "evaluate_every": 100,
+    "evaluate_episodes": 1,
+    "final_episodes": 0,
+    "checkpoint_every": 2,
+    "video": "never",
+    "ppo": "{n_steps: 16, batch_size: 16, n_epochs: 1, hidden: [8]}",
+}
+
+
+@pytest.fixture
+def corral(tmp_path, monkeypatch, capsys):
+    """Type a command in a folder with envs; returns status, stdout and stderr."""
+    (tmp_path / "broken.py").write_text(ENVS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    threads = torch.get_num_threads()
+
+    def run(*words):
+        status = main(list(words))
+        return status, *capsys.readouterr()
+
+    yield run
+    torch.set_num_threads(threads)
+    sys.modules.pop("broken", None)
+
+
+def yaml(env, **settings):
+    """A config of that env in my.yaml."""
+    lines = {"env": f"broken:{env}", **SETTINGS, **settings}
+    with open("my.yaml", "w") as file:
+        file.writelines(f"{key}: {value}\n" for key, value in lines.items())
+
+
+def said(err, head):
+    """What a line with that head says; None if there is none."""
+    lines = [line for line in err.splitlines() if line.startswith(head)]
+    assert len(lines) <= 1, err
+    return lines[0].removeprefix(head).strip() if lines else None
+
+
+def line_of(env):
+    """The line of broken.py that is to blame."""
+    of_env = ENVS.index(f"class {env}(")
+    return 1 + ENVS[: ENVS.index("# HERE", of_env)].count("\n")
+
+
+RESTART = "--set on_fault=restart"
+FAILING = {
+    # env, further settings -> what is said, the line, what the command has, a fix first
+    "Raises": ({}, "RuntimeError in step: the arm left the table", True, RESTART, ""),
+    "Killed": ({}, "ended by SIGKILL", False, RESTART, ""),
+    "Crashes": ({}, "ended by SIGSEGV", True, RESTART, ""),
+    "Hangs": ({"step_timeout": 0.5}, "longer than 0.5 s", True, RESTART, ""),
+    "Gives": ({}, "The env of slot 0 gave the reward nan", False, "", "Mend the env"),
+    "OldStep": ({}, "a tuple of 4 values. Let it return", True, "", "Change the env"),
+    "OldReset": ({}, "`return observation, {}`", True, "", "Change the env"),
+}
+
+
+@pytest.mark.parametrize("env", FAILING)
+def test_what_ends_a_training_is_told_and_the_command_goes_on(env, corral, tmp_path):
+    settings, told, has_line, has, fix = FAILING[env]
+    yaml(env, **settings)
+    status, out, err = corral("train", "my.yaml", "--out", "run")
+    assert status in (1, 2) and "Traceback (most" not in out + err
+    assert told in err
+    if has_line:
+        assert said(err, "At ").startswith(f"broken.py, line {line_of(env)}, in ")
+    assert said(err, "Traceback ") == "run/error.txt"
+    whole = (tmp_path / "run" / "error.txt").read_text()
+    assert "Traceback (most recent call last)" in whole
+    assert not has_line or "broken.py" in whole
+    for pythons in ("on_fault=", '="', "close the pool", "fault.save"):
+        assert pythons not in err.replace(RESTART, "").replace('"GymV21', "")
+    typed = said(err, "Go on ")
+    assert typed.startswith("corral train --resume run")
+    assert has in typed and (has or "--set" not in typed)
+    new = said(err, "New runs ")
+    assert new == ("`on_fault: restart` in my.yaml" if has else None)
+    first = said(err, "First ")
+    assert (fix in first) if fix else first is None
+    if fix:
+        (tmp_path / "fixed").touch()
+    status, out, err = corral(*shlex.split(typed)[1:])
+    assert status == 0, err
+    assert "Going on from run/checkpoints/last.pt" in out
+    assert ("Restarted   slot" in out and "so far)" in out) == bool(has)
+    assert (tmp_path / "run" / "faults.jsonl").exists() == bool(has)
+    assert not (tmp_path / "run" / "error.txt").exists()
+
+
+def test_what_runs_in_this_process_goes_on_in_others(corral):
+    yaml("Raises", backend="serial", workers="null")
+    status, _, err = corral("train", "my.yaml", "--out", "run")
+    typed = said(err, "Go on ")
+    assert typed.endswith(f"{RESTART} --set backend=process")
+    status, _, err = corral(*shlex.split(typed)[1:])
+    assert status == 0, err
+
+
+def test_a_limit_that_was_used_up_is_raised(corral):
+    yaml("Raises", on_fault="restart", restarts_per_minute=1, total_steps=192)
+    status, _, err = corral("train", "my.yaml", "--out", "run")
+    assert status == 1 and "given up after" in err
+    typed = said(err, "Go on ")
+    assert typed.endswith("--set restarts_per_minute=10")
+    assert corral(*shlex.split(typed)[1:])[0] == 0
+
+
+def test_what_cannot_be_built_names_the_line_and_the_same_command(corral, tmp_path):
+    yaml("Unbuilt")
+    status, _, err = corral("train", "my.yaml")
+    assert status == 1
+    place = f"broken.py, line {line_of('Unbuilt')}"
+    assert said(err, "At ").startswith(f"{place}, in __init__: raise ValueError")
+    assert said(err, "First ") == f"Mend {place}."
+    assert said(err, "Again ") == "corral train my.yaml"
+    assert "backend: serial" in err and not (tmp_path / "runs").exists()
+    (tmp_path / "fixed").touch()
+    assert corral("train", "my.yaml", "--out", "run")[0] == 0
+    (tmp_path / "fixed").unlink()
+    # A run that there is keeps the traceback.
+    status, _, err = corral("train", "--resume", "run", "--total-steps", "192")
+    assert status == 1 and said(err, "Traceback ") == "run/error.txt"
+    assert "no such robot" in (tmp_path / "run" / "error.txt").read_text()
+    (tmp_path / "fixed").touch()
+    typed = said(err, "Go on ")
+    assert corral(*shlex.split(typed)[1:], "--total-steps", "192")[0] == 0
+
+
+def test_an_evaluation_that_fails_names_its_own_command(corral, tmp_path):
+    yaml("Raises")
+    (tmp_path / "fixed").touch()
+    assert corral("train", "my.yaml", "--out", "run")[0] == 0
+    (tmp_path / "fixed").unlink()
+    status, _, err = corral("eval", "run", "--episodes", "6")
+    assert status == 1 and said(err, "At ").startswith("broken.py")
+    typed = said(err, "Again ")
+    assert typed == f"corral eval run --episodes 6 {RESTART}"
+    assert corral(*shlex.split(typed)[1:])[0] == 0
+
+
+def test_an_error_of_the_learner_is_one_message_too(corral, tmp_path, monkeypatch):
+    from corral.run.training import Training
+
+    learn = Training.learn
+
+    def fail(self, rollout):
+        if self.progress.update == 2:
+            raise RuntimeError("out of memory on the GPU")
+        return learn(self, rollout)
+
+    yaml("Raises")
+    (tmp_path / "fixed").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "learn", fail)
+        status, _, err = corral("train", "my.yaml", "--out", "run")
+    assert status == 1
+    assert "RuntimeError: out of memory on the GPU" in err
+    assert "in fail" in (tmp_path / "run" / "error.txt").read_text()
+    typed = said(err, "Go on ")
+    assert typed == "corral train --resume run"
+    assert corral(*shlex.split(typed)[1:])[0] == 0
+
+
+def test_a_learner_that_diverged_goes_on_gently_in_another_run(corral, monkeypatch):
+    from corral.errors import TrainingDiverged
+    from corral.run.training import Training
+
+    def diverge(self, rollout):
+        raise TrainingDiverged("the loss is nan in update 1")
+
+    yaml("Sound")
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "learn", diverge)
+        _, _, err = corral("train", "my.yaml", "--out", "run")
+    typed = said(err, "Go on ")
+    assert typed.startswith(
+        "corral train run/config.yaml --init-from run --set ppo.lr="
+    )
+    assert corral(*shlex.split(typed)[1:], "--out", "second")[0] == 0
+
+
+def test_a_metric_that_is_not_measured_is_replaced(corral):
+    yaml("Sound", best_metric="eval/cost", evaluate_every=1)
+    _, _, err = corral("train", "my.yaml", "--out", "run")
+    typed = said(err, "Go on ")
+    assert typed.endswith("--set best_metric=eval/return")
+    assert corral(*shlex.split(typed)[1:])[0] == 0
+
+
+def test_ctrl_c_twice_names_the_command_as_well(corral, monkeypatch):
+    from corral.run.training import Training
+
+    learn = Training.learn
+
+    def interrupted(self, rollout):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return learn(self, rollout)
+
+    yaml("Sound")
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "learn", interrupted)
+        status, out, _ = corral("train", "my.yaml", "--out", "run")
+    assert status == 130 and "Stopped at once" in out
+    assert "Go on       corral train --resume run\n" in out
+    assert corral("train", "--resume", "run")[0] == 0
