@@ -222,9 +222,9 @@ def test_a_full_disk_is_one_message_and_keeps_the_checkpoint(here):
     script = Script([sys.executable, "-c", code, *arguments], None, cwd=here)
     script.finish(1)
     assert "metrics.jsonl cannot be written: File too large" in script.stderr
-    assert "Kept: run/checkpoints/last.pt" in script.stderr
+    assert "Kept        run/checkpoints/last.pt" in script.stderr
     assert "corral train --resume run" in script.stderr
-    assert "Traceback" not in script.stderr
+    assert "Traceback (most recent" not in script.stderr
     from corral.run.checkpoint import Checkpoint
 
     assert Checkpoint.load(here / "run" / "checkpoints" / "last.pt").update > 0

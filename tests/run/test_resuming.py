@@ -107,10 +107,9 @@ def test_a_run_that_is_done_says_so(trained):
 
 CHANGES = {
     "processes": {"backend": "process", "workers": 2, "on_fault": "restart"},
-    "deadlines": {"step_timeout": 60, "reset_timeout": 60, "start_timeout": 60},
+    "deadlines": {"backend": "auto", "step_timeout": 60, "start_timeout": 60},
     "limits": {"max_restarts": 7, "restarts_per_minute": 3, "stop_at": 1e9},
     "a slot each": {"backend": "auto", "isolation": "slot", "memory_limit": 1 << 40},
-    "two groups": {"mode": "two_groups"},
     "evaluations": {"evaluate_every": 2, "evaluate_episodes": 1, "best_is": "min"},
     "looks": {"video": "end", "final_episodes": 1, "best_metric": "eval/length"},
 }
@@ -140,7 +139,16 @@ def test_what_may_change_changes_no_number(change, whole):
 
 
 NUMBERS = {
-    *("recipe", "name", "env", "env_kwargs", "learner", "num_envs", "isolate_rng"),
+    *(
+        "recipe",
+        "name",
+        "env",
+        "env_kwargs",
+        "learner",
+        "num_envs",
+        "isolate_rng",
+        "mode",
+    ),
     *("seed", "normalise_obs", "normalise_reward", "checkpoint_every", "ppo"),
     # of single recipes
     *("data", "model", "parallel", "batched", "validation_routes", "test_routes"),

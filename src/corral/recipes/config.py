@@ -24,7 +24,7 @@ except ImportError as error:
 from corral.learners.ppo import PPOConfig
 
 CHANGEABLE = (
-    *("backend", "workers", "isolation", "mode", "device", "threads"),
+    *("backend", "workers", "isolation", "device", "threads"),
     *("on_fault", "max_restarts", "restarts_per_minute", "memory_limit"),
     *("start_timeout", "step_timeout", "reset_timeout"),
     *("total_steps", "stop_at", "best_metric", "best_is", "video"),
@@ -33,7 +33,8 @@ CHANGEABLE = (
 """Settings that a resumed run may change, since they change no number of the training:
 where envs and networks are computed, what is done about faults, when it ends, and how
 it is looked at. All others do: also checkpoint_every, as a checkpoint ends the running
-episodes, and isolate_rng, as it decides who draws from which generator."""
+episodes, isolate_rng, as it decides who draws from which generator, and mode, as sums
+over fewer rows at once are rounded in another way."""
 
 
 class Config(BaseModel):
