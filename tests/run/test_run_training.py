@@ -204,8 +204,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_what_was_good(here):
     told = str(caught.value)
     assert "nan in update 5" in told
     assert "The env of slot 0 gave the reward nan in row 0 of the rollout" in told
-    assert "Kept: run/checkpoints/last.pt" in told
-    assert "corral train --resume run" in told
+    assert "Kept        run/checkpoints/last.pt" in told
+    assert "Go on       corral.run.start.resume(Path('run'), {})" in told
     kept = Checkpoint.load(training.directory.last)
     assert kept.update == 4
     assert all(bool(t.isfinite().all()) for t in kept.learner["net"].values())
@@ -245,14 +245,16 @@ def test_an_env_that_breaks_is_told_in_whole_sentences(here):
     settings = {**SMALL, "env": "run_envs:Breaks"}
     with (
         begin("cartpole", settings, out=Path("run")) as training,
-        pytest.raises(
-            EnvError, match=r"[^.]\. No checkpoint had been saved yet$"
-        ) as caught,
+        pytest.raises(EnvError) as caught,
     ):
         training.run()
-    assert "That episode by itself: corral doctor --replay run/fault.zip." in str(
-        caught.value
-    )
+    told = str(caught.value)
+    assert "At run_envs.py, line " in told and 'in step: raise RuntimeError("' in told
+    assert "Replay      corral doctor --replay run/fault.zip\n" in told
+    # In Python's words: it was begun from there.
+    call = "resume(Path('run'), {'on_fault': 'restart', 'backend': 'process'})"
+    assert told.endswith(f"Go on       corral.run.start.{call}")
+    assert "RuntimeError: broken" in training.directory.error.read_text()
     with replay("run/fault.zip") as again:
         assert again.reproduced
 
@@ -265,8 +267,10 @@ def test_what_is_restarted_is_told_and_counted(train, capsys):
     settings |= {"checkpoint_every": 99, "total_steps": 336}
     directory = train(settings=settings)
     out = capsys.readouterr().out
-    assert out.count("Restarted: slot ") == 1
-    assert "RuntimeError in step: broken. More of these" in out
+    restarts = jsonl.read(directory.faults)
+    assert out.count("Restarted   slot ") == len(restarts) > 1
+    assert "RuntimeError in step: broken (2 so far)" in out
+    assert [line["count"] for line in restarts] == [*range(1, len(restarts) + 1)]
     assert "of the 9 episodes failed each time they were run" in out
     assert directory.told()["state"] == "done"
     lines = jsonl.read(directory.metrics)
@@ -283,7 +287,8 @@ def test_a_second_ctrl_c_ends_it_at_once_and_says_what_is_kept(here, capfd):
         training.run()
     out, err = capfd.readouterr()
     assert "Stopping when this update is done" in err
-    assert "Stopped at once. Kept: run/checkpoints/last.pt. To go on" in out
+    assert "Stopped at once.\nKept        run/checkpoints/last.pt" in out
+    assert "Go on       corral train --resume run\n" in out
     assert training.directory.told()["state"] == "interrupted"
     assert training.directory.report.exists()
 
@@ -312,7 +317,7 @@ def test_a_disk_that_fills_up_while_training_is_told_with_what_is_kept(here):
         training.run()
     told = str(caught.value)
     assert "cannot be written: File too large" in told
-    assert "Kept: " in told or "No checkpoint had been saved yet" in told
+    assert "Kept        run/checkpoints/last.pt" in told
 
 
 def test_what_is_told_about_a_run_is_json(trained):
