@@ -139,7 +139,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(here):
     script = Script([*command, *SMALL, *endless], None, cwd=here)
     try:
         lines = [script.line(), script.line()]  # while it is running
-        wait_until(lambda: (here / "run" / "checkpoints" / "last.pt").exists(), 40)
+        metrics = here / "run" / "metrics.jsonl"  # the first update is behind it
+        wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0, 40)
         os.kill(script.process.pid, signal.SIGINT)
         out = script.finish(130)
     finally:
