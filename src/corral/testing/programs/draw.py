@@ -158,7 +158,9 @@ def _placed(rng: random.Random, program: Program) -> Program:
     program = replace(program, backend=backend)
     if kind.dies:
         return replace(program, isolation="slot", slots=min(program.slots, 3))
-    if backend in ("thread", "process") and rng.random() < 0.6:
+    # Envs that share state and a number of workers are refused, but by the drop-ins.
+    may_share = kind.state in ("own", "drawn") or face in ALWAYS_PROCESSES
+    if backend in ("thread", "process") and may_share and rng.random() < 0.6:
         return replace(program, workers=rng.randint(1, program.slots))
     if backend == "process" and rng.random() < 0.2 and program.slots <= 3:
         return replace(program, isolation="slot")

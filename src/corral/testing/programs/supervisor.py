@@ -50,6 +50,7 @@ class Runner:
         self._process: subprocess.Popen[str] | None = None
         self._mark = ""
         self._log: IO[bytes] | None = None
+        self._verdicts: Any = None
         self._program: Program | None = None
         self._began = 0.0
 
@@ -116,13 +117,20 @@ class Runner:
     def _start(self) -> None:
         self._mark = uuid.uuid4().hex
         self._log = tempfile.NamedTemporaryFile(prefix="corral-programs-")  # noqa: SIM115
+        self._verdicts = tempfile.TemporaryDirectory(prefix="corral-programs-")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "corral.testing.programs.runner"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={**os.environ, MARK: self._mark, "PYTHONFAULTHANDLER": "1"},
+            env={
+                **os.environ,
+                MARK: self._mark,
+                "PYTHONFAULTHANDLER": "1",
+                # What is found out about these environments is nobody else's.
+                "CORRAL_VERDICTS": self._verdicts.name,
+            },
             start_new_session=True,
         )
         self.output.readline()  # "ready": what it imports is not the program's time
@@ -144,6 +152,7 @@ class Runner:
                 os.kill(pid, signal.SIGKILL)
         if self._log is not None:
             self._log.close()
+            self._verdicts.cleanup()
 
     def _gone(self, process: subprocess.Popen[str], seconds: float) -> bool:
         if self.busy or self._program is not None:
