@@ -31,6 +31,8 @@ MODES = {
     "off": AutoresetMode.DISABLED,
 }
 
+FAULT = "a fault"
+
 
 class VectorPlay(Stage):
     """Every slot is commanded together, as Gymnasium does it."""
@@ -186,7 +188,7 @@ class VectorPlay(Stage):
         """All that a step returns."""
         obs, rewards, terminations, truncations, infos = got
         rows, choice = self.rows, self.program.info_choice
-        infos = self.without_faults(infos)
+        infos = without_faults(infos)
         expected = batch_of(self.obs_space, [row.obs for row in rows])
         flags = [(row.reward, row.terminated, row.truncated) for row in rows]
         ours = list(map(list, zip(*flags, strict=True)))
@@ -197,10 +199,12 @@ class VectorPlay(Stage):
             row = kept(choice, row)
             if row.ended and self.program.autoreset == "same_step":
                 last: dict[str, Any] = {"final_obs": row.final_obs}
-                if row.final_info is not None:
+                if row.fault:
+                    last["final_info"] = {"fault": FAULT}
+                elif row.final_info is not None:
                     last["final_info"] = row.final_info
                 each.append((slot, last))
-            each.append((slot, row.info))
+            each.append((slot, {**row.info, "fault": FAULT} if row.fault else row.info))
         told = self.vector(each)
         self.keep(lambda: difference(obs, expected, "obs"))
         if told is not None:
@@ -210,25 +214,6 @@ class VectorPlay(Stage):
             self.check(difference(self.envs.valid.tolist(), valid, "valid"))  # type: ignore[attr-defined]
             started = [row.started for row in rows]
             self.check(difference(self.envs.started.tolist(), started, "started"))  # type: ignore[attr-defined]
-
-    def without_faults(self, infos: dict[str, Any]) -> dict[str, Any]:
-        """What was told, less the faults, which are looked at by themselves."""
-        infos = dict(infos)
-        told = infos.pop("fault", None)
-        infos.pop("_fault", None)
-        expected = [bool(row.fault) for row in self.rows]
-        if told is not None or any(expected):
-            got = [] if told is None else [fault is not None for fault in told]
-            self.check(difference(got, expected, "infos['fault']"))
-        if any(expected) and "final_info" in infos:
-            # With same_step a fault is also the last thing that its episode said.
-            last = {**infos["final_info"]}
-            last.pop("fault", None)
-            last.pop("_fault", None)
-            infos["final_info"] = last
-            if not last:
-                del infos["final_info"], infos["_final_info"]
-        return infos
 
     def keep(self, look: Callable[[], str]) -> None:
         """Look again at the end, unless views were asked for."""
@@ -259,6 +244,17 @@ class VectorPlay(Stage):
                 for s in self.slots
             ]
         self.check(difference(list(got), truth, way))
+
+
+def without_faults(infos: dict[str, Any]) -> dict[str, Any]:
+    """Infos with a word in the place of each fault."""
+    infos = dict(infos)
+    if isinstance(infos.get("final_info"), dict):
+        infos["final_info"] = without_faults(infos["final_info"])
+    if "fault" in infos:
+        told = [None if fault is None else FAULT for fault in infos["fault"]]
+        infos["fault"] = np.array(told, dtype=object)
+    return infos
 
 
 def comparable(infos: dict[str, Any]) -> dict[str, Any]:
