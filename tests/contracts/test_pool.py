@@ -120,6 +120,14 @@ def test_recv_of_some_slots_leaves_the_others_under_way(echo: Pool) -> None:
     assert echo.recv().obs.tolist() == [1, 3]
 
 
+def test_slots_that_were_sent_to_last_can_be_received_first(echo: Pool) -> None:
+    echo.reset()
+    echo.send([10, 20, 30], slots=[2, 1, 0])
+    assert echo.recv(slots=[0]).obs.tolist() == [30]
+    assert echo.recv(slots=[1]).obs.tolist() == [20]
+    assert echo.recv().obs.tolist() == [10]
+
+
 def test_recv_of_slots_that_are_not_under_way_is_refused(echo: Pool) -> None:
     echo.send([1, 2], slots=[0, 1])
     with pytest.raises(OrderError, match=r"slots \[2\] have nothing under way"):

@@ -164,6 +164,9 @@ class SerialExecutor:
         try:
             while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
                 self._run_next()
+            # Those that are waited for may have been sent after others.
+            while some and self._queue and not there():
+                self._run_next()
         finally:
             self._stop(outside)
         # All that was asked for was run here, one after the other.

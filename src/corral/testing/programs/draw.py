@@ -79,8 +79,11 @@ def _plain(rng: random.Random, face: str) -> Kind:
     observations, actions = (*FIXED, *MAILED), (*FIXED, *MAILED)
     if face in SB3:
         observations, actions = SB3_OBS, SB3_ACTIONS
-    if face in ROLLOUTS or face == "batched":
+    if face in ROLLOUTS:
         observations, actions = tuple(FIXED), tuple(FIXED)
+    if face == "batched":  # Gymnasium cannot put empty Dicts together
+        full = tuple(name for name in FIXED if name != "nested")
+        observations, actions = full, full
     infos = tuple(STYLES)
     if face == "batched":
         infos = ("scalars", "arrays")

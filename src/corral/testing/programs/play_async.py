@@ -53,8 +53,8 @@ class AsyncPlay(PoolPlay):
         """Send to whatever has nothing under way."""
         idle = [s for s in range(self.program.slots) if s not in self.expected]
         mode = self.program.autoreset
-        over = [s for s in idle if self.slots[s].failed]
-        over += [s for s in idle if self.slots[s].over and mode == "off"]
+        off = mode == "off"
+        over = [s for s in idle if self.slots[s].failed or (off and self.slots[s].over)]
         self.left -= len(idle)
         if over:
             self.envs.async_reset(over)

@@ -32,6 +32,9 @@ class SB3Play(Stage):
         alone = program.isolate_rng or program.kind.state == OWN
         super().__init__(program, seeded=False, together=here and not alone)
         self.peer = peer
+        self.seed: int | None = None
+        self.options: dict[str, Any] | None = None
+        """What was set for the next reset."""
 
     def open(self) -> Any:
         """The environments of the program."""
@@ -79,20 +82,23 @@ class SB3Play(Stage):
 
     def reset(self, first: bool = False) -> bool:
         """Reset all, with the seeds and options that were set before."""
-        seed = options = None
         if first or self.rng.random() < 0.5:
-            seed = self.rng.getrandbits(20)
-            self.envs.seed(seed)
+            self.seed = self.rng.getrandbits(20)
+            self.envs.seed(self.seed)
         if self.rng.random() < 0.3:
-            options = {"level": self.rng.randint(0, 9)}
-            self.envs.set_options(options)
+            self.options = {"level": self.rng.randint(0, 9)}
+            self.envs.set_options(self.options)
+        seed = self.seed
         rows = [
-            slot.reset(None if seed is None else seed + number, options)
+            slot.reset(None if seed is None else seed + number, self.options)
             for number, slot in enumerate(self.slots)
         ]
         obs = self.called(self.envs.reset, rows)
         if obs is None:
             return not self.kind.dies
+        # Used once; after a reset that raised they are still set, as in SB3.
+        self.seed = self.options = None
+        obs = {**obs} if isinstance(obs, dict) else obs  # SB3 has an OrderedDict
         expected = batch_of(self.obs_space, [row.obs for row in rows])
         self.again(lambda: difference(obs, expected, "reset obs"))
         infos = [kept(self.program.info_choice, row).info for row in rows]
@@ -129,6 +135,7 @@ class SB3Play(Stage):
     def compare(self, got: Any, rows: list[Row]) -> None:
         """All that a step returns."""
         obs, rewards, dones, infos = got
+        obs = {**obs} if isinstance(obs, dict) else obs
         expected = batch_of(self.obs_space, [row.obs for row in rows])
         self.again(lambda: difference(obs, expected, "obs"))
         earned = np.array([row.reward for row in rows], np.float32)
