@@ -81,7 +81,9 @@ def sb3_rows(envs: Any) -> Rows:
     rows: Rows = [envs.reset()]
     for _ in range(STEPS):
         actions = np.array([envs.action_space.sample() for _ in range(SLOTS)])
-        rows += envs.step(actions)[:3]
+        obs, rewards, dones, _ = envs.step(actions)
+        # Theirs are of float64 here, and of float32 with DummyVecEnv, as ours are.
+        rows += [obs, rewards.astype(np.float32), dones]
     envs.close()
     return rows
 
