@@ -296,7 +296,8 @@ def test_a_death_that_does_not_happen_again_is_told(path) -> None:
         return np.zeros(2), 0.0, False, False, {}
 
     flag = path.with_name("flag")
-    fail(path, functools.partial(Walk, once))
+    # Shared: a trial run would be the one that dies.
+    fail(path, functools.partial(Walk, once), isolation="shared")
     replayed = replay(path)
     assert replayed.reproduced is False and replayed.error is None
     assert "nothing went wrong up to step 12" in str(replayed)

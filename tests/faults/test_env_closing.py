@@ -90,7 +90,7 @@ def test_what_is_no_env_is_closed_all_the_same(tmp_path):
 
     for backend in ("serial", "thread", "process"):
         with pytest.raises(CorralError, match="the factory returned Odd"):
-            corral.Pool(Odd, 1, backend=backend)
+            corral.Pool(lambda: Odd(), 1, backend=backend)
         (tmp_path / "closed").unlink()
 
 

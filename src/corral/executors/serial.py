@@ -165,7 +165,7 @@ class SerialExecutor:
             while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
                 self._run_next()
             # Those that are waited for may have been sent after others.
-            while some and self._queue and not there():
+            while some and not there():
                 self._run_next()
         finally:
             self._stop(outside)

@@ -309,7 +309,7 @@ def with_kit(fault: Fault, assignment: Assignment, shards: list[range]) -> Fault
     shard = range(slot or 0, 1 + (slot or 0))
     if shards:
         shard = shards[worker]
-    if slot is None and shards and (fault.kind == "start" or len(shard) == 1):
+    if slot is None and (fault.kind == "start" or (shards and len(shard) == 1)):
         slot = shard.start  # what comes before the first factory comes with any slot
     if slot is None:
         return fault

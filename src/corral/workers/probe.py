@@ -88,6 +88,10 @@ class Question:
     """Whether every episode of a recording gets a seed, or the first one alone."""
 
 
+class OneForAll(Exception):
+    """A factory has returned an env that it had returned before."""
+
+
 @dataclass
 class Probe:
     """One look at the envs of a worker that has not built its own yet.
@@ -287,6 +291,8 @@ class Probe:
                 found = self._together(recordings, watch)
         except OutOfTime:
             raise
+        except OneForAll:
+            return Sharing(None, "the factory returns the same env again"), None
         except Exception:
             return self._tried_again(recordings, watch)
         changed = shared_state.first_change(before, self._after)
@@ -311,6 +317,8 @@ class Probe:
             before = self._streams.states()
             trial = self._new(guest)
             trial.build()
+            if any(trial.made is one.made for one in self._trials if one is not trial):
+                raise OneForAll
             self._drawn += shared_state.moved(before, self._streams.states())
             return trial
 
