@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 
 def run_delay(process: int | str) -> float | None:
     """Seconds since it began, of its first thread; None where nobody counts them.
@@ -14,3 +16,11 @@ def run_delay(process: int | str) -> float | None:
             return int(file.read().split()[1]) * 1e-9
     except (OSError, IndexError, ValueError):
         return None  # another system, a kernel without it, or it ended
+
+
+def own_time() -> float:
+    """Seconds of a clock that stands while the calling thread is kept from the cores.
+
+    It goes on while the thread waits for something else: a sleep, a file, a server.
+    """
+    return time.perf_counter() - (run_delay("thread-self") or 0.0)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from corral.supervision.run_delay import run_delay
+from corral.supervision.run_delay import own_time
 
 ENDS = 2
 """Episode ends in a recording; the next episode is begun as well."""
@@ -143,12 +143,12 @@ class Watch:
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
-        self._began, self._queued = time.perf_counter(), _queued()
+        self._began, self._own = time.perf_counter(), own_time()
 
     @property
     def passed(self) -> float:
         """Since it was made."""
-        return time.perf_counter() - self._began - (_queued() - self._queued)
+        return own_time() - self._own
 
     def check(self) -> None:
         """Raises OutOfTime when the limit has passed."""
@@ -156,10 +156,6 @@ class Watch:
         late = time.perf_counter() - self._began > self._limit
         if late and self.passed > self._limit:
             raise OutOfTime
-
-
-def _queued() -> float:
-    return run_delay("thread-self") or 0.0
 
 
 # Alone --------------------------------------------------------------------------------
@@ -172,7 +168,7 @@ def record(guest: Guest, seeded: bool = False) -> Recording:
         guest: the env.
         seeded: whether every episode gets a seed, or the first one alone.
     """
-    found, began, queued = Recording(), time.perf_counter(), _queued()
+    found, began, own = Recording(), time.perf_counter(), own_time()
     seeds = range(ENDS + 1) if seeded else [0, *[None] * ENDS]
     for episode, seed in enumerate(seeds):
         turn = ("reset", seed)
@@ -185,7 +181,7 @@ def record(guest: Guest, seeded: bool = False) -> Recording:
             _end(guest, found)
     found.seconds = time.perf_counter() - began
     # An env that others keep from the cores does not wait for anything.
-    found.stepping *= max(0.01, 1.0 - (_queued() - queued) / found.seconds)
+    found.stepping *= max(0.01, (own_time() - own) / found.seconds)
     return found
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import time
 from collections.abc import Callable
 from typing import Any
+
+from corral.supervision.run_delay import own_time
 
 
 class ImportTimer:
@@ -29,11 +30,12 @@ class ImportTimer:
         def timed(*arguments: Any, **named: Any) -> Any:
             if self._depth:
                 return function(*arguments, **named)
-            began, self._depth = time.perf_counter(), 1
+            self._depth = 1  # before the clock is read: that may import as well
+            began = own_time()
             try:
                 return function(*arguments, **named)
             finally:
+                self.seconds += own_time() - began
                 self._depth = 0
-                self.seconds += time.perf_counter() - began
 
         return timed

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.adapters.verdicts import isolation_of
+from corral.supervision.run_delay import own_time
 from corral.workers import company, shared_state
 from corral.workers.company import Doubt, OutOfTime, Recording, Sharing, Watch
 from corral.workers.context import WorkerContext, here
@@ -147,9 +148,9 @@ class Probe:
     def _run(self) -> Measurement:
         first = self._new(0)
         with ImportTimer() as imports:
-            began = time.perf_counter()
+            began = own_time()
             threads = first.build()
-            building = time.perf_counter() - began - imports.seconds
+            building = own_time() - began - imports.seconds
         self.reached("built")
         asked = self.question
         minds = asked.judges or self.job.options.minds_company
