@@ -46,14 +46,25 @@ def widened(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     return dtype if wide is None else np.dtype(wide)
 
 
+@lru_cache
+def unchanged(dtype: np.dtype[Any]) -> frozenset[np.dtype[Any]]:
+    """Those of `castable` that the widest dtype of this kind holds as they are."""
+    wide = widened(dtype)
+    return frozenset(
+        one
+        for one in castable(dtype)
+        if one.kind in ("b", wide.kind) and one.itemsize <= wide.itemsize
+    )
+
+
 def first_changed(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
     """Where the first value is that even the widest dtype of this kind changes.
 
     Such are integers beyond 2**53 for a float, and beyond 2**63 for a signed integer.
     """
-    wide: np.dtype[Any] = widened(dtype)
-    if array.dtype.kind in ("b", wide.kind) and array.dtype.itemsize <= wide.itemsize:
+    if array.dtype in unchanged(dtype):
         return None
+    wide: np.dtype[Any] = widened(dtype)
     if wide.kind in "iu":
         limits = np.iinfo(wide)
         kept = (array >= limits.min) & (array <= limits.max)

@@ -14,6 +14,7 @@ from corral.layout.casts import (
     casts,
     first_changed,
     is_what,
+    unchanged,
     unreadable,
     widened,
 )
@@ -102,7 +103,8 @@ class ArrayCodec(Codec):
         """See Codec.split."""
         expected = (count, *self.shape)
         if type(batch) is np.ndarray and batch.shape == expected:
-            if batch.dtype is self.dtype:
+            # Not by identity: the dtype of a space that was unpickled is a copy.
+            if batch.dtype is self.dtype or batch.dtype in unchanged(self.dtype):
                 return [batch], []
             if batch.dtype in castable(self.dtype):
                 return [self._unchanged(batch, name)], []
