@@ -13,11 +13,8 @@ import gymnasium, numpy as np, os, pathlib, signal
 class Env(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (2,))
     action_space = gymnasium.spaces.Discrete(2)
-    made = 0
 
     def __init__(self, size=1):
-        type(self).made += 1
-        self.number = self.made
         self.steps = 0
 
     def reset(self, *, seed=None, options=None):
@@ -26,22 +23,31 @@ class Env(gymnasium.Env):
 
     def step(self, action):
         self.steps += 1
-        if self.number > 1:
-            self.as_second()
         return np.zeros(2, np.float32), 1.0, self.steps % 10 == 0, False, {}
 
-    def as_second(self):
-        """What happens only where several envs share a process."""
+class Second(Env):
+    """Something happens only where several envs share a process."""
+    made = 0
 
-class Raises(Env):
+    def __init__(self, size=1):
+        super().__init__(size)
+        Second.made += 1
+        self.number = Second.made
+
+    def step(self, action):
+        if self.number > 1:
+            self.as_second()
+        return super().step(action)
+
+class Raises(Second):
     def as_second(self):
         raise RuntimeError("the arm left the table\\nof the lab")
 
-class Dies(Env):
+class Dies(Second):
     def as_second(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
-class Waits(Env):
+class Waits(Second):
     def as_second(self):
         pathlib.Path("reached").touch()
         signal.pause()

@@ -45,7 +45,7 @@ def test_costs_are_the_same_wherever_the_cars_are(corral, tmp_path):
         assert "over 2 routes" in out
         found.append(json.loads((tmp_path / "costs.json").read_text()))
     assert found[0] == found[1]
-    assert list(found[0]) == [f"./data/{number:05d}.csv" for number in range(2)]
+    assert list(found[0]) == [f"./data/{route:05d}.csv" for route in range(2)]
     for path, cost in found[0].items():
         assert cost["total"] == pytest.approx(50 * cost["lataccel"] + cost["jerk"])
         shown = [number(cost[name]) for name in ("lataccel", "jerk", "total")]

@@ -217,7 +217,7 @@ class Mine(Env):
     def close(self):
         print("closed", flush=True)
 
-pool = corral.Pool(Mine, 2, backend={backend!r})
+pool = corral.Pool(Mine, 2, backend={backend!r}, isolation="shared")
 pool.reset()
 """
     )
