@@ -4,6 +4,7 @@ The whole table, with AgileRL's class too, is in conformance/stateful.py.
 """
 
 import functools
+from multiprocessing import forkserver, resource_tracker
 
 import gymnasium
 import numpy as np
@@ -15,6 +16,14 @@ from corral.testing.stateful_envs import STATEFUL, ClassCounter, NativeDice
 SLOTS = 3
 CLEAN = "forkserver"
 """A fork of this process would find what a first env has left here."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def servers_end():
+    """The peers' helper processes would outlive them, and be found by other tests."""
+    yield
+    forkserver._forkserver._stop()
+    resource_tracker._resource_tracker._stop()
 
 
 def rows_of(envs, steps=20):
