@@ -260,9 +260,11 @@ class BelledExecutor:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         left = math.inf
         while True:
+            seconds = piece
             if timeout is not None:
                 left = deadline - time.monotonic()
-            rung = bell.wait(target, max(0.0, min(piece, left)), spin)
+                seconds = max(0.0, min(piece, left))
+            rung = bell.wait(target, seconds, spin)
             if there():
                 return True
             self.look()

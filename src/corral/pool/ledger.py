@@ -16,6 +16,7 @@ from corral.errors import OptionError, OrderError
 from corral.layout.plan import TICKET_MASK
 
 Slots = Sequence[int] | NDArray[np.integer]
+BYTE_ORDER = sys.byteorder
 
 
 def chosen_slots(slots: Slots, count: int) -> NDArray[np.intp]:
@@ -113,9 +114,9 @@ class Ledger:
 
     def complete(self, done: NDArray[np.uint32]) -> bool:
         """Whether the results of all slots under way are there."""
-        if self.waiting == self.count and self.even():
+        if self.waiting == self.count and (self._even or self.even()):
             # Bytes: 64 slots take 0.2 µs, comparing arrays 2 µs.
-            ticket = (self.base & TICKET_MASK).to_bytes(4, sys.byteorder)
+            ticket = (self.base & TICKET_MASK).to_bytes(4, BYTE_ORDER)
             return done.tobytes() == ticket * self.count
         return len(self.ready(done)) == self.waiting
 
