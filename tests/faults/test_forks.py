@@ -24,7 +24,7 @@ STEPS = 12
 
 @pytest.fixture(autouse=True)
 def children_are_reaped():
-    """Under threads it is this process that the envs fork; other tests count its own."""
+    """Under threads the envs fork this process; other tests count its children."""
     yield
     for child in psutil.Process().children():
         with suppress(psutil.Error, ChildProcessError):
