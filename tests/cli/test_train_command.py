@@ -208,7 +208,7 @@ def test_a_name_that_leaves_runs_is_refused(corral, here, name):
     for arguments in (["cartpole", "--name", name], ["mine.yaml"]):
         status, _, err = corral("train", *arguments, *SMALL)
         assert status == 2
-        assert "it names a folder in runs/" in err and "--out" in err
+        assert "a name is a folder inside runs/" in err and "--out" in err
     assert not (here / "runs").exists()
 
 

@@ -214,7 +214,8 @@ def test_an_evaluation_that_fails_names_its_own_command(corral, tmp_path):
     assert status == 1 and said(err, "At ").startswith("broken.py")
     typed = said(err, "Again ")
     assert typed == f"corral eval run --episodes 6 {RESTART}"
-    assert corral(*shlex.split(typed)[1:])[0] == 0
+    status, out, _ = corral(*shlex.split(typed)[1:])
+    assert status == 0 and "Restarted   slot" in out
 
 
 def test_an_error_of_the_learner_is_one_message_too(corral, tmp_path, monkeypatch):
@@ -247,14 +248,13 @@ def test_a_learner_that_diverged_goes_on_gently_in_another_run(corral, monkeypat
     def diverge(self, rollout):
         raise TrainingDiverged("the loss is nan in update 1")
 
-    yaml("Sound")
+    yaml("Sound", ppo="{n_steps: 16, batch_size: 16, lr: 0.0003}")
     with monkeypatch.context() as patch:
         patch.setattr(Training, "learn", diverge)
         _, _, err = corral("train", "my.yaml", "--out", "run")
+    assert said(err, "First ").endswith("another run from its last checkpoint.")
     typed = said(err, "Go on ")
-    assert typed.startswith(
-        "corral train run/config.yaml --init-from run --set ppo.lr="
-    )
+    assert typed == ("corral train run/config.yaml --init-from run --set ppo.lr=3e-05")
     assert corral(*shlex.split(typed)[1:], "--out", "second")[0] == 0
 
 
@@ -283,3 +283,49 @@ def test_ctrl_c_twice_names_the_command_as_well(corral, monkeypatch):
     assert status == 130 and "Stopped at once" in out
     assert "Go on       corral train --resume run\n" in out
     assert corral("train", "--resume", "run")[0] == 0
+
+
+def test_a_run_that_dies_in_its_last_evaluation_keeps_all_updates(corral, tmp_path):
+    yaml("Raises", total_steps=32, evaluate_every=1, evaluate_episodes=8)
+    status, out, err = corral("train", "my.yaml", "--out", "run")
+    assert status == 1 and "the arm left the table" in err
+    typed = said(err, "Go on ")
+    assert typed == f"corral train --resume run {RESTART}"
+    status, out, err = corral(*shlex.split(typed)[1:])
+    assert status == 0, err
+    assert "Going on from run/checkpoints/last.pt: update 1 of 1" in out
+    assert "step 32  evaluated" in out and "Restarted   slot" in out
+    status, _, err = corral("train", "--resume", "run")
+    assert status == 2 and "is done: 32 of 32 steps" in err
+
+
+def test_restarts_of_an_update_that_gives_up_are_told(corral, tmp_path):
+    yaml("Raises", on_fault="restart", max_restarts=1, ppo="{n_steps: 64}")
+    status, out, err = corral("train", "my.yaml", "--out", "my run")
+    assert status == 1 and "given up after" in err
+    assert "Restarted   slot" in out
+    assert (tmp_path / "my run" / "faults.jsonl").read_text().count("\n") >= 1
+    assert said(err, "Replay ") == "corral doctor --replay 'my run/fault.zip'"
+    _, out, _ = corral(*shlex.split(said(err, "Replay "))[1:])
+    assert "the arm left the table" in out
+    assert "on_fault" not in out and "fault.save" not in out
+    status, _, err = corral("train", "my.yaml", "--out", "my run")
+    assert status == 2 and "corral train --resume 'my run'" in err
+
+
+def test_a_run_that_is_not_signed_is_replayed_with_trust(corral, monkeypatch):
+    from corral.run import start
+
+    write = start.signed_config.write
+    monkeypatch.setattr(
+        start.signed_config, "write", lambda *of: write(*of) or "no key"
+    )
+    yaml("Raises")
+    _, _, err = corral("train", "my.yaml", "--out", "run")
+    assert said(err, "Replay ") == "corral doctor --replay run/fault.zip --trust"
+
+
+def test_options_that_clash_are_answered_as_the_command_line_has_them(corral):
+    yaml("Sound", backend="thread")
+    status, _, err = corral("train", "my.yaml", "--set", "on_fault=restart")
+    assert status == 2 and "Use --set backend=process" in err

@@ -56,5 +56,5 @@ def test_a_register_that_cannot_be_written_costs_no_run(here, monkeypatch, capsy
     with begin("cartpole", SMALL, out=Path("deep/run")):
         pass
     out = capsys.readouterr().out
-    assert "`corral list` finds this run only by --runs deep: " in out
+    assert "Only `corral list --runs deep` finds this run: " in out
     assert "cannot be written (Is a directory)" in out

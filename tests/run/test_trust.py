@@ -176,7 +176,7 @@ def test_a_run_signed_before_the_key_was_opened_to_others_is_doubted(trained):
     ],
 )
 def test_a_name_that_leaves_runs_is_refused(name, here):
-    with pytest.raises(OptionError, match="it names a folder in runs/"):
+    with pytest.raises(OptionError, match="a name is a folder inside runs/"):
         begin("cartpole", {**SMALL, "name": name})
     assert sorted(path.name for path in here.iterdir()) == ["run_envs.py"]
 

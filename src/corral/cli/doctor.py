@@ -179,7 +179,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     from corral.supervision.saving import load
 
     fault = load(arguments.replay, arguments.trust)
-    print(f"Then:\n{_indented(message_for(fault))}\n")
+    print(f"Then:\n{_indented(message_for(fault, None))}\n")
     with replay(
         arguments.replay,
         debugger=arguments.debugger,

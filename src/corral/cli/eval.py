@@ -81,9 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
         command=arguments.line,
     ) as revisit:
         print(f"{revisit.path}: {revisit.config.env}, update {revisit.update}")
-        result = revisit.evaluate(
-            arguments.episodes or EPISODES, seed, stochastic=arguments.stochastic
-        )
+        try:
+            result = revisit.evaluate(
+                arguments.episodes or EPISODES, seed, stochastic=arguments.stochastic
+            )
+        finally:
+            for line in revisit.restarts():
+                print(line)
         print(f"return {result}")
         if arguments.json is not None:
             returns = [float(value) for value in result.returns]

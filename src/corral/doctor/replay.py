@@ -240,7 +240,7 @@ def _elsewhere(
         and at == failing_of(fault)
         and all(getattr(found, name) == getattr(fault, name) for name in same)
     )
-    error = None if found is None else error_for(found)
+    error = None if found is None else error_for(found, None)
     return Replay(fault, reproduced, command, step, error, _notes(fault))
 
 

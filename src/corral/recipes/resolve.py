@@ -61,9 +61,9 @@ def recipe_module(name: str) -> ModuleType:
     """The recipe of that name."""
     if str(name) not in RECIPES:  # a file may hold anything in its place
         near = difflib.get_close_matches(str(name), RECIPES, n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
+        meant = f"; did you mean {near[0]}?" if near else "."
         raise OptionError(
-            f"there is no recipe {name!r}; {meant}There are {', '.join(RECIPES)}; "
+            f"there is no recipe {name!r}{meant} There are {', '.join(RECIPES)}; "
             "anything else is the path of a YAML file"
         )
     return importlib.import_module(f"corral.recipes.{name}")
@@ -107,20 +107,20 @@ def check_name(name: str) -> None:
     parts = name.split("/")
     wrong = ""
     if name.startswith(("/", "\\", "~")) or name[1:2] == ":":
-        wrong = "it would be a place outside of it"
+        wrong = "an absolute path"
     elif ".." in parts:
-        wrong = "`..` leads out of it"
+        wrong = "with `..` in it"
     elif not all(part.strip() for part in parts):
-        wrong = "a part of it is empty"
+        wrong = "a part of which is empty"
     elif any(part.startswith(".") for part in parts):
-        wrong = "a folder that begins with a dot is hidden"
+        wrong = "which begins with a dot, so it would be hidden"
     elif not name.isprintable() or "\\" in name:
-        wrong = "it has characters that a folder's name cannot have"
+        wrong = "with characters that a folder's name cannot have"
     elif any(len(part.encode()) > LONGEST_NAME for part in parts):
-        wrong = f"it is longer than {LONGEST_NAME} bytes"
+        wrong = f"longer than {LONGEST_NAME} bytes"
     if wrong:
         raise OptionError(
-            f"name is {name[:80]!r}: it names a folder in runs/, and {wrong}. Choose "
+            f"name is {name[:80]!r}, {wrong}; a name is a folder inside runs/. Choose "
             "another name, or write elsewhere with --out DIRECTORY"
         )
 

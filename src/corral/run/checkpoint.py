@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+import warnings
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import NoneType
@@ -66,7 +67,7 @@ class Checkpoint:
         """Read the file, if it is one of ours."""
         content = _read(path)
         if "format" not in content:
-            raise CheckpointError(f"{path} is no checkpoint of a run")
+            raise CheckpointError(f"{path} is no checkpoint of a run. {_other(path)}")
         if content["format"] != FORMAT:
             raise CheckpointError(
                 f"{path} is of format {content['format']}, written by Corral "
@@ -131,13 +132,17 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        content = torch.load(data, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # torch's, of a file it then refuses
+            warnings.simplefilter("ignore", UserWarning)
+            content = torch.load(data, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever bytes can do to torch's reader
         raise CheckpointError(
             f"{path} is no checkpoint: {_reason(error, data)}. {_other(path)}"
         ) from None
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is no checkpoint: it holds {content!r:.60}")
+        raise CheckpointError(
+            f"{path} is no checkpoint: it holds {content!r:.60}. {_other(path)}"
+        )
     unpacked: dict[str, Any] = _unpacked(content)
     return unpacked
 

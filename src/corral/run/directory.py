@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -140,9 +141,10 @@ def create(name: str, chosen: Path | None = None) -> RunDirectory:
     else:
         path = chosen
         if path.exists():
+            typed = shlex.join(["corral", "train", "--resume", str(path)])
             raise OptionError(
                 f"the run directory {path} exists already; choose another with --out, "
-                f"or go on with what is in it: corral train --resume {path}"
+                f"or go on with what is in it: {typed}"
             )
     directory = RunDirectory(path)
     try:

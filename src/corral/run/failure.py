@@ -136,7 +136,7 @@ class Failure:
         """Lines that say how the run goes on."""
         path = str(directory.path)
         if self._diverged_alone():
-            return self._gentler(path)
+            return self._gentler(path, directory.best.exists())
         remedy = self.remedy()
         call = self._call(path, remedy.settings)
         first = [f"First       {remedy.first}."] if remedy.first else []
@@ -172,10 +172,11 @@ class Failure:
         diverged = isinstance(self.error, TrainingDiverged)
         return diverged and "the env of slot" not in str(self.error).lower()
 
-    def _gentler(self, path: str) -> list[str]:
+    def _gentler(self, path: str, has_best: bool) -> list[str]:
         """Another run from the best policy so far; the same one would diverge again."""
-        slower = {"ppo.lr": self.config.ppo.lr / MORE}
-        why = "It would diverge again: begin another run from its best policy."
+        slower = {"ppo.lr": float(f"{self.config.ppo.lr / MORE:g}")}
+        policy = "best policy" if has_best else "last checkpoint"
+        why = f"It would diverge again: begin another run from its {policy}."
         if not self.command:
             call = (
                 f"corral.run.start.begin({f'{path}/config.yaml'!r}, {slower!r}, "
@@ -196,7 +197,9 @@ def _flags(settings: Mapping[str, Any]) -> list[str]:
     return [word for pair in pairs for word in pair]
 
 
-def written_about(directory: RunDirectory, error: BaseException) -> list[str]:
+def written_about(
+    directory: RunDirectory, error: BaseException, signed: bool = True
+) -> list[str]:
     """Write the whole traceback, and the episode to be replayed; say where they are."""
     lines = []
     try:
@@ -208,7 +211,9 @@ def written_about(directory: RunDirectory, error: BaseException) -> list[str]:
     if isinstance(fault, Fault):
         with suppress(CorralError, OSError):  # the same
             fault.save(directory.fault)
-            lines.append(f"Replay      corral doctor --replay {directory.fault}")
+            words = ["corral", "doctor", "--replay", str(directory.fault)]
+            typed = shlex.join(words if signed else [*words, "--trust"])
+            lines.append(f"Replay      {typed}")
     return lines
 
 

@@ -18,6 +18,7 @@ from corral.run.checkpoint import Checkpoint
 from corral.run.directory import RunDirectory, find
 from corral.run.evaluation import Evaluator
 from corral.run.film import Scene
+from corral.run.restarts import line_of
 from corral.run.start import build, changed, in_the_users_words, load_moment
 
 
@@ -68,6 +69,14 @@ class Revisit:
         """Exactly so many episodes."""
         with in_the_users_words(self.config, self._command):
             return self._evaluator.episodes(episodes, seed, stochastic)
+
+    def restarts(self) -> list[str]:
+        """A line for each env or worker that was restarted, the latest if many."""
+        pool = self._evaluator.pool
+        if pool is None:
+            return []
+        first = pool.fault_count - len(pool.faults) + 1
+        return [line_of(fault, n) for n, fault in enumerate(pool.faults, first)]
 
     def video(self, seed: int) -> bytes:
         """One episode as a GIF."""

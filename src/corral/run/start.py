@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from corral.recipes.resolve import (
 from corral.run import outputs, register, signed_config
 from corral.run.checkpoint import Checkpoint, load_learner
 from corral.run.claim import Claim
-from corral.run.directory import RunDirectory, create, find
+from corral.run.directory import ROOT, RunDirectory, create, find
 from corral.run.drafts import sweep
 from corral.run.evaluation import Best
 from corral.run.failure import Failure, written_about
@@ -126,11 +127,13 @@ def _resumed(
 ) -> Training:
     source = path if path.suffix == ".pt" else _newest(directory)
     moment = Checkpoint.load(source)
-    if moment.steps >= config.total_steps:
+    trained = moment.steps >= config.total_steps
+    if trained and directory.told().get("state") == "done":
+        longer = ["--resume", str(directory.path), "--total-steps"]
+        typed = shlex.join(["corral", "train", *longer, str(2 * moment.steps)])
         raise OptionError(
             f"{directory.path} is done: {moment.steps:,} of {config.total_steps:,} "
-            f"steps. To train it longer: corral train --resume {directory.path} "
-            f"--total-steps {2 * moment.steps}"
+            f"steps. To train it longer: {typed}"
         )
     parts = build(config)
     try:
@@ -188,9 +191,12 @@ def _register(directory: RunDirectory, console: ConsoleSink) -> None:
     try:
         register.add(directory)
     except OSError as error:
+        here = directory.path.resolve().is_relative_to(ROOT.resolve())
+        words = ["corral", "list", "--runs", str(directory.path.parent)]
+        how = "`corral list` in this folder" if here else f"`{shlex.join(words)}`"
         console.say(
-            f"`corral list` finds this run only by --runs {directory.path.parent}: "
-            f"{register.path()} cannot be written ({error.strerror or error})",
+            f"Only {how} finds this run: {register.path()} cannot be written "
+            f"({error.strerror or error})",
             "yellow",
         )
 
@@ -263,15 +269,23 @@ def in_the_users_words(
     except FaultError as error:
         if not command:
             raise
-        failure = Failure(error, config, command)
+        signed = "--trust" not in command
+        failure = Failure(error, config, command, signed)
         lines = [failure.story()]
         if directory is None:
             lines += failure.again()
         else:
-            lines += written_about(directory, error)
+            lines += written_about(directory, error, signed)
             lines += failure.resuming(directory)
         error.args = ("\n".join(lines), *error.args[1:])
         raise
+    except OptionError as error:
+        if command:  # `backend="process"` is Python
+            error.args = (_KEYWORD.sub(r"--set \1=\2", str(error)), *error.args[1:])
+        raise
+
+
+_KEYWORD = re.compile(r'\b(\w+)="(\w+)"')
 
 
 def _newest(directory: RunDirectory) -> Path:

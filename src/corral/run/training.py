@@ -94,6 +94,8 @@ class Training:
         self._accounts = Accounts(parts.pool)
         self._began_at = progress.steps
         self._latest: dict[str, float] = {}
+        self._evaluated: int | None = None
+        """The latest update after which this program has evaluated."""
         begun = not progress.update  # else some of the way is behind it already
         self._unended = set(range(parts.pool.num_envs)) if begun else set()
         """Slots in which no episode has ended since the last checkpoint."""
@@ -112,13 +114,15 @@ class Training:
                     rollout = self.collect()
                     metrics = self.learn(rollout)
                     self.log(rollout, metrics)
+                    if self._is_trained:
+                        self._save_last()  # the evaluation that follows may fail
                     if self._is_due(config.evaluate_every):
                         self.evaluate()
                     if self._is_due(config.checkpoint_every):
                         self.checkpoint()
                     if self.best.is_enough:
                         break
-            is_over = progress.update >= config.updates or self.best.is_enough
+            is_over = self._is_trained or self.best.is_enough
             return self.finish() if is_over else self.interrupt()
 
     # The loop's verbs -----------------------------------------------------------------
@@ -162,6 +166,7 @@ class Training:
             results = self.evaluator.validate()
         self.restarts.tell(self.progress.steps)
         self.progress.results = results
+        self._evaluated = self.progress.update
         with self._accounts.spent_on("saving"):
             self.outputs.write(results, self.progress.steps)
             improved = self.best.improved(self._latest | results)
@@ -178,8 +183,11 @@ class Training:
         with self._accounts.spent_on("saving"):
             self._say_what_is_cut()
             self.parts.collector.end_episodes(self.progress.update)
-            self._moment().save(self.directory.last)
-            self.directory.interrupted.unlink(missing_ok=True)
+            self._save_last()
+
+    def _save_last(self) -> None:
+        self._moment().save(self.directory.last)
+        self.directory.interrupted.unlink(missing_ok=True)
 
     def _say_what_is_cut(self) -> None:
         """Once, where episodes are longer than what lies between two checkpoints."""
@@ -198,6 +206,11 @@ class Training:
     def save_beginning(self) -> None:
         """Before the first update, so that every run can be resumed."""
         self._moment().save(self.directory.last)
+
+    @property
+    def _is_trained(self) -> bool:
+        """Whether all updates are done."""
+        return self.progress.update >= self.config.updates
 
     def _is_due(self, every: int | None) -> bool:
         return self.progress.update % (every or 1) == 0
@@ -232,11 +245,9 @@ class Training:
         measured = self._accounts.sample(steps - self._began_at, ending=True)
         if measured:
             self.outputs.write(measured, steps)
-        if not self._is_due(self.config.evaluate_every):
+        if self._evaluated != self.progress.update:
             self.evaluate()
-        if not self._is_due(self.config.checkpoint_every):
-            self._moment().save(self.directory.last)
-            self.directory.interrupted.unlink(missing_ok=True)
+        self._save_last()
         say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
         self._wait_for_films()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
@@ -404,6 +415,8 @@ class Training:
             failure = Failure(error, self.config, self.command, self.signed)
             state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
             story = failure.story()
+            with suppress(CorralError, OSError):  # the disk may be what is wrong
+                self.restarts.tell(self.progress.steps)
             self._note(state=state, result=story)
             told = "\n".join([story, *self._kept(error), *self._next(failure)])
             if not isinstance(error, CorralError):
@@ -418,16 +431,19 @@ class Training:
         kept = [str(one) for one in moments if one.exists()]
         lines = [f"Kept        {', '.join(kept)}"] if kept else []
         if error is not None:
-            lines += written_about(directory, error)
+            lines += written_about(directory, error, self.signed)
         return lines
 
     def _next(self, failure: Failure | None = None) -> list[str]:
         """How to go on."""
-        if self.progress.update >= self.config.updates:
-            return ["It was trained to its end.", f"Evaluate    {self._typed('eval')}"]
         if failure is None:
-            return [f"Go on       {self._typed('train', '--resume')}"]
-        return failure.resuming(self.directory)
+            lines = [f"Go on       {self._typed('train', '--resume')}"]
+        else:
+            lines = failure.resuming(self.directory)
+        if self._is_trained:
+            left = "All updates are done; the last evaluation and the report are not."
+            lines = [left, *lines, f"Evaluate    {self._typed('eval')}"]
+        return lines
 
     def _typed(self, *words: str) -> str:
         """A command about this run."""

@@ -78,15 +78,15 @@ def where(fault: Fault) -> str:
     return ", ".join(parts) or "the pool"
 
 
-def error_for(fault: Fault) -> CorralError:
+def error_for(fault: Fault, syntax: Syntax | None = PYTHON) -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
     if fault.item is not None and fault.kind == "raised":
-        error: CorralError = ItemError(message_for(fault), fault)
+        error: CorralError = ItemError(message_for(fault, syntax), fault)
     elif isinstance(fault.exception, UsageError):
-        error = type(fault.exception)(message_for(fault))
+        error = type(fault.exception)(message_for(fault, syntax))
         error.fault = fault
     else:
-        error = _KINDS[fault.kind](message_for(fault), fault)
+        error = _KINDS[fault.kind](message_for(fault, syntax), fault)
     error.__cause__ = _cause(fault)
     return error
 
@@ -110,8 +110,11 @@ _KINDS: dict[str, type[FaultError]] = {
 # Words --------------------------------------------------------------------------------
 
 
-def message_for(fault: Fault, syntax: Syntax = PYTHON) -> str:
-    """What the error says: what happened, all that is known of it, and what to do."""
+def message_for(fault: Fault, syntax: Syntax | None = PYTHON) -> str:
+    """What the error says: what happened, all that is known of it, and what to do.
+
+    The latter in the user's syntax; with None it is left out, as for a replay.
+    """
     error = fault.exception
     if isinstance(error, UsageError):
         first = f"{where(fault)}: {shortened(str(error))}"
@@ -119,9 +122,9 @@ def message_for(fault: Fault, syntax: Syntax = PYTHON) -> str:
             return first  # the caller's own mistake, whatever the env was at
     else:
         first = _MESSAGES[fault.kind](fault)
-    if not syntax.in_python:
+    if syntax is None or not syntax.in_python:
         first = first.replace(_CLOSE, ".")  # the pool is the run's
-    advice = advice_for(fault, syntax)
+    advice = "" if syntax is None else advice_for(fault, syntax)
     return "\n".join(
         [first, *_episode(fault), *_worker(fault), *([advice] if advice else [])]
     )

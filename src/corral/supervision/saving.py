@@ -15,6 +15,7 @@ import json
 import os
 import pickle
 import platform
+import shlex
 import sys
 import zipfile
 from dataclasses import fields, replace
@@ -76,8 +77,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
     if version != VERSION:
         raise OptionError(
             f"{path} was saved in format {version}; this version of Corral reads "
-            f"format {VERSION}. Its {REPORT} can still be read: unzip -p {path} "
-            f"{REPORT}"
+            f"format {VERSION}. Its {REPORT} can still be read: {_unzip(path)}"
         )
     doubted = "" if trust else signatures.doubt(signatures.FAULT, data, signature)
     if doubted:
@@ -85,7 +85,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
             str(path),
             doubted,
             "To replay it is to run code from it",
-            f"Its report can be read without that: unzip -p {path} {REPORT}",
+            f"Its report can be read without that: {_unzip(path)}",
         )
     try:
         fault: Fault = pickle.loads(data)
@@ -95,6 +95,10 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
             "actions, task or options made by a module that this program cannot import?"
         ) from error
     return fault
+
+
+def _unzip(path: str | os.PathLike[str]) -> str:
+    return shlex.join(["unzip", "-p", os.fspath(path), REPORT])
 
 
 def _signature(archive: zipfile.ZipFile) -> str | None:
