@@ -67,6 +67,7 @@ def test_settings_are_read_as_yaml(text, expected):
 @pytest.mark.parametrize(
     ("source", "settings", "told"),
     [
+        ("evil", {}, "there is no recipe 'evil'. There are ant"),
         ("cartpol", {}, "no recipe 'cartpol'; did you mean cartpole?"),
         ("nothing-like-it", {}, f"There are {', '.join(RECIPES)};"),
         ("no/such.yaml", {}, "there is no file no/such.yaml"),
