@@ -120,6 +120,15 @@ def test_there_are_never_more_workers_than_slots():
     assert choose(3, 16, releasing(waiting())).workers == 3
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("threads", [False, True])
+def test_envs_that_fork_go_to_processes_however_quick_they_are(cores, threads):
+    forking = computing(1e-6, forks=True, threads=threads, thread_gain=2.0)
+    placement = choose(2, cores, forking)
+    assert where(placement) == ("process", cores)
+    assert "an env forked its process" in placement.reason
+
+
 def test_one_core_has_nobody_to_share_with():
     placement = choose(64, 1, computing(1.0))
     assert placement.backend == "serial"

@@ -1,13 +1,18 @@
 """Envs share a process only where that is known to be safe, whatever was asked for."""
 
+import contextlib
 import functools
 import os
 
+import gymnasium
+import numpy as np
 import pytest
 from tried_envs import (
     Declared,
     Endless,
+    Forking,
     Marked,
+    Pupil,
     Stuck,
     TellsTime,
     Unseeded,
@@ -51,6 +56,28 @@ def test_envs_that_do_the_same_together_as_alone_share(kind):
     layout = layout_of(kind)
     assert (layout.workers, layout.sharing) == (2, SEEN)
     assert layout.extra_envs >= 3
+
+
+def test_state_that_changes_in_a_trial_and_shows_later_gives_gymnasium_s_numbers():
+    def played(envs):
+        with contextlib.closing(envs):
+            seen = [envs.reset(seed=0)[0]]
+            seen += [envs.step(np.ones(2, int))[0] for _ in range(90)]
+        return np.array(seen)
+
+    theirs = played(gymnasium.vector.AsyncVectorEnv([Pupil] * 2))
+    assert theirs[-1, 0, 1] == 1.0
+    ours = corral.dropin.AsyncVectorEnv([Pupil] * 2, workers=1)
+    assert "tried_envs.Curriculum changed" in ours.layout.reason
+    np.testing.assert_array_equal(played(ours), theirs)
+
+
+def test_envs_that_fork_are_never_placed_in_the_caller():
+    layout = layout_of(Forking, 2, backend="auto")
+    assert layout.backend == "process"
+    assert "an env forked its process in a trial run" in layout.reason
+    again = layout_of(Forking, 2, backend="auto")  # what was seen is remembered
+    assert again.backend == "process"
 
 
 def test_what_an_env_declares_is_believed_and_costs_nothing():

@@ -71,3 +71,31 @@ class Declared(Plain):
     """Says that it is safe beside others."""
 
     metadata = {"corral.isolation": "shared"}  # noqa: RUF012
+
+
+class Curriculum:
+    """What all envs of a process learn from."""
+
+    episodes = 0
+
+
+class Pupil(Plain):
+    """Shows every tenth episode of its process: a trial has not as many."""
+
+    def extra(self):
+        return float(Curriculum.episodes // 10)
+
+    def step(self, action):
+        *outcome, terminated, truncated, info = super().step(action)
+        Curriculum.episodes += bool(terminated)
+        return *outcome, terminated, truncated, info
+
+
+class Forking(Plain):
+    """Forks, and the child comes back from the step."""
+
+    def step(self, action):
+        if os.fork() == 0:
+            raise OSError("exec failed in the child")
+        os.wait()
+        return super().step(action)

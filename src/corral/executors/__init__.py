@@ -301,6 +301,8 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
             return executor, _apart(slots, measured, sharing)
         if assignment.options.isolate_rng:  # threads would go one at a time
             measured = replace(measured, threads=False)
+        if sharing is not None and sharing.forks:
+            measured = replace(measured, forks=True)
         placement = choose(slots, cores, measured)
         if sharing is not None:
             placement = _told(placement, sharing)

@@ -123,11 +123,21 @@ def _expense(processes: int) -> str:
     return f" (at 25 MiB each: {processes * 25} MiB)"
 
 
+FORKS = (
+    "an env forked its process in a trial run, so the slots are in worker processes: "
+    "in the caller a forked child could go on as a copy of your program"
+)
+
+
 def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
-    """The quickest of caller, processes and threads, for a batch of such steps."""
+    """The quickest of caller, processes and threads, for a batch of such steps.
+
+    Envs that fork get processes: a forked child that comes back from a step is ended
+    there, and would go on as a copy of the caller's program elsewhere.
+    """
     serial = serial_time(num_envs, measured)
     kinds = [("process", process_time, MOST_PROCESSES)]
-    if measured.threads:
+    if measured.threads and not measured.forks:
         kinds.append(("thread", thread_time, MOST_THREADS))
     workers: dict[str, tuple[float, int]] = {}
     for kind, estimate, most in kinds:
@@ -138,6 +148,8 @@ def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
             )
     reason = _reason(num_envs, measured, serial, workers)
     kind = _quickest(serial, {kind: batch for kind, (batch, _) in workers.items()})
+    if measured.forks:
+        kind, reason = "process", f"{reason}; {FORKS}"
     count = workers[kind][1] if kind in workers else 1
     return Placement(
         kind, count, num_envs, reason, measured.step_time, measured.computing

@@ -26,7 +26,7 @@ from corral.workers import luggage
 from corral.workers.company import Sharing
 from corral.workers.shared_state import digest_of
 
-FORMAT = 1
+FORMAT = 2
 """Of the file, and of how envs are tried: another one forgets everything."""
 MOST_FILES = 256
 _here: dict[str, Sharing] = {}

@@ -54,6 +54,8 @@ class Sharing:
     """Seconds per step, if any was taken."""
     computing: float = 1.0
     """The fraction of it that needs a core."""
+    forks: bool = False
+    """Whether an env forked this process: in the caller, copies of it would go on."""
     sources: dict[str, str] = field(default_factory=dict)
     """Path -> digest, of the text that it is true for."""
 

@@ -28,8 +28,10 @@ from corral.supervision.run_delay import own_time
 from corral.workers import company, shared_state
 from corral.workers.company import Doubt, OutOfTime, Recording, Sharing, Watch
 from corral.workers.context import WorkerContext, here
+from corral.workers.copies import ForkCount
 from corral.workers.imports import ImportTimer
 from corral.workers.luggage import opened
+from corral.workers.shared_state import Snapshot
 from corral.workers.trial import DECLARATION, MOST_STEPS, Streams, Trial, Turn
 from corral.workers.worker import Job, Worker
 
@@ -69,6 +71,8 @@ class Measurement:
     """What another process has to be asked before that is known."""
     kept: bool = False
     """Whether the worker still has its first env, as new, and builds slot 0 with it."""
+    forks: bool = False
+    """Whether an env forked its process."""
     left: bool = False
     """Whether closed envs have left processes behind, which end with the worker."""
 
@@ -121,6 +125,7 @@ class Probe:
         self.worker.context.slots = self.job.slots
         self._factories: list[Any] = opened(self.job.factories)
         self._streams = Streams(self.worker.context)
+        counted = ForkCount()
         # What broken envs say when they are collected is no news.
         sys.unraisablehook = lambda unraisable: None
         try:
@@ -128,21 +133,23 @@ class Probe:
         finally:
             self._clear()
             self._streams.restore()
+        measured = replace(measured, forks=counted.forks > 0)
         sharing = measured.sharing
         if sharing is None or (sharing.safe and measured.doubt is None) or self.kept:
             sys.unraisablehook = sys.__unraisablehook__  # it goes on as a worker
         if sharing is None:
             return measured
-        counted = replace(
+        told = replace(
             sharing,
             extra=self.extra,
+            forks=measured.forks,
             sources=self._texts,
             step_time=measured.step_time,
             computing=measured.computing,
         )
         kept = self.kept is not None
         return replace(
-            measured, sharing=counted, kept=kept, left=not kept and _has_children()
+            measured, sharing=told, kept=kept, left=not kept and _has_children()
         )
 
     def _run(self) -> Measurement:
@@ -296,6 +303,7 @@ class Probe:
             return Sharing(None, "the factory returns the same env again"), None
         except Exception:
             return self._tried_again(recordings, watch)
+        assert self._after is not None
         changed = shared_state.first_change(before, self._after)
         if changed:
             text = f"an env changes what all envs of a process share: {changed}"
@@ -304,6 +312,10 @@ class Probe:
             return _draws(self._drawn, "in its constructor"), None
         text = "an env does something else when another one runs in its process"
         doubt = Doubt(text, recordings, found) if found else None
+        unread = before.unread or self._after.unread
+        if unread:
+            text = f"what all envs of a process share cannot be compared: {unread}"
+            return Sharing(None, text), doubt
         text = "two of them in one process did the same as alone"
         return Sharing(True, text), doubt
 
@@ -312,7 +324,7 @@ class Probe:
     ) -> list[company.Difference]:
         self._streams.restore()
         self._drawn: list[str] = []
-        self._after: dict[str, Any] = {}
+        self._after: Snapshot | None = None
 
         def build(guest: int) -> Trial:
             before = self._streams.states()
@@ -335,7 +347,7 @@ class Probe:
                 look,
             )
         finally:
-            if not self._after:
+            if self._after is None:
                 look()
 
     def _at_once(self, recordings: list[Recording]) -> list[company.Difference]:
@@ -394,7 +406,7 @@ class Probe:
             return Sharing(None, text), Doubt(text, recordings, [])
         return Sharing(None, "an env failed once beside another, and then not"), None
 
-    def _snapshot(self) -> dict[str, Any]:
+    def _snapshot(self) -> Snapshot:
         envs = [trial.env for trial in self._trials if trial.shard.adapters]
         return shared_state.snapshot(envs, self._factories)
 

@@ -1,54 +1,37 @@
 """What all envs of one process share, and whether an env changes it.
 
     classes       attributes of the env's class, of its wrappers', and of their bases
-    modules       globals of the modules these come from, and of the user's other code
+    modules       globals of the modules these come from, and of the user's other code,
+                  with all classes and functions that are defined there
     closures      variables of the factory's function
     generators    random, numpy.random, and torch's where it is imported
 
-Values are compared, not watched: one look before and one after. What a library keeps
-behind its Python names cannot be seen here.
+and all that can be reached from these: see `state_reader`. Values are compared, not
+watched: one look before and one after. What a library keeps behind its Python names
+cannot be seen here.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
-import logging
 import random
 import sys
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium import Space
 
-MOST_ITEMS = 256
-"""Of a container that is looked into; of a larger one its length is compared."""
-MOST_BYTES = 1 << 20
-"""The same for arrays."""
-DEPTH = 3
+from corral.workers.state_reader import PLAIN, StateReader, is_state
+
+MOST_LAYERS = 256
 NOT_THE_ENVS = ("gymnasium", "pettingzoo", "corral", "numpy", "torch", "cloudpickle")
 """Packages whose own bookkeeping says nothing about an env."""
 ENVS_OF_THESE = ("gymnasium.envs", "pettingzoo.", "corral.zoo", "corral.testing")
 NOT_ENVS = ("pettingzoo.utils", "gymnasium.envs.registration")
-CODE = (
-    types.ModuleType,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    functools._lru_cache_wrapper,
-    type,
-    property,
-    classmethod,
-    staticmethod,
-    logging.Logger,
-    Space,  # of class level as a rule; what is drawn from it shows in what an env does
-)
 
 
 # Generators ---------------------------------------------------------------------------
@@ -73,25 +56,65 @@ def moved(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 # Attributes ---------------------------------------------------------------------------
 
 
-def snapshot(envs: Iterable[Any], factories: Iterable[Any]) -> dict[str, Any]:
-    """Name -> value at this moment, of all that these envs share with others."""
-    found: dict[str, Any] = {}
-    for name, space in _namespaces(envs, factories).items():
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that envs share with others, at one moment."""
+
+    values: dict[str, Any]
+    """Name -> something that is equal as long as the value is."""
+    cached: dict[str, Any]
+    """The same of what caches give out: more of it is no change."""
+    unread: str = ""
+    """What could not be looked at; "" if all was."""
+
+
+def snapshot(envs: Iterable[Any], factories: Iterable[Any]) -> Snapshot:
+    """What these envs share with others."""
+    spaces = _namespaces(envs, factories)
+    reader, found = StateReader(_follower(spaces)), dict[str, Any]()
+    for name, space in spaces.items():
         for key, value in list(space.items()):
-            if not key.startswith("__") and not isinstance(value, CODE):
-                found[f"{name}.{key}"] = _read(value)
-    return found
+            if not is_state(key, value):
+                continue
+            path = f"{name}.{key}"
+            found[path] = reader.read(path, value)
+            if _is_instance(value):  # another one in its place is a change
+                found[f"{path} (which object it is)"] = id(value)
+    cached: dict[str, Any] = {}
+    for name, value in reader.cached:  # which grows meanwhile, by caches in caches
+        cached[name] = reader.read(name, value)
+    return Snapshot(found, cached, reader.unread)
 
 
-def first_change(before: dict[str, Any], now: dict[str, Any]) -> str:
+def _follower(spaces: Mapping[str, Mapping[str, Any]]) -> Callable[[str], bool]:
+    """Tells of a module's name whether it belongs to the env or the user's own code."""
+    homes = {str(space.get("__module__", name)) for name, space in spaces.items()}
+    tops = {home.partition(".")[0] for home in homes if _is_the_envs(home)}
+    tops -= set(NOT_THE_ENVS)
+
+    def follows(module: str) -> bool:
+        return module in homes or str(module).partition(".")[0] in tops
+
+    return follows
+
+
+def _is_instance(value: Any) -> bool:
+    plain = (*PLAIN, dict, list, tuple, deque, set, frozenset, np.ndarray, np.generic)
+    return not (isinstance(value, (*plain, type)) or callable(value))
+
+
+def first_change(before: Snapshot, now: Snapshot) -> str:
     """What changed from one snapshot to the next, in words; "" if nothing did."""
-    for name, value in now.items():
-        old = before.get(name, before)
-        if old is not before and old == value:
+    for name, value in now.values.items():
+        old = before.values.get(name, before)
+        if old is not before and old == value and type(old) is type(value):
             continue
         if old is before:
             return f"{name} was added"
         return f"{name} changed{_both(old, value)}"
+    for name, value in now.cached.items():
+        if before.cached.get(name, value) != value:
+            return f"{name} changed"
     return ""
 
 
@@ -160,7 +183,7 @@ def _layers(env: Any) -> Iterator[Any]:
     """The env, and what is inside its wrappers."""
     seen: list[Any] = []
     waiting = [env]
-    while waiting and len(seen) < MOST_ITEMS:
+    while waiting and len(seen) < MOST_LAYERS:
         layer = waiting.pop()
         if layer is None or any(layer is one for one in seen):
             continue
@@ -233,66 +256,3 @@ def _is_the_envs(module: str) -> bool:
         return True
     standard = top in sys.stdlib_module_names and top != "__main__"
     return bool(top) and top not in NOT_THE_ENVS and not standard
-
-
-# Values -------------------------------------------------------------------------------
-
-
-def _read(value: Any) -> Any:
-    try:
-        return _fingerprint(value, DEPTH)
-    except Exception:  # its own __repr__ or __getattr__: which object it is, then
-        return type(value).__qualname__, id(value)
-
-
-def _fingerprint(value: Any, depth: int) -> Any:
-    """Something that is equal as long as the value is, and does not change with it."""
-    if value is None or isinstance(value, (bool, int, str, bytes)):
-        return value
-    if isinstance(value, (float, complex, np.generic, itertools.count)):
-        return repr(value)
-    if isinstance(value, np.ndarray):
-        return _of_array(value)
-    if isinstance(value, CODE):
-        return "code"
-    if not depth:
-        return type(value).__qualname__
-    if isinstance(value, dict):
-        return _of_items(value, value.items(), depth)
-    if isinstance(value, (list, tuple, deque)):
-        return _of_items(value, enumerate(value), depth)
-    if isinstance(value, (set, frozenset)):
-        return _of_items(value, enumerate(sorted(map(repr, value))), depth)
-    return _of_object(value, depth)
-
-
-def _of_array(array: np.ndarray[Any, Any]) -> Any:
-    known = (array.shape, array.dtype.str)
-    if array.dtype.hasobject or array.nbytes > MOST_BYTES:
-        return (*known, id(array))
-    return (*known, hashlib.blake2b(array.tobytes(), digest_size=16).digest())
-
-
-def _of_items(container: Any, items: Iterable[Any], depth: int) -> Any:
-    kind = type(container).__qualname__
-    if len(container) > MOST_ITEMS:
-        return kind, len(container)
-    parts = [(repr(key), _fingerprint(one, depth - 1)) for key, one in list(items)]
-    return kind, len(container), parts
-
-
-def _of_object(value: Any, depth: int) -> Any:
-    kind = type(value).__qualname__
-    if isinstance(value, random.Random):
-        return kind, value.getstate()
-    if isinstance(value, np.random.Generator):
-        return kind, repr(value.bit_generator.state)
-    if isinstance(value, np.random.RandomState):
-        return kind, repr(value.get_state(legacy=False))
-    # Another object in its place is a change; inside others, what they hold counts.
-    which = id(value) if depth == DEPTH else None
-    inside = getattr(value, "__dict__", None)
-    if not isinstance(inside, dict) or len(inside) > MOST_ITEMS:
-        return kind, which
-    parts = [(key, _fingerprint(one, depth - 1)) for key, one in list(inside.items())]
-    return kind, which, parts

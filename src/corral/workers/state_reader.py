@@ -1,0 +1,415 @@
+"""Reads all that can be reached from a value, for comparing it with a later reading.
+
+    followed       containers, instances (`__dict__`, slots), classes and functions of
+                   the modules that are looked at (defaults, closures, attributes,
+                   `lru_cache`), partials, bound methods, context variables
+    by checksum    arrays, buffers, CPU tensors, long lists of plain values
+    by state       generators of random numbers
+    not state      code, loggers, locks, files, weak references, patterns, and the
+                   modules, classes and functions of libraries
+
+A reading is a list of marks. It is bounded by count, bytes and CPU time. What could not
+be read is named in `unread`: then equal readings do not say that nothing has changed.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import gc
+import io
+import itertools
+import logging
+import marshal
+import random
+import re
+import sys
+import threading
+import time
+import types
+import warnings
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+MOST_OBJECTS = 200_000
+MOST_BYTES = 256 << 20
+MOST_SECONDS = 0.15
+"""CPU time of one reading: a trial has 0.5 s, and takes two of them."""
+CHECKED = 256
+"""Objects from one look at the clock to the next."""
+LONG = 16
+"""Items from which on it pays to see whether all are plain."""
+
+PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
+CODE = (
+    types.CodeType,
+    types.FrameType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GenericAlias,
+    types.UnionType,
+    np.ufunc,
+    np.dtype,
+)
+NOT_STATE = (
+    *CODE,
+    logging.Filterer,
+    logging.LoggerAdapter,
+    io.IOBase,
+    re.Pattern,
+    weakref.ReferenceType,
+    *weakref.ProxyTypes,
+    type(threading.Lock()),
+    type(threading.RLock()),
+)
+RUNNING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+HINTS = ("typing", "typing_extensions")
+"""Modules whose objects describe types."""
+
+
+class OutOfBudget(Exception):
+    """There is more than may be looked at."""
+
+
+class StateReader:
+    """One reading. What was read once is not read again, wherever it turns up.
+
+    Args:
+        follows: whether classes and functions of a module are looked into.
+    """
+
+    def __init__(self, follows: Callable[[str], bool]) -> None:
+        self.unread = ""
+        """What could not be read, and why; "" if all was."""
+        self.cached: list[tuple[str, Any]] = []
+        """Results that caches give out, by name; to be read, and compared by name."""
+        self._follows = follows
+        self._seen: dict[int, Any] = {}  # the values too: an id is for a lifetime
+        self._bytes = 0
+        self._until = time.thread_time() + MOST_SECONDS
+        self._marks: list[Any] = []
+        self._waiting: list[Any] = []
+
+    def read(self, name: str, value: Any) -> Any:
+        """Something that is equal as long as the value is.
+
+        Args:
+            name: what it is called in `unread`.
+            value: anything.
+        """
+        if type(value) in PLAIN and type(value) is not float:
+            return value
+        self._marks, self._waiting, self._name = [], [value], name
+        try:
+            while self._waiting:
+                self._one(self._waiting.pop())
+        except OutOfBudget as reason:
+            self._miss(f"there is more in {name} than {reason}")
+        return self._marks
+
+    def _miss(self, what: str) -> None:
+        self.unread = self.unread or what
+
+    def _one(self, value: Any) -> None:
+        kind = type(value)
+        if kind in PLAIN:
+            self._marks.append((kind, repr(value) if kind is float else value))
+            return
+        if id(value) in self._seen:
+            self._marks.append(id(value))
+            return
+        self._count(value)
+        self._marks.append(kind.__qualname__)
+        try:
+            self._into(value)
+        except OutOfBudget:
+            raise
+        except Exception as error:  # the value's own code
+            self._miss(f"{self._what(value)} cannot be read ({error!r:.80})")
+
+    def _count(self, value: Any) -> None:
+        self._seen[id(value)] = value
+        if len(self._seen) > MOST_OBJECTS:
+            raise OutOfBudget(f"{MOST_OBJECTS} objects")
+        late = len(self._seen) % CHECKED == 0 and time.thread_time() > self._until
+        if late:
+            raise OutOfBudget(f"can be read in {MOST_SECONDS:g} s")
+
+    def _what(self, value: Any) -> str:
+        kind = type(value).__qualname__
+        return f"{self._name}, which is or holds an object of type {kind},"
+
+    def _mark(self, *marks: Any) -> None:
+        self._marks += marks
+
+    def _push(self, *values: Any) -> None:
+        self._waiting += values
+
+    # Kinds ----------------------------------------------------------------------------
+
+    def _into(self, value: Any) -> None:
+        if isinstance(value, NOT_STATE) or type(value).__module__ in HINTS:
+            return
+        if isinstance(value, RUNNING):
+            self._of_running(value)
+        elif isinstance(value, contextvars.ContextVar):
+            self._push(value.get(None))
+        elif isinstance(value, types.ModuleType):
+            self._of_module(value)
+        elif isinstance(value, type):
+            self._of_class(value)
+        elif not (self._of_code(value) or self._of_numbers(value)):
+            self._of_instance(value)
+
+    def _of_module(self, module: types.ModuleType) -> None:
+        if self._follows(module.__name__):
+            self._of_names(vars(module))
+
+    def _of_names(self, names: Mapping[str, Any]) -> None:
+        for key, value in list(names.items()):
+            if is_state(key, value):
+                self._mark(key)
+                self._push(value)
+
+    def _of_class(self, kind: type) -> None:
+        if not self._follows(kind.__module__):
+            self._mark(id(kind))
+            return
+        self._of_names(vars(kind))
+        self._push(type(kind), *kind.__mro__[1:])
+
+    def _of_code(self, value: Any) -> bool:
+        """Functions, and what is made of them; whether it is one."""
+        if isinstance(value, types.FunctionType):
+            self._of_function(value)
+        elif isinstance(value, (staticmethod, classmethod)):
+            self._push(value.__func__)
+        elif isinstance(value, property):
+            self._push(value.fget, value.fset, value.fdel)
+        elif isinstance(value, types.MethodType):
+            self._push(value.__self__, value.__func__)
+        elif isinstance(value, types.BuiltinFunctionType):
+            self._push(value.__self__)
+        elif isinstance(value, functools.partial):
+            self._push(value.func, value.args, value.keywords, vars(value))
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self._of_cache(value)
+        elif callable(value) and self._is_foreign(value):
+            wrapped = getattr(value, "__wrapped__", None)
+            if wrapped is None and not hasattr(value, "__qualname__"):
+                return False
+            self._push(wrapped)  # compiled, as by numba: what is behind it is code
+        else:
+            return False
+        return True
+
+    def _is_foreign(self, value: Any) -> bool:
+        return not self._follows(type(value).__module__)
+
+    def _of_function(self, function: types.FunctionType) -> None:
+        home = function.__module__ or function.__globals__.get("__name__", "")
+        if not self._follows(home):
+            self._mark(id(function))
+            return
+        self._push(function.__defaults__, function.__kwdefaults__, vars(function))
+        for cell in function.__closure__ or ():
+            try:
+                self._push(cell.cell_contents)
+            except ValueError:  # it has none yet
+                self._mark("empty")
+
+    def _of_cache(self, cache: Any) -> None:
+        """What it gives out is read later: that it has more of it is no change."""
+        self._push(cache.__wrapped__)
+        for key, result in _results_of(cache):
+            shown = repr(key) if type(key) in PLAIN else id(key)
+            label = f"what {cache.__qualname__} has cached ({shown!s:.40})"
+            self.cached.append((label, result))
+
+    def _of_running(self, value: Any) -> None:
+        """Generators and coroutines: what of them can be seen."""
+        for prefix in ("gi", "cr", "ag"):
+            frame = getattr(value, f"{prefix}_frame", None)
+            if frame is not None:
+                self._mark(frame.f_lasti)
+                self._push(dict(frame.f_locals))
+                self._miss(f"{self._what(value)} does not show all of its state")
+
+    def _of_numbers(self, value: Any) -> bool:
+        """Arrays, and generators of random numbers; whether it is one of those."""
+        if isinstance(value, np.generic):
+            self._mark(repr(value))
+        elif isinstance(value, np.ndarray):
+            self._of_array(value)
+        elif isinstance(value, random.Random):
+            self._mark(value.getstate())
+        elif isinstance(value, np.random.Generator):
+            self._mark(repr(value.bit_generator.state))
+        elif isinstance(value, (np.random.BitGenerator, np.random.SeedSequence)):
+            self._mark(repr(value.state))
+        elif isinstance(value, np.random.RandomState):
+            self._mark(repr(value.get_state(legacy=False)))
+        elif isinstance(value, itertools.count):
+            self._mark(repr(value))
+        else:
+            return self._of_torch(value)
+        return True
+
+    def _of_torch(self, value: Any) -> bool:
+        torch: Any = sys.modules.get("torch")
+        if torch is None or not hasattr(torch, "Tensor"):
+            return False
+        if isinstance(value, torch.Generator):
+            self._mark(value.get_state().numpy().tobytes())
+        elif isinstance(value, torch.Tensor):
+            self._mark(tuple(value.shape), value._version)
+            if value.device.type == "cpu" and value.layout == torch.strided:
+                self._sum(value.detach().contiguous().view(torch.uint8).numpy())
+        else:
+            return False
+        return True
+
+    def _of_array(self, array: np.ndarray[Any, Any]) -> None:
+        self._mark(array.shape, array.dtype.str)
+        if array.dtype.hasobject:
+            self._push(array.tolist())
+        else:
+            self._sum(array)
+
+    def _sum(self, buffer: Any) -> None:
+        view = memoryview(buffer)
+        self._bytes += view.nbytes
+        if self._bytes > MOST_BYTES:
+            raise OutOfBudget(f"{MOST_BYTES >> 20} MiB")
+        plain = view if view.contiguous else view.tobytes()
+        self._mark(view.nbytes, zlib.crc32(plain))
+
+    # Instances ------------------------------------------------------------------------
+
+    def _of_instance(self, value: Any) -> None:
+        held = self._of_container(value) or self._of_buffer(value)
+        inside = _dict_of(value)
+        if inside is not None:
+            held = True
+            self._mark(*inside)
+            self._push(*inside.values())
+        for name, part in _slots_of(value):
+            self._mark(name)
+            self._push(part)
+        held |= any("__slots__" in vars(kind) for kind in type(value).__mro__)
+        if not held and type(value) is not object:
+            self._of_opaque(value)
+
+    def _of_container(self, value: Any) -> bool:
+        if isinstance(value, (dict, types.MappingProxyType)):
+            for key, part in list(value.items()):
+                self._push(key, part)
+        elif isinstance(value, (list, tuple, deque)):
+            self._of_sequence(value)
+        elif isinstance(value, (set, frozenset)):
+            plain = {type(one) for one in value} <= PLAIN
+            self._mark(frozenset(value) if plain else frozenset(map(id, value)))
+            if not plain:
+                self._push(*sorted(value, key=id))
+        else:
+            return False
+        self._mark(len(value))
+        return True
+
+    def _of_buffer(self, value: Any) -> bool:
+        try:
+            self._sum(value)
+        except (TypeError, BufferError):  # it has none
+            return False
+        return True
+
+    def _of_sequence(self, value: Any) -> None:
+        if len(value) > LONG and set(map(type, value)) <= PLAIN:
+            # The second version: later ones write down who else refers to an item.
+            self._sum(marshal.dumps(list(value), 2))
+        else:
+            self._push(*value)
+
+    def _of_opaque(self, value: Any) -> None:
+        """An object of C: by what it tells `pickle`."""
+        kind: Any = type(value)
+        if kind.__reduce__ is object.__reduce__ and (
+            kind.__reduce_ex__ is object.__reduce_ex__
+        ):
+            if _may_have_state(kind):
+                self._miss(f"{self._what(value)} does not show its state")
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # iterators will not be pickled for ever
+            told = value.__reduce_ex__(2)
+        if isinstance(told, str):
+            self._mark(told)
+            return
+        _, *parts = told
+        self._push(*[list(one) if _is_iterator(one) else one for one in parts])
+
+
+def is_state(key: str, value: Any) -> bool:
+    """Whether a name of a class or module may be the env's: not Python's own."""
+    functions = (
+        types.FunctionType,
+        staticmethod,
+        classmethod,
+        property,
+        functools.partial,
+        functools._lru_cache_wrapper,
+    )
+    dunder = key.startswith("__") and key.endswith("__")
+    return key != "_abc_impl" and (not dunder or isinstance(value, functions))
+
+
+def _results_of(cache: Any) -> Iterator[tuple[Any, Any]]:
+    """Key, result: of a dict, or of the links of a bounded cache, which come so."""
+    parts = gc.get_referents(cache)
+    tables = [one for one in parts if type(one) is dict and one is not vars(cache)]
+    if cache.cache_info().maxsize is None:
+        for table in tables:
+            yield from list(table.items())
+        return
+    keys = {id(key) for table in tables for key in table}
+    for key, result in itertools.pairwise(parts):
+        if id(key) in keys:
+            yield key, result
+
+
+def _dict_of(value: Any) -> dict[str, Any] | None:
+    try:  # past the class's own __getattribute__, which may do anything
+        local = isinstance(value, threading.local)
+        read = getattr if local else object.__getattribute__
+        inside = read(value, "__dict__")
+    except AttributeError:
+        return None
+    return dict(inside) if isinstance(inside, dict) else None
+
+
+def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
+    for kind in type(value).__mro__:
+        for name, member in list(vars(kind).items()):
+            if isinstance(member, types.MemberDescriptorType):
+                try:
+                    yield name, member.__get__(value)
+                except AttributeError:  # it is empty
+                    continue
+
+
+def _may_have_state(kind: type) -> bool:
+    """Of types of C; what Python's own are good for is known."""
+    return kind.__module__ != "builtins" or hasattr(kind, "__next__")
+
+
+def _is_iterator(value: Any) -> bool:
+    return hasattr(type(value), "__next__")
