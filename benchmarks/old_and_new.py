@@ -7,7 +7,8 @@
 
 Both run the contests of vector_speed.py and sb3_speed.py, each in a process of its own,
 by turns in interleaved rounds; a ratio is the median of the rounds' own. Below 1 this
-checkout is slower.
+checkout is slower. Both are started afresh several times (--starts): the same code
+differs by up to 5 % from one start to the next, by where its memory happens to lie.
 """
 
 from __future__ import annotations
@@ -118,19 +119,25 @@ class Side(Runner):
 
 
 def compare(
-    work: Work, old: Path, rounds: int, turn_seconds: float, iterations: int
+    work: Work, old: Path, starts: int, rounds: int, turn_seconds: float, pace: int
 ) -> dict[str, Rates]:
-    with ExitStack() as stack:
-        sides: dict[str, Runner] = {}
-        for name, checkout in (("old", old), ("new", HERE.parents[1])):
-            sides[name] = Side(checkout, work, iterations)
-            stack.callback(sides[name].close)
-        return race(
-            sides,
-            rounds=rounds,
-            turn_seconds=turn_seconds,
-            on_turn=lambda name: note("."),
-        )
+    rates: dict[str, list[float]] = {"old": [], "new": []}
+    for start in range(starts):
+        with ExitStack() as stack:
+            sides: dict[str, Runner] = {}
+            checkouts = [("old", old), ("new", HERE.parents[1])]
+            for name, checkout in checkouts[:: -1 if start % 2 else 1]:
+                sides[name] = Side(checkout, work, pace)
+                stack.callback(sides[name].close)
+            raced = race(
+                sides,
+                rounds=rounds,
+                turn_seconds=turn_seconds,
+                on_turn=lambda name: note("."),
+            )
+        for name, of_this_start in raced.items():
+            rates[name] += of_this_start.rounds
+    return {name: Rates(tuple(figures)) for name, figures in rates.items()}
 
 
 def parse() -> argparse.Namespace:
@@ -139,7 +146,8 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("old", type=Path, nargs="?", help="the other checkout")
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--starts", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="of each start")
     parser.add_argument("--turn", type=float, default=0.5, metavar="SECONDS")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write this")
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
@@ -155,7 +163,8 @@ def main() -> int:
         script, key, entrant, iterations = arguments.serve
         serve(script, key, entrant, int(iterations))
         return 0
-    print(f"{machine()}; {arguments.rounds} rounds of {arguments.turn} s turns\n")
+    starts, rounds, turn = arguments.starts, arguments.rounds, arguments.turn
+    print(f"{machine()}; {starts} starts, {rounds} rounds each of {turn} s turns\n")
     iterations = workloads.iterations_for(CALIBRATION)
     rows, ratios = [], {}
     for work in works():
@@ -163,7 +172,7 @@ def main() -> int:
             continue
         note(f"{work.key} ")
         old = arguments.old.resolve()
-        rates = compare(work, old, arguments.rounds, arguments.turn, iterations)
+        rates = compare(work, old, starts, rounds, turn, iterations)
         note("\n")
         ratio = ratios[work.key] = rates["new"].over(rates["old"])
         medians = (f"{rates[side].median:,.0f}" for side in ("old", "new"))

@@ -104,7 +104,7 @@ class ArrayCodec(Codec):
         expected = (count, *self.shape)
         if type(batch) is np.ndarray and batch.shape == expected:
             # Not by identity: the dtype of a space that was unpickled is a copy.
-            if batch.dtype is self.dtype or batch.dtype in unchanged(self.dtype):
+            if batch.dtype == self.dtype or batch.dtype in unchanged(self.dtype):
                 return [batch], []
             if batch.dtype in castable(self.dtype):
                 return [self._unchanged(batch, name)], []

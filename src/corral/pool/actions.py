@@ -34,7 +34,8 @@ class Actions:
     def write_all(self, leaves: list[NDArray[Any]], ticket: int) -> int:
         """One row for all slots; returns WIDE if they went to the wide rows."""
         row = ticket & self._mask
-        if len(leaves) == 1 and leaves[0].dtype is self._dtypes[0]:
+        # Not by identity: a space that came from a worker samples in copies of dtypes.
+        if len(leaves) == 1 and leaves[0].dtype == self._dtypes[0]:
             self._views.action[0][row] = leaves[0]  # as a rule
             if self._places is not None:
                 self._places[row] = PLAIN
@@ -64,7 +65,7 @@ class Actions:
     def _fields_for(self, leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], int]:
         """Where these actions fit: the space's own dtypes, or wide ones."""
         for dtype, leaf in zip(self._dtypes, leaves, strict=True):
-            if leaf.dtype is not dtype and not np.can_cast(leaf.dtype, dtype, "safe"):
+            if leaf.dtype != dtype and not np.can_cast(leaf.dtype, dtype, "safe"):
                 self._note_places()
                 return self._views.wide_action, WIDE
         return self._views.action, 0

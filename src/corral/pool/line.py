@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, NoReturn
 
@@ -46,6 +47,10 @@ class Line:
     company: Company
     delivery: Delivery
     mender: Mender | None
+    _all_there: Callable[[], bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._all_there = partial(self.ledger.complete, self.executor.done)
 
     # Telling --------------------------------------------------------------------------
 
@@ -120,8 +125,7 @@ class Line:
         some of what is under way, and `count` how many rings to expect until then.
         """
         target = self.ledger.taken + count & TICKET_MASK
-        ledger, done = self.ledger, self.executor.done
-        there = enough or (lambda: ledger.complete(done))
+        there = enough or self._all_there
         began = perf_counter()
         try:
             if self.mender is not None:
