@@ -468,7 +468,11 @@ GRADES = spaces.Box(0, 9, (3,), np.int64)
         (CHOICE, None, "obs is None; Discrete(2) needs an integer"),
         (CHOICE, np.array([1]), "obs is int64 (1,); its space says int64 ()"),
         (CHOICE, [1], "obs is int64 (1,); its space says int64 ()"),
-        (CHOICE, 2**70, "obs is an int; Discrete(2) needs an integer"),
+        (CHOICE, 2**70, f"obs is {2**70}, which does not fit int64"),
+        (CHOICE, 2**63, f"obs is {2**63}, which does not fit int64"),
+        (CHOICE, -(2**9999), "obs is an integer of 10,000 bits, which does not fit"),
+        (GRADES, [0, 2**70, 0], f"obs[1] is {2**70}, which does not fit int64"),
+        (GRADES, [0, None, 0], "obs is a list; its space says int64 (3,)"),
         (PAIR, None, "obs is None; its space says a dict of ['a', 'b']"),
         (PAIR, {"a": 1}, "obs has keys ['a']; its space says ['a', 'b']"),
         (PAIR, {"a": 1, "c": 2}, "obs has keys ['a', 'c']; its space says ['a', 'b']"),
@@ -494,7 +498,7 @@ def test_signed_arrays_do_not_fit_unsigned_leaves() -> None:
 
 @pytest.mark.parametrize("value", [-1, 256])
 def test_python_integers_have_to_fit_their_leaf(value: int) -> None:
-    with refused(f"obs is {value} (int64); its space says uint8 ()"):
+    with refused(f"obs is {value}, which does not fit uint8"):
         encode_one(spaces.Box(0, 255, (), np.uint8), value)
 
 
@@ -596,6 +600,7 @@ def test_a_list_of_dicts_is_transposed() -> None:
             [0, 1, 0, 0.5, 1, 0, 1, 1],
             "actions[3] is 0.5 (float64); Discrete(2) needs an integer",
         ),
+        (CHOICE, [0, -(2**70)] * 4, f"actions[1] is {-(2**70)}, which does not fit"),
         (CHOICE, [0, None] * 4, "actions[1] is None; Discrete(2) needs an integer"),
         (CHOICE, np.zeros(8), "actions[0] is 0.0 (float64); Discrete(2) needs an int"),
         (VECTOR, np.zeros((3,)), "actions has shape (3,); expected (8, 3): one action"),

@@ -15,6 +15,9 @@ import numpy as np
 from corral.errors import SpaceMismatch
 from corral.layout.contract import Array
 
+LONGEST = 256
+"""Bits of an integer that an error writes out."""
+
 
 @lru_cache
 def castable(dtype: np.dtype[Any]) -> frozenset[np.dtype[Any]]:
@@ -84,6 +87,32 @@ def is_what(value: Any, array: Array | None = None) -> str:
     if array.ndim == 0:
         return f"is {array} ({array.dtype})"
     return f"is {array.dtype} {array.shape}"
+
+
+def beyond(array: Array, dtype: np.dtype[Any]) -> str:
+    """Names the first integer that does not fit this dtype of integers; "" if all do.
+
+    >>> beyond(np.array(2**64, object), np.dtype(np.int64))
+    ' is 18446744073709551616, which does not fit int64'
+    >>> beyond(np.array([0, 300]), np.dtype(np.uint8))
+    '[1] is 300, which does not fit uint8'
+    """
+    if dtype.kind not in "iu" or array.dtype.kind not in "iuO":
+        return ""
+    limits = np.iinfo(dtype)
+    for index, value in np.ndenumerate(array):
+        if not isinstance(value, (int, np.integer)):
+            continue
+        if not limits.min <= int(value) <= limits.max:
+            place = "".join(f"[{at}]" for at in index)
+            return f"{place} is {_digits(int(value))}, which does not fit {dtype}"
+    return ""
+
+
+def _digits(value: int) -> str:
+    """The number, unless it takes several lines or more than Python writes out."""
+    bits = value.bit_length()
+    return str(value) if bits <= LONGEST else f"an integer of {bits:,} bits"
 
 
 def unreadable(name: str, value: Any, error: Exception) -> SpaceMismatch:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from corral.errors import SpaceMismatch
 from corral.layout.casts import (
+    beyond,
     castable,
     casts,
     first_changed,
@@ -153,6 +154,9 @@ class ArrayCodec(Codec):
         return array
 
     def _mismatch(self, name: str, value: Any, array: Array) -> SpaceMismatch:
+        too_large = beyond(array, self.dtype) if array.shape == self.shape else ""
+        if too_large:
+            return SpaceMismatch(f"{name}{too_large}")
         an_integer = array.dtype.kind in "iu"
         wants = f"its space says {self.dtype} {self.shape}"
         if self.wants and not an_integer:
