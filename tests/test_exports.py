@@ -6,6 +6,7 @@ import sys
 import corral
 
 HEAVY = ("torch", "stable_baselines3", "pettingzoo", "rich", "mujoco")
+USE_ALL = "import corral; [getattr(corral, name) for name in corral.__all__]"
 
 
 def modules_after(statement: str) -> set[str]:
@@ -17,6 +18,19 @@ def modules_after(statement: str) -> set[str]:
     )
     assert result.returncode == 0, result.stderr
     return set(result.stdout.split())
+
+
+def cpu_seconds_of(statement: str) -> float:
+    """What a fresh interpreter spends on it: the least of three, without waiting."""
+    code = f"{statement}\nimport time; print(time.process_time())"
+    seconds = []
+    for _ in range(3):
+        result = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+        )
+        assert result.returncode == 0, result.stderr
+        seconds.append(float(result.stdout.split()[-1]))
+    return min(seconds)
 
 
 def test_the_root_offers_these_names():
@@ -70,6 +84,20 @@ def test_star_import_gives_exactly_the_exported_names():
 
 def test_import_corral_imports_nothing_heavy():
     assert not modules_after("import corral").intersection(HEAVY)
+
+
+def test_using_every_name_imports_no_package_but_those_that_corral_needs():
+    needed = "import cloudpickle, gymnasium, numpy"
+    more = modules_after(USE_ALL) - modules_after(needed) - sys.stdlib_module_names
+    assert {name for name in more if not name.startswith("_")} <= {"corral"}
+
+
+def test_import_corral_takes_less_than_import_gymnasium():
+    assert cpu_seconds_of("import corral") < cpu_seconds_of("import gymnasium")
+
+
+def test_using_every_name_takes_less_than_three_times_import_gymnasium():
+    assert cpu_seconds_of(USE_ALL) < 3 * cpu_seconds_of("import gymnasium")
 
 
 def test_gymnasium_names_of_dropin_import_nothing_heavy():
