@@ -30,13 +30,14 @@ def listed(here, capsys):
     return run
 
 
-def put(path, metrics=(), **about):
+def put(path, metrics=(), episodes=(), **about):
     """A run's directory, as far as `corral list` looks at it."""
     path.mkdir(parents=True)
     (path / "config.yaml").write_text("env: CartPole-v1\n")
     (path / "about.json").write_text(json.dumps(about))
-    lines = "".join(json.dumps(line) + "\n" for line in metrics)
-    (path / "metrics.jsonl").write_text(lines)
+    for name, rows in (("metrics", metrics), ("episodes", episodes)):
+        lines = "".join(json.dumps(line) + "\n" for line in rows)
+        (path / f"{name}.jsonl").write_text(lines)
     return RunDirectory(path)
 
 
@@ -90,6 +91,19 @@ def test_a_row_says_how_far_it_came_and_how_good_it_is(here, listed):
     assert found["runs/cut"] == ["interrupted", "64/96", "9", "(best", "evaluation)"]
     assert found["runs/new"] == ["failed", "0/96"]
     assert found["runs/odd"] == ["failed", "64", "31.42", "(while", "training)"]
+
+
+def test_a_return_has_no_more_digits_than_its_spread_allows(here, listed):
+    put(here / "runs/best", state="interrupted", best=351.94, best_std=101.4)
+    about = {"best": 0.97, "best_std": None, "best_metric": "eval/success_rate"}
+    put(here / "runs/other", state="interrupted", **about)
+    rows = [{"step": 32, "return": value} for value in (20.0, 31.0, 43.2)]
+    mean = [{"step": 32, "episode/return": 31.4}]
+    put(here / "runs/begun", mean, rows, state="failed")
+    found = listed()
+    assert found["runs/best"][2:] == ["352", "±", "101", "(best", "evaluation)"]
+    assert found["runs/other"][2:] == ["0.97", "(best", "eval/success_rate)"]
+    assert found["runs/begun"][2:] == ["31.4", "±", "9.5", "(while", "training)"]
 
 
 def test_files_that_are_damaged_or_absent_hide_no_run(here, listed):

@@ -164,6 +164,8 @@ def test_what_ends_a_training_is_told_and_the_command_goes_on(env, corral, tmp_p
     assert ("Restarted   slot" in out and "so far)" in out) == bool(has)
     assert (tmp_path / "run" / "faults.jsonl").exists() == bool(has)
     assert not (tmp_path / "run" / "error.txt").exists()
+    assert not (tmp_path / "run" / "fault.zip").exists()
+    assert "run done 96/96" in " ".join(corral("list", "--runs", ".")[1].split())
 
 
 def test_what_runs_in_this_process_goes_on_in_others(corral):
@@ -311,6 +313,27 @@ def test_restarts_of_an_update_that_gives_up_are_told(corral, tmp_path):
     assert "on_fault" not in out and "fault.save" not in out
     status, _, err = corral("train", "my.yaml", "--out", "my run")
     assert status == 2 and "corral train --resume 'my run'" in err
+
+
+def test_a_fault_is_kept_until_the_run_is_past_it_or_another_error_ends_it(
+    corral, tmp_path, monkeypatch
+):
+    yaml("Raises")
+    corral("train", "my.yaml", "--out", "run")
+    fault = tmp_path / "run" / "fault.zip"
+    first = fault.read_bytes()
+    corral("train", "--resume", "run", "--set", "max_restarts=7")
+    assert fault.exists() and fault.read_bytes() != first  # it failed again
+    from corral.learners.ppo import PPO
+
+    def fail(*arguments):
+        raise OSError("no such device")
+
+    monkeypatch.setattr(PPO, "update", fail)
+    (tmp_path / "fixed").touch()
+    _, _, err = corral("train", "--resume", "run")
+    assert "no such device" in err and said(err, "Replay ") is None
+    assert not fault.exists()
 
 
 def test_a_run_that_is_not_signed_is_replayed_with_trust(corral, monkeypatch):

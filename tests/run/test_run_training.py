@@ -92,6 +92,12 @@ def test_without_pictures_the_run_goes_on(train, capsys):
 def test_it_stops_when_it_is_good_enough(train):
     directory = train(settings={"stop_at": 1.0})
     assert Checkpoint.load(directory.best).update == 3
+    (evaluated,) = (
+        one for one in jsonl.read(directory.metrics) if "eval/return" in one
+    )
+    told = directory.told()
+    assert told["best"] == evaluated["eval/return"]
+    assert told["best_std"] == evaluated["eval/return_std"]
 
 
 @pytest.mark.parametrize(

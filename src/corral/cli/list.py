@@ -10,6 +10,7 @@ or from another directory; with --runs, those in that directory alone.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "recipes, and the runs there are"
 HEADINGS = ("run", "state", "steps", "return")
+RETURN = "eval/return"
+"""What says which policy is the best, unless the run's `best_metric` is another."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,22 +95,37 @@ def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
     latest = jsonl.latest(directory.metrics, ("step", "episode/return"))
     done, total = latest.get("step", 0), told.get("total_steps")
     steps = f"{done}/{total}" if total else f"{done}"
-    return str(directory.path), state_of(directory), steps, _return(told, latest)
+    shown = _judged(told) or _training(directory, latest)
+    return str(directory.path), state_of(directory), steps, shown
 
 
-def _return(told: dict[str, Any], latest: dict[str, Any]) -> str:
-    """The best that is known: of the best policy, of evaluations, of training."""
+def _judged(told: dict[str, Any]) -> str:
+    """The return of the best policy on new episodes, else of the best evaluation."""
     from corral.digits import score
 
-    final, spread, best = (
-        _number(told, name) for name in ("final", "final_std", "best")
-    )
-    training = _number(latest, "episode/return")
+    final, best = _number(told, "final"), _number(told, "best")
     if final is not None:
-        return score(final, spread)
-    if best is not None:
-        return f"{score(best)} (best evaluation)"
-    return "" if training is None else f"{score(training)} (while training)"
+        return score(final, _number(told, "final_std"))
+    if best is None:
+        return ""
+    metric = told.get("best_metric", RETURN)
+    named = "evaluation" if metric == RETURN else metric
+    return f"{score(best, _number(told, 'best_std'))} (best {named})"
+
+
+def _training(directory: RunDirectory, latest: dict[str, Any]) -> str:
+    """The mean return of the latest episodes, and their standard deviation."""
+    from corral.digits import score
+    from corral.run.recent import RECENT
+    from corral.sinks import jsonl
+
+    mean = _number(latest, "episode/return")
+    if mean is None:
+        return ""
+    rows = jsonl.last_lines(directory.episodes)[-RECENT:]
+    returns = [value for row in rows if (value := _number(row, "return")) is not None]
+    spread = statistics.pstdev(returns) if len(returns) > 1 else None
+    return f"{score(mean, spread)} (while training)"
 
 
 def _number(values: dict[str, Any], name: str) -> float | None:

@@ -11,6 +11,7 @@ runs/cartpole/2026-01-31_12-00-00/
   videos/            slot 0, if the env renders
   report.html        the page about it
   error.txt          the whole traceback, if something ended it
+  fault.zip          the episode that ended it, until the run is past it
 """
 
 from __future__ import annotations

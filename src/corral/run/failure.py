@@ -202,6 +202,8 @@ def written_about(
 ) -> list[str]:
     """Write the whole traceback, and the episode to be replayed; say where they are."""
     lines = []
+    with suppress(OSError):  # the disk may be what is wrong
+        directory.fault.unlink(missing_ok=True)  # of an earlier error
     try:
         write_text(directory.error, _everything(error))
         lines.append(f"Traceback   {directory.error}")

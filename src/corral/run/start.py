@@ -147,6 +147,9 @@ def _resumed(
         unsigned = signed_config.write(directory, config)
         # What ended it is over.
         directory.tell(state="began", result="", total_steps=config.total_steps)
+        directory.tell(final=None, final_std=None)
+        if not ranked:
+            directory.tell(best=None)
         directory.error.unlink(missing_ok=True)
         progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
         best = Best(config, moment.best if ranked else None)

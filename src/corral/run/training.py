@@ -172,11 +172,16 @@ class Training:
             improved = self.best.improved(self._latest | results)
             if improved:
                 self._moment().save(self.directory.best)
-                self.directory.tell(best=self.best.value)
+                self._tell_best(results)
             self._say_results(results, improved)
             self._say_what_is_odd(results)
             if self.config.video == "evaluations":
                 self._film(f"update-{self.progress.update:06}")
+
+    def _tell_best(self, results: dict[str, float]) -> None:
+        metric = self.config.best_metric
+        spread = results["eval/return_std"] if metric == "eval/return" else None
+        self.directory.tell(best=self.best.value, best_metric=metric, best_std=spread)
 
     def checkpoint(self) -> None:
         """End the running episodes, and keep everything the run needs to go on."""
@@ -188,6 +193,8 @@ class Training:
     def _save_last(self) -> None:
         self._moment().save(self.directory.last)
         self.directory.interrupted.unlink(missing_ok=True)
+        # A fault came after the checkpoint before this one: the run is past it now.
+        self.directory.fault.unlink(missing_ok=True)
 
     def _say_what_is_cut(self) -> None:
         """Once, where episodes are longer than what lies between two checkpoints."""

@@ -19,7 +19,7 @@ from typing import Any
 from corral.errors import WriteFailed
 
 NEAR = 1 << 16
-"""Bytes at the end of a file that `latest` looks at."""
+"""Bytes at the end of a file that `last_lines` reads."""
 
 
 class JsonlSink:
@@ -55,16 +55,21 @@ def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 def latest(path: str | os.PathLike[str], names: Iterable[str]) -> dict[str, Any]:
     """The latest value of each name, looked for near the end of the file alone."""
+    found: dict[str, Any] = {}
+    for line in last_lines(path):
+        found |= {name: line[name] for name in names if line.get(name) is not None}
+    return found
+
+
+def last_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The lines near the end of the file; none if there is no file."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - NEAR))
             lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
-        return {}
-    found: dict[str, Any] = {}
-    for line in map(_parsed, lines):
-        found |= {name: line[name] for name in names if line.get(name) is not None}
-    return found
+        return []
+    return [line for line in map(_parsed, lines) if line]
 
 
 def _parsed(text: str) -> dict[str, Any]:
