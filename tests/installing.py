@@ -103,9 +103,12 @@ def _follow(name: str, extra: str, seen: set[tuple[str, str]]) -> None:
 @functools.cache
 def _modules() -> dict[str, set[str]]:
     """Every module that was installed -> the packages that it came with."""
-    found = metadata.packages_distributions()
-    return {
-        module: {canonicalize_name(name) for name in names}
-        for module, names in found.items()
-        if module not in ("corral", "sitecustomize")
-    }
+    # `packages_distributions` of Python 3.10 knows of those in a top_level.txt alone.
+    found: dict[str, set[str]] = {}
+    for one in metadata.distributions():
+        declared = (one.read_text("top_level.txt") or "").split()
+        files = {file.parts[0].partition(".")[0] for file in one.files or ()}
+        for module in declared or files - {"", "corral", "sitecustomize"}:
+            found.setdefault(module, set()).add(canonicalize_name(one.name))
+    found.pop("corral", None)
+    return found

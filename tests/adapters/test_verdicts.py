@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import gymnasium as gym
 import pytest
 
@@ -42,6 +44,20 @@ def test_a_registered_env_is_its_id_and_its_package():
     env = gym.make("CartPole-v1")
     assert subject_of(env) == "CartPole-v1"
     assert edition_of(env) == f"gymnasium {gym.__version__}"
+
+
+def test_a_package_that_names_its_files_alone_is_found(tmp_path, monkeypatch):
+    site = tmp_path / "site-packages"
+    (site / "robots_of_files").mkdir(parents=True)
+    text = "import gymnasium\n\nclass Robot(gymnasium.Env):\n    pass\n"
+    (site / "robots_of_files" / "__init__.py").write_text(text)
+    about = site / "some_robots-1.2.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: some-robots\nVersion: 1.2\n")
+    (about / "RECORD").write_text("robots_of_files/__init__.py,,\n")
+    monkeypatch.syspath_prepend(site)
+    module = importlib.import_module("robots_of_files")
+    assert edition_of(module.Robot()) == "some-robots 1.2"
 
 
 def test_an_env_of_no_package_is_its_class_and_its_text():

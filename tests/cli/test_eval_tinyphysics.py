@@ -110,7 +110,6 @@ def test_a_bad_route_is_one_message(corral, tmp_path, spoiling, told):
         (["--data", "."], "no routes in .: expected files NAME.csv"),
         (["--model", "none.onnx"], "the model none.onnx cannot be read"),
         (["--model", "data/00000.csv"], "data/00000.csv is no ONNX model"),
-        (["--controller", "none"], "none is not a run"),
         (["--episodes", "3"], "--episodes has no meaning for tinyphysics"),
         (["--seed", "0"], "--seed has no meaning for tinyphysics"),
         (["--stochastic"], "--stochastic has no meaning for tinyphysics"),
@@ -128,7 +127,15 @@ def test_bad_input_is_one_message(corral, tmp_path, arguments, told):
     assert not (tmp_path / "tinyphysics.html").exists()
 
 
+def test_a_controller_that_is_no_run_is_told(corral, tmp_path):
+    pytest.importorskip("torch", reason="runs need torch")
+    test_bad_input_is_one_message(
+        corral, tmp_path, ["--controller", "none"], "none is not a run"
+    )
+
+
 def test_its_options_go_with_nothing_else(corral):
+    pytest.importorskip("torch", reason="runs need torch")
     status, _, err = corral("runs/cartpole", "--controller", "pid")
     assert status == 2
     assert "--controller goes with `corral eval tinyphysics`" in err

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 
 from corral.testing.census import take_census
-from corral.testing.programs.draw import draw
+from corral.testing.programs.draw import FACES, NEED_SB3, draw
 from corral.testing.programs.faces import PLAYERS, play
 from corral.testing.programs.kinds import Kind
 from corral.testing.programs.program import Program
@@ -45,10 +46,17 @@ def test_a_seed_always_draws_the_same_program_and_json_keeps_it():
         assert program.face in PLAYERS
 
 
+def test_every_face_whose_library_is_installed_is_drawn():
+    needs = {"AsyncPettingZooVecEnv": "agilerl"}
+    needs |= dict.fromkeys(NEED_SB3, "stable_baselines3")
+    absent = {face for face, library in needs.items() if find_spec(library) is None}
+    assert set(FACES) == set(PLAYERS) - absent
+
+
 def test_every_face_and_backend_is_drawn():
     drawn = [draw(seed) for seed in range(400)]
     faces = {program.face for program in drawn}
-    assert faces | {"AsyncPettingZooVecEnv"} == set(PLAYERS)
+    assert faces == set(FACES)
     backends = {program.backend for program in drawn}
     assert backends == {"serial", "thread", "process", "auto"}
 

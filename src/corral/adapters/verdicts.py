@@ -88,8 +88,14 @@ def _distribution(module: str) -> str:
     # Here, since it takes 20 ms and most workers never need it.
     from importlib import metadata
 
-    found = metadata.packages_distributions().get(module)
-    return f"{found[0]} {metadata.version(found[0])}" if found else ""
+    # Python 3.10's `packages_distributions` reads no list of files.
+    for one in metadata.distributions():
+        named = (one.read_text("top_level.txt") or "").split()
+        if not named:
+            named = [file.parts[0].removesuffix(".py") for file in one.files or ()]
+        if module in named:
+            return f"{one.name} {one.version}"
+    return ""
 
 
 # Saved --------------------------------------------------------------------------------

@@ -46,6 +46,9 @@ ALWAYS_HERE = ("SyncVectorEnv", "DummyVecEnv")
 SB3 = ("make_sb3", "SubprocVecEnv", "DummyVecEnv")
 GYMNASIUM = ("make", "AsyncVectorEnv", "SyncVectorEnv")
 TEAMS = ("make_multi", "turns", "shared policy", "AsyncPettingZooVecEnv")
+NEED_SB3 = (*SB3, "shared policy")
+if find_spec("stable_baselines3") is None:
+    FACES = {name: often for name, often in FACES.items() if name not in NEED_SB3}
 WHOLE_EPISODES = ("run_episodes", "evaluate")
 """Whose episodes go to whichever slot is free: none may know of those before it."""
 ROLLOUTS = ("collect", "run_episodes", "evaluate")
