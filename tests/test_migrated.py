@@ -12,6 +12,8 @@ from conformance.migrated.migration import after, before, compared, scripts
 
 @pytest.mark.parametrize("name", ["multiprocessing_pool", "notebook", "pipe_workers"])
 def test_a_migrated_script_prints_the_same_numbers_and_leaves_nothing(name):
+    if name == "pipe_workers":
+        pytest.importorskip("stable_baselines3", reason="it becomes a VecEnv of SB3's")
     assert compared(name) == []
 
 
