@@ -190,6 +190,8 @@ class Fault:
     """Whether it would have been restarted, had that not been too often already."""
     beside: int | None = None
     """(shardmate) The slot that took the worker down, where that is known."""
+    others: int = 0
+    """(died) How many other slots its worker had, which are lost with it."""
     item: int | None = None
     """The item's place among those given to `corral.map`."""
     company: int = 0

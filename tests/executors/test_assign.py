@@ -21,6 +21,22 @@ from corral.executors.assign import (
 from corral.executors.estimate import gil_share, process_time, stretch
 from corral.workers.probe import Measurement
 
+# Words --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backend", "workers", "text"),
+    [
+        ("serial", 1, "4 slots, in the caller: asked for"),
+        ("process", 1, "4 slots, 1 process: asked for"),
+        ("thread", 1, "4 slots, 1 thread: asked for"),
+        ("process", 2, "4 slots, 2 processes: asked for"),
+    ],
+)
+def test_a_placement_counts_in_plain_english(backend, workers, text):
+    assert str(Placement(backend, workers, 4, "asked for")) == text
+
+
 # Cores --------------------------------------------------------------------------------
 
 

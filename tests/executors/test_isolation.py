@@ -100,6 +100,17 @@ def test_what_the_probe_broke_is_dismissed_without_a_word(capfd):
     assert "not connected" not in "".join(capfd.readouterr())
 
 
+def test_the_stack_of_a_trial_that_crashed_is_said_to_be_a_trials(capsys):
+    with made(Crashing, num_envs=2) as pool:
+        assert "tried in ended (SIGSEGV)" in pool.layout.reason
+        err = capsys.readouterr().err
+    _, stack, said = err.partition("Fatal Python error: Segmentation fault")
+    assert stack
+    *_, said = said.splitlines()
+    assert said.startswith("corral: pid ")
+    assert "ended by SIGSEGV, ran a trial" in said and "not affected" in said
+
+
 def test_a_saved_verdict_counts_for_its_edition_alone():
     env = Walk()
     for edition, alone in ((edition_of(env), True), ("walk 0.0.1", False)):

@@ -112,6 +112,15 @@ def test_async_is_always_processes_and_sync_is_always_here(opened):
     assert here.call("pid") == (os.getpid(),) * 3
 
 
+def test_a_layout_says_asked_for_only_of_what_was(opened):
+    shared = {"isolation": "shared"}
+    asked = opened(dropin.AsyncVectorEnv([Moody] * 4, workers=1, **shared))
+    assert str(asked.layout) == "4 slots, 1 process: asked for"
+    unasked = opened(dropin.AsyncVectorEnv([Moody] * 4, **shared))
+    assert "asked for" not in unasked.layout.reason
+    assert unasked.layout.reason.startswith("this class uses processes; ")
+
+
 def test_sync_has_its_envs(opened):
     envs = opened(dropin.SyncVectorEnv([Moody] * 3))
     envs.reset()

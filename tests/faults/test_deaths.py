@@ -53,6 +53,22 @@ def test_env_that_kills_its_process_in_a_step(pool, capsys):
     pool.close()
 
 
+@pytest.mark.parametrize(
+    ("slots", "lost"),
+    [
+        (2, "during step; close the pool."),
+        (4, "during step. Its other slot is lost with it; close the pool."),
+        (6, "during step. Its other slots are lost with it; close the pool."),
+    ],
+)
+def test_an_error_speaks_of_other_slots_only_if_the_worker_had_any(slots, lost):
+    with corral.Pool(Mortal, slots, backend="process", workers=2) as pool:
+        pool.reset()
+        with pytest.raises(WorkerDied) as caught:
+            pool.step([0] * (slots - 1) + [DIE])
+    assert lost in str(caught.value)
+
+
 def test_env_that_exits_its_process_in_a_step(pool):
     with pytest.raises(WorkerDied) as caught:
         pool.step([EXIT, 0, 0, 0])

@@ -284,6 +284,20 @@ def test_what_is_restarted_is_told_and_counted(train, capsys):
     assert {line["eval/length"] for line in lines if "eval/length" in line} == {10.0}
 
 
+def test_a_restart_is_told_before_the_update_is_over(here, capsys):
+    settings = {**SMALL, "env": "run_envs:Once", "on_fault": "restart"}
+    settings |= {"backend": "process", "workers": 1, "isolation": "shared"}
+    with begin("cartpole", settings, out=Path("run")) as training:
+        rollout = training.collect()
+        out = capsys.readouterr().out
+        assert out.count("Restarted   slot ") == 1
+        assert len(jsonl.read(training.directory.faults)) == 1
+        training.log(rollout, training.learn(rollout))
+        assert "Restarted" not in capsys.readouterr().out
+        (line,) = jsonl.read(training.directory.metrics)
+        assert line["episode/restarts"] == 1
+
+
 def test_a_second_ctrl_c_ends_it_at_once_and_says_what_is_kept(here, capfd):
     settings = {**SMALL, "env": "run_envs:Impatient", "evaluate_every": 99}
     with (

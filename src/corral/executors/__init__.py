@@ -45,6 +45,9 @@ __all__ = [
 ]
 
 
+ASKED = "asked for"
+
+
 def place(
     assignment: Assignment,
     backend: str = "auto",
@@ -63,7 +66,7 @@ def place(
             whose numbers it has to give: then `workers` is no more than a wish.
     """
     _check(backend, workers, isolation)
-    slots, reason = assignment.slots, "asked for"
+    slots, reason = assignment.slots, ASKED
     # Until it is known that nobody shares a process.
     assignment.options.minds_company = isolation == "auto" and slots > 1
     if assignment.needs_processes:
@@ -89,6 +92,8 @@ def place(
             raise OptionError(f"backend='serial' has one worker, not workers={workers}")
         placement = Placement("serial", 1, slots, reason)
         return SerialExecutor(assignment), placement
+    if own_processes and workers is None and reason == ASKED:
+        reason = f"this class uses processes; {_usable(assignment.cores)}"
     wanted = workers or enough_workers(slots, assignment.cores)
     count = min(int(wanted), slots)
     if backend == "thread":
@@ -123,6 +128,10 @@ def _check(backend: str, workers: int | None, isolation: str | None) -> None:
         )
     if isolation == "slot" and workers is not None:
         raise OptionError('isolation="slot" decides the number of workers itself')
+
+
+def _usable(cores: int) -> str:
+    return "one core is usable" if cores == 1 else f"{cores} cores are usable"
 
 
 # Processes and threads that were asked for --------------------------------------------

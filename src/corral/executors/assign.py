@@ -33,12 +33,19 @@ class Placement:
     """How many envs were built, and closed, to find out what is said here."""
 
     def __str__(self) -> str:
-        count = "" if self.backend == "serial" else f"{self.workers} "
+        where = _workers(self.workers, self.backend)
         slots = "1 slot" if self.num_envs == 1 else f"{self.num_envs} slots"
         sharing = f"; {self.sharing}" if self.sharing else ""
         built = f" (extra envs built to find out: {self.extra_envs})"
         tried = built if self.extra_envs else ""
-        return f"{slots}, {count}{KINDS[self.backend]}: {self.reason}{sharing}{tried}"
+        return f"{slots}, {where}: {self.reason}{sharing}{tried}"
+
+
+def _workers(count: int, backend: str) -> str:
+    """How many of which kind, as "1 process" or "4 threads"."""
+    if backend == "serial":
+        return KINDS[backend]
+    return f"1 {backend}" if count == 1 else f"{count} {KINDS[backend]}"
 
 
 def usable_cores() -> int:
@@ -189,7 +196,7 @@ def _reason(
     *most, last = [
         f"{_time(serial)} in the caller",
         *(
-            f"{_time(batch)} on {count} {KINDS[kind]}"
+            f"{_time(batch)} on {_workers(count, kind)}"
             for kind, (batch, count) in workers.items()
         ),
     ]

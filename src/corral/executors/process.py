@@ -383,11 +383,13 @@ class ProcessExecutor(BelledExecutor):
             mark = self._inheritance.mark(worker, self._generations[worker])
             offspring.end_marked(mark)
         command, slot = self._doing(worker) if self._bound else ("start", None)
+        slots = len(self.shards[worker]) if self._bound else 0
         return Fault(
             kind="died",
             command=command,
             slot=slot,
             worker=worker,
+            others=slots - (slot is not None),
             pid=process.pid,
             seed=None if self._bound else self._assignment.seed,
             exit_code=code,

@@ -11,9 +11,10 @@ another    the first env alone, in a new process   ── the same as the first 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 
-from corral.errors import FactoryError, FaultError, WorkerDied
+from corral.errors import FactoryError, Fault, FaultError, WorkerDied
 from corral.executors.assign import shards
 from corral.executors.contract import Assignment
 from corral.executors.kinds import guests_of
@@ -90,6 +91,7 @@ class Look:
         except WorkerDied as error:
             if not self._stage:
                 raise
+            _say_what_crashed(error.fault)
             how = error.fault.signal_name or f"exit code {error.fault.exit_code}"
             if self._stage == "alone":
                 reason = f"the process that two of them were tried in ended ({how})"
@@ -129,7 +131,9 @@ class Look:
         self._extra += len(self.guests) > 1
         try:
             return self.executor.repeat(worker, self.guests, doubt, limit)
-        except (TimeoutError, FaultError):
+        except (TimeoutError, FaultError) as error:
+            if isinstance(error, WorkerDied):
+                _say_what_crashed(error.fault)
             if len(self.executor.shards) > 1:
                 self.executor.renew(worker)
             return False
@@ -141,6 +145,18 @@ class Look:
         good = {0} if found.kept or (safe and not found.left) else set()
         for worker in self.used - good:
             self.executor.renew(worker)
+
+
+def _say_what_crashed(fault: Fault) -> None:
+    """After what a process that crashed has printed: that it was not the pool's."""
+    if fault.kind != "died" or not fault.output.strip() or sys.stderr is None:
+        return
+    how = fault.signal_name or f"exit code {fault.exit_code}"
+    sys.stderr.write(
+        f"corral: pid {fault.pid}, which ended by {how}, ran a trial: before a pool "
+        "is built, two of its envs are tried in one process. The pool itself is not "
+        "affected; its `layout` says what follows.\n"
+    )
 
 
 @dataclass(slots=True)
@@ -183,6 +199,7 @@ class Inquiry:
             executor.launch()
             sharing = Look(executor, self.guests, question).measured().sharing
         except FaultError as error:  # here it may be built all the same
+            _say_what_crashed(error.fault)
             sharing = Sharing(None, f"an env could not be tried ({error.fault.kind})")
         finally:
             executor.close(2.0)

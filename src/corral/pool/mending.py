@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,6 +95,8 @@ class Mender:
         self.faults: deque[Fault] = deque(maxlen=REMEMBERED)
         self.count = 0
         """All faults that were mended, also those that are forgotten."""
+        self.on_restart: Callable[[Fault], None] | None = None
+        """Called in the caller's thread with each of them, as soon as it is known."""
         executor.on_return = self._returned
 
     # What the pool tells --------------------------------------------------------------
@@ -278,9 +280,9 @@ class Mender:
 
     def note(self, fault: Fault) -> None:
         """A worker has built an env again."""
-        self._remember(fault)
         assert self._policy.budget is not None
         self._policy.budget.note(fault.slot, time.monotonic())
+        self._remember(fault)
 
     def _remember(self, fault: Fault) -> None:
         self.count += 1
@@ -288,3 +290,5 @@ class Mender:
         if len(self.faults) > REPLAYABLE:
             old = self.faults[-1 - REPLAYABLE]
             self.faults[-1 - REPLAYABLE] = replace(old, episode=None)
+        if self.on_restart is not None:
+            self.on_restart(fault)

@@ -749,6 +749,15 @@ class Pool:
         """How many faults were mended so far; `faults` has the latest of them."""
         return 0 if self._mender is None else self._mender.count
 
+    def call_on_restart(self, hook: Callable[[Fault], None] | None) -> None:
+        """Have every restart of an env or a worker told at once, not by `faults` alone.
+
+        The hook is called from within `recv` and whatever else receives; it must not
+        use the pool, but for `faults` and `fault_count`.
+        """
+        if self._mender is not None:
+            self._mender.on_restart = hook
+
     @property
     def mends(self) -> bool:
         """Whether workers that died or hung are replaced."""

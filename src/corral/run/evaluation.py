@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from corral.errors import OptionError
+from corral.errors import Fault, OptionError
 from corral.pool import Pool
 from corral.recipes.config import Config
 from corral.recipes.parts import Parts
@@ -37,6 +37,8 @@ class Evaluator:
         self._parts = parts
         self._config = parts.config
         self._pool: Pool | None = None
+        self.on_restart: Callable[[Fault], None] | None = None
+        """Called with every restart; see `Pool.call_on_restart`."""
 
     def validate(self) -> dict[str, float]:
         """The metrics of an evaluation while training."""
@@ -88,6 +90,7 @@ class Evaluator:
             layout = self._parts.pool.layout
             workers = None if layout.backend == "serial" else layout.workers
             self._pool = self._parts.open_pool(layout.backend, workers)
+            self._pool.call_on_restart(self.on_restart)
         return self._pool
 
     def close(self) -> None:

@@ -24,18 +24,22 @@ class Restarts:
         self._outputs = outputs
         self._pools = pools
         self._seen: weakref.WeakKeyDictionary[Pool, int] = weakref.WeakKeyDictionary()
+        self._counted = 0
         self.count = 0
         """How many were told."""
         self.processes = 0
         """Those of them that took a process along."""
 
-    def tell(self, step: int) -> int:
-        """Tell the new ones; returns how many there were."""
-        before = self.count
+    def tell(self, step: int) -> None:
+        """Tell the new ones."""
         for pool in self._pools():
             if pool is not None:
                 self._tell_of(pool, step)
-        return self.count - before
+
+    def since_last_time(self) -> int:
+        """How many were told since this was asked last."""
+        new, self._counted = self.count - self._counted, self.count
+        return new
 
     def _tell_of(self, pool: Pool, step: int) -> None:
         new = pool.fault_count - self._seen.get(pool, 0)

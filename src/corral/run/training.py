@@ -22,7 +22,13 @@ from types import TracebackType
 from typing import Any
 
 from corral.digits import number, rate, score
-from corral.errors import CorralError, FaultError, RunFailed, TrainingDiverged
+from corral.errors import (
+    CorralError,
+    Fault,
+    FaultError,
+    RunFailed,
+    TrainingDiverged,
+)
 from corral.recipes.parts import Gathered, Parts
 from corral.rollouts import finite
 from corral.run import report
@@ -83,6 +89,8 @@ class Training:
         self.best = best
         self.evaluator = Evaluator(parts)
         self.restarts = Restarts(outputs, lambda: [parts.pool, self.evaluator.pool])
+        self.evaluator.on_restart = self._restarted
+        parts.pool.call_on_restart(self._restarted)
         self.camera = Camera()
         self.claim: Claim | None = None
         """On the directory; given back at the end."""
@@ -152,7 +160,8 @@ class Training:
             faults = getattr(rollout, "faults", ())
             if faults:
                 metrics[FAULTS] = float(len(faults))
-            restarts = self.restarts.tell(steps)
+            self.restarts.tell(steps)  # what came before anything was watched
+            restarts = self.restarts.since_last_time()
             if restarts:
                 metrics[RESTARTS] = float(restarts)
             metrics |= self._accounts.sample(steps - self._began_at)
@@ -165,6 +174,7 @@ class Training:
         with self._accounts.spent_on("evaluating"):
             results = self.evaluator.validate()
         self.restarts.tell(self.progress.steps)
+        self.restarts.since_last_time()  # they are not the next update's
         self.progress.results = results
         self._evaluated = self.progress.update
         with self._accounts.spent_on("saving"):
@@ -405,6 +415,10 @@ class Training:
                 "they were run, and do not count.",
                 "yellow",
             )
+
+    def _restarted(self, fault: Fault) -> None:
+        """At once: an update may take minutes."""
+        self.restarts.tell(self.progress.steps)
 
     # Troubles -------------------------------------------------------------------------
 

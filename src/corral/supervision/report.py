@@ -199,10 +199,18 @@ def _died(fault: Fault) -> str:
         how = f"the process ended with exit code {fault.exit_code} (os._exit in it?)"
     else:
         how = "the thread ended, which no env can bring about"
-    died = f"{where(fault)}: {how} during {fault.command}."
+    died = f"{where(fault)}: {how} during {fault.command}"
     if fault.item is not None or fault.command == "start":
-        return died  # nothing else is lost with it
-    return f"{died} Its other slots are lost with it{_CLOSE}"
+        return f"{died}."  # nothing else is lost with it
+    return f"{died}{_lost_with_it(fault)}{_CLOSE}"
+
+
+def _lost_with_it(fault: Fault) -> str:
+    if fault.others < 1:
+        return ""
+    other = "" if fault.slot is None else "other "
+    lost = "slots are" if fault.others > 1 else "slot is"
+    return f". Its {other}{lost} lost with it"
 
 
 def _hung(fault: Fault) -> str:
