@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from corral.reports.charts import INK, Bar, Curve, bars, curves, histogram, lines
+from corral.reports.charts import INK, WIDTH, Bar, Curve, bars, curves, histogram, lines
 
 NAMESPACES = 'xmlns="http://www.w3.org/2000/svg"'
 
@@ -52,6 +52,26 @@ def test_a_picture_is_well_formed_and_loads_nothing(draw):
     assert not {"width", "height"}.intersection(root.attrib)
     links = re.findall(r'href="([^"]*)"|url\(([^)]*)\)', text)
     assert all("".join(pair).startswith("#") for pair in links)
+
+
+@pytest.mark.parametrize("width", [WIDTH, 3.6])
+def test_the_legend_of_a_histogram_covers_no_bar(width):
+    lengths = [float(number) for number in range(1, 41)]  # bars all over
+    groups = {"first half": lengths, "second half": lengths}
+    colors = dict.fromkeys(groups, "#4a9ede")
+    text = histogram(groups, colors, "length", "%", width)
+    legend = text[re.search(r'<g id="[^"]*legend_1"', text).start() :]
+    lowest = max(heights(legend))
+    bars = re.findall(r'<g id="[^"]*patch_(?:[3-9]|[1-7]\d)">.*?</g>', text, re.S)
+    assert len(bars) > 40
+    assert lowest < min(height for bar in bars for height in heights(bar))
+
+
+def heights(svg):
+    """Of all points of its paths and texts, from the top of the picture on."""
+    points = re.findall(r"[ML] [\d.]+ ([\d.]+)", svg)
+    texts = re.findall(r"translate\([\d.]+ ([\d.]+)\)", svg)
+    return [float(height) for height in points + texts]
 
 
 @pytest.mark.parametrize("draw", [draw_curves, draw_bars])

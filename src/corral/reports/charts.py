@@ -170,9 +170,8 @@ def lines(
         axes.grid(True, color=INK, alpha=0.15)
         if len(shown) > 1 and width == WIDTH:
             axes.legend(loc="best", frameon=False)
-        elif len(shown) > 1:  # on top: there is no room beside the lines
-            figure.subplots_adjust(top=1 - 0.35 / _height(width))
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+        elif len(shown) > 1:  # there is no room beside the lines
+            _legend_on_top(figure, axes, width)
         return finish()
 
 
@@ -198,7 +197,7 @@ def histogram(
         axes.set(xlabel=x_label, ylabel=y_label)
         axes.grid(True, axis="y", color=INK, alpha=0.15)
         axes.set_axisbelow(True)
-        axes.legend(loc="best", frameon=False)
+        _legend_on_top(figure, axes, width)
         return finish()
 
 
@@ -261,6 +260,13 @@ def _add_legend(figure: Figure, panels: Panels, colors: Mapping[str, str]) -> No
     figure.legend(
         handles, parts, loc="outside upper right", ncols=len(parts), frameon=False
     )
+
+
+def _legend_on_top(figure: Figure, axes: Any, width: float) -> None:
+    """Above the axes, where it covers nothing of what is drawn in them."""
+    if width != WIDTH:  # wide pictures make room by themselves
+        figure.subplots_adjust(top=1 - 0.35 / _height(width))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
 
 
 @contextmanager
