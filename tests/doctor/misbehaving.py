@@ -191,6 +191,14 @@ class Sleeps(Walk):
             time.sleep(0.001)
 
 
+class Waits(Walk):
+    """For a server, and nothing can turn that off."""
+
+    def move(self, action):
+        super().move(action)
+        time.sleep(0.01)
+
+
 class Reuses(Walk):
     def step(self, action):
         _, *rest = super().step(action)

@@ -7,6 +7,7 @@ measuring half alone.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from pathlib import Path
 
@@ -17,17 +18,22 @@ import pytest
 from corral.doctor import check
 from corral.doctor.checks import (
     buffers,
+    cost,
     determinism,
     generators,
     infos,
     isolation,
     pickling,
     spaces,
+    threads,
     window,
 )
 from corral.doctor.differences import first_difference
 from corral.doctor.examination import patient_for
+from corral.doctor.finding import Finding
+from corral.doctor.pilot import pilot_of
 from corral.doctor.player import Moment, Player
+from corral.doctor.recommendation import recommend
 from corral.doctor.runs import run_alone
 from corral.testing import Leaking
 
@@ -222,6 +228,19 @@ def test_sleeping_is_told_with_the_argument_that_ends_it():
     assert finding.remedy.startswith("pass real_time=False")
     assert finding.tried.startswith("with real_time=False a step takes")
     assert "env_kwargs={'real_time': False}" in report.recommendation.code
+
+
+def test_an_env_that_waits_is_recommended_a_thread_for_each():
+    patient = patient_for(bad.Waits)
+    patient.pilot = pilot_of(Player(bad.Waits, 0), 1)
+    patient.cost = cost.measure(bad.Waits, 0)
+    gain = threads.measure_gain(bad.Waits, 0)
+    assert gain > 1.0
+    shares = Finding("isolation", "ok", "", data={"isolation": "shared"})
+    for safe, kind in ((True, "threads"), (False, "processes")):
+        tried = Finding("threads", "ok", "", data={"threads": safe, "gain": gain})
+        advice = recommend(patient, [shares, tried], num_envs=32)
+        assert re.match(rf"32 slots, \d+ {kind}: a step takes ", advice.sentence)
 
 
 # Observations and infos ---------------------------------------------------------------

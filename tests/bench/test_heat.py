@@ -1,0 +1,42 @@
+"""What takes part in a heat goes by what the env was seen to do."""
+
+from corral.bench.heat import Heat
+from corral.bench.results import Settings
+
+
+class Silent:
+    """Is told how far it is, and keeps it to itself."""
+
+    def expect(self, turns):
+        pass
+
+    def say(self, text):
+        pass
+
+    def turn(self):
+        pass
+
+
+def test_an_env_that_waits_is_raced_with_a_thread_for_each():
+    settings = Settings(
+        env="waiting_env:Waiting",
+        kwargs={},
+        num_envs=(6,),
+        backends=None,
+        workers=(),
+        against=(),
+        policy_ms=0.0,
+        rounds=1,
+        seconds=0.1,
+        seed=0,
+        deadline=60.0,
+    )
+    heat = Heat(settings, 6, cores=2, peers=(), policy_iterations=0, watcher=Silent())
+    try:
+        heat._build_loop()
+        waits = heat._try_loop()
+    finally:
+        heat.close(10.0)
+    assert waits
+    titles = {one.title for one in heat._candidates(waits)}
+    assert {"Corral, 6 threads", "Corral, 6 processes"} <= titles
