@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,10 @@ class Small(Diary):
         return spaces.Discrete(3, dtype=np.int8)
 
 
+@pytest.mark.skipif(
+    "dtype" not in inspect.signature(spaces.Discrete).parameters,
+    reason="this Gymnasium has none",
+)
 @BOTH
 def test_a_wider_integer_is_in_no_narrow_space(course_of: Any) -> None:
     env = conversions.aec_to_parallel(wrappers.AssertOutOfBoundsWrapper(Small()))

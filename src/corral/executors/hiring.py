@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -176,4 +177,8 @@ def interpreter() -> list[str]:
     if not program:
         raise FileNotFoundError(errno.ENOENT, "Python does not know its own program")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    # These raise SystemError for every absent attribute of a module once the working
+    # directory was deleted, unless told to leave it off the path; workers get ours.
+    if (3, 13, 0) <= sys.version_info[:3] < (3, 13, 3) and "-P" not in flags:
+        flags.append("-P")
     return [program, *flags]
