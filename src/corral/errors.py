@@ -190,8 +190,6 @@ class Fault:
     """Whether it would have been restarted, had that not been too often already."""
     beside: int | None = None
     """(shardmate) The slot that took the worker down, where that is known."""
-    others: int = 0
-    """(died) How many other slots its worker had, which are lost with it."""
     item: int | None = None
     """The item's place among those given to `corral.map`."""
     company: int = 0
@@ -202,6 +200,9 @@ class Fault:
     """The env's own exception, where it survived the journey."""
     episode: EpisodeRecord | None = field(default=None, compare=False, repr=False)
     """What it takes to run the episode again, where it was one slot's."""
+    others: int = 0
+    """(died) How many other slots its worker had, which are lost with it."""
+    # A new field goes here, with a default: saved faults hold values in this order.
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a report, from which `corral.replay(path)` runs the episode again."""

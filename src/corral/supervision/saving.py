@@ -94,6 +94,15 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
             f"{path} cannot be opened here: {type(error).__name__}: {error}. Were its "
             "actions, task or options made by a module that this program cannot import?"
         ) from error
+    return _completed(fault)
+
+
+def _completed(fault: Fault) -> Fault:
+    """The fault with defaults in fields that are newer than its file."""
+    for entry in fields(fault):
+        if not hasattr(fault, entry.name):
+            # Frozen, and not yet anybody's.
+            object.__setattr__(fault, entry.name, entry.default)
     return fault
 
 
