@@ -51,7 +51,8 @@ CHOSEN = {
 }
 """Those that guides show, of modules without `__all__`."""
 POOL = (
-    *("asked", "check_actions", "close_timeout", "collect", "debug", "envs"),
+    *("asked", "check_actions", "close_timeout", "collect"),
+    *("debug", "envs"),
     *("exchange", "fault_count", "mends", "observe", "pose", "sample_task"),
     *("send_raw", "sends", "shards", "specs", "waiting"),
 )
