@@ -10,20 +10,39 @@ since an env may reuse its observation buffer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from corral.errors import EpisodeOver
 from corral.layout.plan import AFTER_STEP, BEFORE_RESET
 from corral.workers.record import LOST, OVER, RESUMED
-
-if TYPE_CHECKING:
-    from corral.workers.shard import Shard
+from corral.workers.scribe import Scribe
 
 NEXT_STEP, SAME_STEP, OFF = range(3)
 MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF}
 
 
-def instead_of_stepping(shard: Shard, index: int, row: int, mode: int) -> None:
+class ShardEpisodes(Protocol):
+    """What the end of an episode asks of a shard, which is a `shard.Shard`."""
+
+    care: bytearray
+    scribe: Scribe
+
+    def begin(self, index: int, row: int) -> None: ...
+
+    def begin_next(self, index: int, row: int) -> None: ...
+
+    def break_off(self, index: int) -> None: ...
+
+    def cut(self, index: int, row: int) -> None: ...
+
+    def retire_if_outgrown(self, stage: int) -> None: ...
+
+    def write_final(self, index: int, obs: Any) -> None: ...
+
+    def write_started(self, index: int, row: int, valid: bool) -> None: ...
+
+
+def instead_of_stepping(shard: ShardEpisodes, index: int, row: int, mode: int) -> None:
     """The slot's episode is over, or lost: what a step command means now."""
     care = shard.care[index]
     if care & LOST:
@@ -37,15 +56,19 @@ def instead_of_stepping(shard: Shard, index: int, row: int, mode: int) -> None:
         raise EpisodeOver(
             "stepped after its episode ended; with autoreset off, reset it first"
         )
-    if shard.options.memory_limit is not None:
-        shard.retire_if_outgrown(BEFORE_RESET)
+    shard.retire_if_outgrown(BEFORE_RESET)
     # An episode that ended under `off` or `next_step` is restarted in either mode.
     shard.begin(index, row)
     shard.write_started(index, row, valid=False)
 
 
 def after_the_end(
-    shard: Shard, index: int, row: int, mode: int, obs: Any, info: dict[str, Any]
+    shard: ShardEpisodes,
+    index: int,
+    row: int,
+    mode: int,
+    obs: Any,
+    info: dict[str, Any],
 ) -> None:
     """The step just taken ended the episode."""
     shard.write_final(index, obs)
@@ -54,12 +77,11 @@ def after_the_end(
         shard.care[index] |= OVER
         return
     shard.scribe.write_end(index, info)
-    if shard.options.memory_limit is not None:
-        shard.retire_if_outgrown(AFTER_STEP)
+    shard.retire_if_outgrown(AFTER_STEP)
     shard.begin_next(index, row)
 
 
-def after_a_fault(shard: Shard, index: int, row: int, mode: int) -> None:
+def after_a_fault(shard: ShardEpisodes, index: int, row: int, mode: int) -> None:
     """The episode broke off: it is cut short, and begun again as the mode says."""
     if shard.care[index] & OVER:  # one had ended, and the next could not begin
         shard.begin(index, row)
