@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from corral.core import Autoreset
 from corral.errors import Fault, UsageError
 from corral.executors.contract import Assignment
-from corral.pool.retrial import Retrial
+from corral.pool.retrial import OpenPool, Retrial
 from corral.pool.script import Script
 from corral.workers.luggage import travels_itself
 
@@ -41,6 +41,7 @@ class Company:
         assignment: what they were built with.
         shards: who shares with whom.
         here: whether all of them are in one process.
+        open_pool: how a pool is made, to do again what failed.
         autoreset: what happens at the end of an episode.
         tried: verdicts on what failed before. Others with the same words are taken to
             have the same reason.
@@ -49,6 +50,7 @@ class Company:
     assignment: Assignment
     shards: Sequence[range]
     here: bool
+    open_pool: OpenPool
     autoreset: Autoreset = "same_step"
     tried: dict[Words, bool | None] = field(default_factory=dict)
 
@@ -96,7 +98,9 @@ class Company:
         known = scripts(fault, pair)
         if not known:
             return None
-        retrial = Retrial(self.assignment, fault, pair, known, self.autoreset)
+        retrial = Retrial(
+            self.assignment, fault, pair, known, self.autoreset, self.open_pool
+        )
         alone = retrial.fails_alone()
         factory = self.assignment.factories[fault.slot]
         if alone and self.here and travels_itself(factory):

@@ -237,7 +237,7 @@ class Pool:
 
     def _company(self, shards: list[range]) -> Company:
         here = self.layout.backend != "process"
-        return Company(self._assignment, shards, here, self.autoreset)
+        return Company(self._assignment, shards, here, Pool, self.autoreset)
 
     def _open(self) -> None:
         try:

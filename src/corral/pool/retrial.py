@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from corral.core import Autoreset
 from corral.errors import Fault, FaultError
@@ -29,14 +29,32 @@ from corral.executors.contract import Assignment
 from corral.pool.options import FaceOptions
 from corral.pool.script import Script
 
-if TYPE_CHECKING:
-    from corral.pool.pool import Pool
-
 MOST_SECONDS = 10.0
 """For all of it; what would take longer is not tried, or given up."""
 ROUNDS = 3
 RUNS = 3
 """In each round, without company."""
+
+
+class RerunPool(Protocol):
+    """What is asked here of `pool.Pool`, which makes a Retrial and is not imported."""
+
+    @property
+    def shards(self) -> Sequence[range]: ...
+
+    def reset(self, slots: Any = None, **episodes: Any) -> Any: ...
+
+    def send_raw(self, actions: Any, slots: Any = None) -> None: ...
+
+    def recv(self) -> Any: ...
+
+    def __enter__(self) -> RerunPool: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None: ...
+
+
+OpenPool = Callable[..., RerunPool]
+"""As `Pool` is called: factories, then options by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,7 @@ class Retrial:
         pair: the slot of the fault, and another one.
         scripts: one for each, as long as each other.
         autoreset: what happens at the end of an episode.
+        open_pool: how a pool is made.
     """
 
     assignment: Assignment
@@ -56,6 +75,7 @@ class Retrial:
     pair: range
     scripts: Sequence[Script]
     autoreset: Autoreset
+    open_pool: OpenPool
 
     def fails_alone(self) -> bool | None:
         """Whether company makes no difference; None if that cannot be told."""
@@ -87,7 +107,7 @@ class Retrial:
     def _place(self) -> int:
         return self.pair.index(self.fault.slot or 0)
 
-    def _fails(self, pool: Pool, ending: float, earlier: int = 0) -> bool:
+    def _fails(self, pool: RerunPool, ending: float, earlier: int = 0) -> bool:
         """Whether the slot fails again; whatever else goes wrong is raised."""
         try:
             self._run(pool, ending, earlier)
@@ -106,7 +126,7 @@ class Retrial:
         at = again.command == ours.command and (again.step or 0) == (ours.step or 0)
         return same and (alone or at)
 
-    def _run(self, pool: Pool, ending: float, earlier: int) -> None:
+    def _run(self, pool: RerunPool, ending: float, earlier: int) -> None:
         """All turns of both; the other one's first so many once more, before."""
         ours, other = self._place, 1 - self._place
         turns = list(
@@ -125,7 +145,7 @@ class Retrial:
         if self.scripts[ours].before:
             self._reset(pool, [ours])
 
-    def _reset(self, pool: Pool, places: Sequence[int]) -> None:
+    def _reset(self, pool: RerunPool, places: Sequence[int]) -> None:
         chosen = [self.scripts[place] for place in places]
         pool.reset(
             places,
@@ -135,12 +155,10 @@ class Retrial:
             tasks=[one.task for one in chosen],
         )
 
-    def _pool(self, isolation: str, ending: float) -> Pool:
+    def _pool(self, isolation: str, ending: float) -> RerunPool:
         """The two slots, built as they were."""
-        from corral.pool.pool import Pool
-
         assignment, left = self.assignment, max(0.1, ending - time.monotonic())
-        return Pool(
+        return self.open_pool(
             [assignment.factories[slot] for slot in self.pair],
             backend="process",
             workers=1 if isolation == "shared" else None,
