@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
 from corral.errors import MissingExtra, WorkerDied, WorkerHung
+from corral.learners.sb3_ppo import SB3PPO, Collected
 from corral.rollouts.rollout import EpisodeSummary
 from corral.rollouts.settling import settle
 from corral.workers.seeds import episode_seed
-
-if TYPE_CHECKING:
-    from corral.learners.sb3_ppo import SB3PPO
 
 try:
     from stable_baselines3.common.callbacks import BaseCallback
@@ -31,17 +28,6 @@ _NUMBERED = 4
 Curriculum = Callable[[Any, int], None]
 """Called with the VecEnv and the steps so far, before each rollout, and for envs that
 were restarted in one: rows of the VecEnv are slots of its pool."""
-
-
-@dataclass(slots=True)
-class Collected:
-    """What the envs said; observations and actions are in the model's own buffer."""
-
-    reward: NDArray[np.float64]
-    """[rows, slots], as the envs gave them."""
-    valid: NDArray[np.bool_]
-    """[rows, slots]; False where what came of an action was lost in a fault."""
-    episodes: tuple[EpisodeSummary, ...]
 
 
 class SB3Collector:

@@ -18,20 +18,22 @@ import copy
 import math
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from corral.errors import CheckpointError, MissingExtra, OptionError, TrainingDiverged
 from corral.learners.framework import nn, torch
 from corral.learners.global_generators import GlobalGenerators
 from corral.learners.ppo import PPOConfig
-from corral.learners.sb3_collector import Collected
 from corral.learners.sb3_policy import SB3Policy
 from corral.learners.sb3_scales import SB3Scales
 from corral.learners.schedules import Schedule, scheduled
+from corral.rollouts.rollout import EpisodeSummary
 
 try:
     from stable_baselines3 import PPO
@@ -54,6 +56,17 @@ METRICS = {
     "learning_rate": "lr",
 }
 """Its names -> ours; its entropy_loss is the entropy with another sign."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What the envs said; observations and actions are in the model's own buffer."""
+
+    reward: NDArray[np.float64]
+    """[rows, slots], as the envs gave them."""
+    valid: NDArray[np.bool_]
+    """[rows, slots]; False where what came of an action was lost in a fault."""
+    episodes: tuple[EpisodeSummary, ...]
 
 
 class SB3PPO:
