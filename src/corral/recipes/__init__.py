@@ -1,6 +1,6 @@
 """Recipes: an env, a learner and a config that work together, one file each.
 
-A recipe is a module of this room with
+A recipe is a module with
 
     SUMMARY      its line in `corral list`
     Config       its settings, as defaults of `config.Config`
@@ -23,6 +23,18 @@ RECIPES = {
     "upkie": "the Upkie robot balances in PyBullet, with SB3's PPO",
 }
 """Name -> what it is."""
+MODULES = {
+    "ant": "corral.recipes.ant",
+    "bullet_pendulum": "corral.recipes.bullet_pendulum",
+    "cartpole": "corral.recipes.cartpole",
+    "grid_world": "corral.recipes.grid_world",
+    "memory": "corral.recipes.memory",
+    "pendulum": "corral.recipes.pendulum",
+    "tinyphysics": "corral.recipes.tinyphysics",
+    "tinyphysics_tuned": "corral.recipes.tinyphysics_tuned",
+    "upkie": "corral.recipes.upkie",
+}
+"""Name -> the module that is the recipe."""
 EXTRAS: dict[str, tuple[str, ...]] = {
     "ant": ("mujoco",),
     "bullet_pendulum": ("bullet",),

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from corral.learners.ppo import PPOConfig
 from corral.recipes import config as base
-from corral.recipes.parts import build
+from corral.recipes.builder import build
 
 __all__ = ["Config", "build"]
 

@@ -123,11 +123,7 @@ def env_factory(config: Config, **more: Any) -> Factory:
 
 
 def build(config: Config) -> Parts:
-    """Open the pool and make a learner for its spaces."""
-    if config.learner == "sb3_ppo":
-        from corral.recipes import sb3_parts
-
-        return sb3_parts.build(config)
+    """Open the pool and make Corral's own learner for its spaces."""
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
     pool = open_pool(config, config.backend, config.workers)

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from corral.errors import MissingExtra, OptionError
-from corral.recipes import RECIPES
+from corral.recipes import MODULES, RECIPES
 from corral.recipes.config import Config
 
 try:
@@ -66,7 +66,7 @@ def recipe_module(name: str) -> ModuleType:
             f"there is no recipe {name!r}{meant} There are {', '.join(RECIPES)}; "
             "anything else is the path of a YAML file"
         )
-    return importlib.import_module(f"corral.recipes.{name}")
+    return importlib.import_module(MODULES[name])
 
 
 def kind_of(recipe: str) -> type[Config]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from corral.bench import machine
 from corral.errors import CheckpointError, FaultError, OptionError
-from corral.recipes import parts as plain
+from corral.recipes import builder
 from corral.recipes.config import Config
 from corral.recipes.parts import Parts
 from corral.recipes.resolve import (
@@ -169,7 +169,7 @@ def _resumed(
 def build(config: Config) -> Parts:
     """What the run is made of, as its recipe builds it."""
     if not config.recipe:
-        return plain.build(config)
+        return builder.build(config)
     parts: Parts = recipe_module(config.recipe).build(config)
     return parts
 

@@ -1,0 +1,17 @@
+"""A config -> what a run is made of, by the learner that the config names."""
+
+from __future__ import annotations
+
+from corral.recipes import parts
+from corral.recipes.config import Config
+from corral.recipes.parts import Parts
+
+
+def build(config: Config) -> Parts:
+    """Open the pool and make a learner for its spaces."""
+    if config.learner == "sb3_ppo":
+        # Imported here: the other learner needs no Stable-Baselines3.
+        from corral.recipes import sb3_parts
+
+        return sb3_parts.build(config)
+    return parts.build(config)
