@@ -31,8 +31,9 @@ from corral.doctor.checks import (
 from corral.doctor.differences import first_difference
 from corral.doctor.examination import patient_for
 from corral.doctor.finding import Finding
+from corral.doctor.moment import Moment
 from corral.doctor.pilot import pilot_of
-from corral.doctor.player import Moment, Player
+from corral.doctor.player import Player
 from corral.doctor.recommendation import recommend
 from corral.doctor.runs import run_alone
 from corral.testing import Leaking

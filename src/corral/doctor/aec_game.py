@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from corral.doctor.agents import Agents
-from corral.doctor.player import Moment
+from corral.doctor.moment import Moment
 
 
 class AecGame:

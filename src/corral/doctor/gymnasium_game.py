@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 from gymnasium import Space
 
-from corral.doctor.player import Moment
+from corral.doctor.moment import Moment
 from corral.workers.outcomes import counted, five_of
 
 

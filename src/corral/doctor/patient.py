@@ -19,8 +19,8 @@ from typing import Any
 from corral.adapters.registered import make_registered
 from corral.core import Factory
 from corral.doctor.errand import Errand, Measure, run
+from corral.doctor.moment import Moment
 from corral.doctor.pilot import Pilot
-from corral.doctor.player import Moment
 from corral.errors import Fault, FaultError
 from corral.mapping import map as run_in_workers
 from corral.supervision.report import error_for

@@ -11,51 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
-from gymnasium import Space
 
 from corral.adapters import adapt
 from corral.adapters.named import is_pettingzoo
+from corral.doctor.moment import Game, Moment
 from corral.workers.seeds import episode_seed
 
 SMALL_SEEDS = 0x7FFFFFFF
 """Some envs take no larger ones; the API check looks at those."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What an env returned once; of several agents, dicts by agent."""
-
-    what: str
-    """`reset 0`, `step 17`: counted over all episodes."""
-    obs: Any
-    reward: Any
-    terminated: Any
-    truncated: Any
-    info: Any
-    over: bool
-    """Whether the episode is."""
-
-
-class Game(Protocol):
-    """One kind of env, driven with sampled actions."""
-
-    env: Any
-    observation_spaces: dict[str, Space[Any]]
-    """By agent; of a single-agent env under ""."""
-    action_spaces: dict[str, Space[Any]]
-
-    def reset(self, seed: int | None, what: str) -> Moment:
-        """Start an episode."""
-
-    def draw(self) -> Any:
-        """What to do next."""
-
-    def step(self, drawn: Any, what: str) -> Moment:
-        """Do it."""
 
 
 def game_for(env: Any, seed: int) -> Game:

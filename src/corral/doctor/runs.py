@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from corral.doctor.player import Moment, Player
+from corral.doctor.moment import Moment
+from corral.doctor.player import Player
 from corral.workers.randomness import Isolation
 from corral.workers.seeds import episode_seed, seed_globals
 

@@ -14,9 +14,10 @@ from gymnasium import Space
 from corral.doctor.checks.window import asks_for_window
 from corral.doctor.contract import Check
 from corral.doctor.finding import Finding, Severity
+from corral.doctor.moment import Game, Moment
 from corral.doctor.patient import Patient, brief
 from corral.doctor.pilot import Pilot, pilot_of
-from corral.doctor.player import Game, Moment, Player
+from corral.doctor.player import Player
 from corral.errors import CorralError, FaultError
 from corral.workers.outcomes import as_reward
 from corral.workers.seeds import episode_seed

@@ -13,8 +13,9 @@ from typing import Any
 from corral.doctor.contract import Check
 from corral.doctor.differences import first_difference
 from corral.doctor.finding import Finding
+from corral.doctor.moment import Moment
 from corral.doctor.patient import Patient
-from corral.doctor.player import Moment, Player
+from corral.doctor.player import Player
 
 MOMENTS = 30
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from corral.doctor.contract import Check
 from corral.doctor.finding import Finding
+from corral.doctor.moment import Game, Moment
 from corral.doctor.patient import Cost, Patient
-from corral.doctor.player import Game, Moment, Player
+from corral.doctor.player import Player
 from corral.doctor.times import shown
 from corral.supervision.run_delay import run_delay
 

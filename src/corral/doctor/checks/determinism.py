@@ -10,8 +10,9 @@ from typing import Any
 from corral.doctor.contract import Check
 from corral.doctor.differences import first_difference
 from corral.doctor.finding import Finding
+from corral.doctor.moment import Moment
 from corral.doctor.patient import Patient
-from corral.doctor.player import Moment, Player
+from corral.doctor.player import Player
 from corral.doctor.runs import copied, run_alone
 from corral.errors import Fault
 from corral.supervision.report import error_for

@@ -21,8 +21,9 @@ from corral.doctor.checks.determinism import is_deterministic
 from corral.doctor.contract import Check
 from corral.doctor.differences import first_difference
 from corral.doctor.finding import Finding, Severity
+from corral.doctor.moment import Moment
 from corral.doctor.patient import Patient, brief
-from corral.doctor.player import Moment, Player
+from corral.doctor.player import Player
 from corral.doctor.runs import copied, own_generators, run_alone
 from corral.errors import Fault
 from corral.supervision.report import error_for

@@ -13,8 +13,9 @@ from corral.doctor.checks.determinism import is_deterministic
 from corral.doctor.contract import Check
 from corral.doctor.differences import first_difference
 from corral.doctor.finding import Finding
+from corral.doctor.moment import Moment
 from corral.doctor.patient import Patient, brief
-from corral.doctor.player import Moment, Player
+from corral.doctor.player import Player
 from corral.doctor.runs import copied, run_alone
 from corral.errors import Fault
 from corral.executors.assign import usable_cores
