@@ -1,7 +1,9 @@
-"""Imports go down only, as drawn in ARCHITECTURE.md."""
+"""Imports go down only, as drawn in ARCHITECTURE.md, and never round in a circle."""
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -17,3 +19,47 @@ def test_imports_go_down_only():
         timeout=60,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Inside a room, too; imports in functions and for types alone count as well."""
+    modules = {name_of(path): path for path in (ROOT / "src").rglob("*.py")}
+    imports = {
+        name: {
+            target for target in imported(path) if target in modules and target != name
+        }
+        for name, path in modules.items()
+    }
+    assert len(imports) > 300 and sum(map(len, imports.values())) > 1000
+    # Whoever imports nothing that is left is in no circle.
+    while ends := [name for name, targets in imports.items() if not targets]:
+        for name in ends:
+            del imports[name]
+        for targets in imports.values():
+            targets.difference_update(ends)
+    assert not imports, circle(imports)
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The dotted names that a file imports, of modules and of what is in them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module and not node.level, f"a relative import in {path}"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield node.module
+            yield from names
+
+
+def circle(imports: dict[str, set[str]]) -> str:
+    """One of the circles, in words."""
+    way = [min(imports)]
+    while way[-1] not in way[:-1]:
+        way.append(min(imports[way[-1]]))
+    return " imports ".join(way[way.index(way[-1]) :])
