@@ -11,17 +11,45 @@ synthetic   drives that are made up            track   a route behind its warm-u
 model       the ONNX session                   small_model, onnx_file   one made here
 tokens      accelerations as the model counts  costs   what a drive costs
 env, batch  one car, many cars in one call     pid     the controller to beat
+
+Lazy: its options can be shown where onnxruntime is not installed.
 """
 
-from corral.zoo.tinyphysics.batch import TinyPhysicsVectorEnv, make_tinyphysics_batched
-from corral.zoo.tinyphysics.costs import Costs
-from corral.zoo.tinyphysics.env import TinyPhysicsEnv, make_tinyphysics
-from corral.zoo.tinyphysics.model import Model, load_model
-from corral.zoo.tinyphysics.observation import OBS_SCALE
-from corral.zoo.tinyphysics.pid import PID
-from corral.zoo.tinyphysics.route import Route
-from corral.zoo.tinyphysics.routes import RouteOrder, find_routes, load_route
-from corral.zoo.tinyphysics.synthetic import write_route
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corral.zoo.tinyphysics.batch import (
+        TinyPhysicsVectorEnv,
+        make_tinyphysics_batched,
+    )
+    from corral.zoo.tinyphysics.costs import Costs
+    from corral.zoo.tinyphysics.env import TinyPhysicsEnv, make_tinyphysics
+    from corral.zoo.tinyphysics.model import Model, load_model
+    from corral.zoo.tinyphysics.observation import OBS_SCALE
+    from corral.zoo.tinyphysics.pid import PID
+    from corral.zoo.tinyphysics.route import Route
+    from corral.zoo.tinyphysics.routes import RouteOrder, find_routes, load_route
+    from corral.zoo.tinyphysics.synthetic import write_route
+
+_HOMES = {
+    "Costs": "costs",
+    "Model": "model",
+    "OBS_SCALE": "observation",
+    "PID": "pid",
+    "Route": "route",
+    "RouteOrder": "routes",
+    "TinyPhysicsEnv": "env",
+    "TinyPhysicsVectorEnv": "batch",
+    "find_routes": "routes",
+    "load_model": "model",
+    "load_route": "routes",
+    "make_tinyphysics": "env",
+    "make_tinyphysics_batched": "batch",
+    "write_route": "synthetic",
+}
 
 __all__ = [
     "Costs",
@@ -39,3 +67,13 @@ __all__ = [
     "make_tinyphysics_batched",
     "write_route",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
