@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from corral.bench import words
 from corral.bench.recommend import best_of
 from corral.bench.results import Report
@@ -14,13 +11,6 @@ try:
     from rich import box
     from rich.console import Console, JustifyMethod
     from rich.markup import escape
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-    )
     from rich.table import Table
     from rich.text import Text
 except ImportError as error:
@@ -32,52 +22,6 @@ UNBOUNDED = 1000
 """Columns: more than any table of ours has."""
 
 console = Console(highlight=False)
-aside = Console(highlight=False, stderr=True)
-
-
-# While it runs ------------------------------------------------------------------------
-
-
-class Bar:
-    """A progress bar on the terminal; elsewhere nothing."""
-
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
-        self._total = 0
-
-    def expect(self, turns: int) -> None:
-        """So many more turns are to come; fewer, if negative."""
-        self._total += turns
-        self._progress.update(self._task, total=self._total, refresh=True)
-
-    def say(self, text: str) -> None:
-        """What is being done now."""
-        self._progress.update(self._task, description=f"{text:<34}", refresh=True)
-
-    def turn(self) -> None:
-        """One of the expected turns is over."""
-        self._progress.update(self._task, advance=1, refresh=True)
-
-
-@contextmanager
-def bar() -> Iterator[Bar]:
-    """A bar that is gone when it is done."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeRemainingColumn(),
-    )
-    progress = Progress(
-        *columns,
-        console=aside,
-        transient=True,
-        disable=not aside.is_terminal,
-        auto_refresh=False,  # no refreshing thread beside what is being measured
-    )
-    with progress:
-        yield Bar(progress, progress.add_task("", total=0))
 
 
 # What came out ------------------------------------------------------------------------

@@ -131,8 +131,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, show, write; returns the exit status."""
     _check_files(arguments)
     from corral.bench import console, contest
+    from corral.sinks import progress
 
-    with console.bar() as bar:
+    with progress.bar() as bar:
         report = contest.run(_settings(arguments), bar)
     try:
         console.show(report)

@@ -7,23 +7,22 @@ prints their mean return.
     corral eval runs/cartpole/2026-01-31_12-00-00 --checkpoint last --episodes 500
     corral eval RUN --video episode.gif
 
-Or drives every route of tinyphysics once, and prints what it costs.
-
-    corral eval tinyphysics --controller pid --data data --model tinyphysics.onnx
-    corral eval tinyphysics --controller runs/tinyphysics/2026-01-31_12-00-00
+Or evaluates an example system that has an evaluation of its own, by its name.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 from math import isfinite
 from pathlib import Path
+from types import ModuleType
 
-from corral.cli import eval_tinyphysics
 from corral.cli.kinds import add_set, add_trust, count, settings_of, whole
 from corral.cli.need import Need, config_near, training_in
 from corral.cli.saving import save
+from corral.zoo import EVALUATIONS
 
 SUMMARY = "how good is a policy that was trained?"
 EPISODES, SEED = 100, 1_000_000
@@ -36,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run_path",
         type=Path,
         metavar="RUN",
-        help="a run's directory, or a checkpoint; or the word tinyphysics",
+        help=f"a run's directory, or a checkpoint; or {', '.join(EVALUATIONS)}",
     )
     add(
         "--checkpoint",
@@ -53,21 +52,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", type=Path, metavar="FILE", help="write returns and lengths as JSON")
     add("--video", type=Path, metavar="FILE", help="write one episode as a GIF")
     add_trust(add, "evaluate a run that you did not sign: it runs its env")
-    eval_tinyphysics.add_arguments(parser)
+    own = _evaluations().values()
+    for system in own:
+        system.add_arguments(parser)
+    parser.epilog = "\n".join(system.EXAMPLES for system in own)
 
 
 def need(arguments: argparse.Namespace) -> Need:
     """What the run was trained with."""
-    if str(arguments.run_path) == eval_tinyphysics.NAME:
-        return eval_tinyphysics.need(arguments)
+    system = _evaluations().get(str(arguments.run_path))
+    if system is not None:
+        needed: Need = system.need(arguments)
+        return needed
     return training_in(config_near(arguments.run_path))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate, show, write; returns the exit status."""
-    if str(arguments.run_path) == eval_tinyphysics.NAME:
-        return eval_tinyphysics.run(arguments)
-    eval_tinyphysics.refuse(arguments)
+    systems = _evaluations()
+    if str(arguments.run_path) in systems:
+        status: int = systems[str(arguments.run_path)].run(arguments)
+        return status
+    for system in systems.values():
+        system.refuse(arguments)
     seed = SEED if arguments.seed is None else arguments.seed
     from corral.run.revisit import Revisit
 
@@ -99,3 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.video is not None:
             save(arguments.video, revisit.video(seed))
     return 0
+
+
+def _evaluations() -> dict[str, ModuleType]:
+    """Systems with an evaluation of their own, and what does it."""
+    return {name: importlib.import_module(home) for name, home in EVALUATIONS.items()}

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from corral.zoo.tinyphysics import Costs
 
 NAME = "tinyphysics"
+EXAMPLES = """\
+Drive every route of tinyphysics once, and print what it costs.
+
+    corral eval tinyphysics --controller pid --data data --model tinyphysics.onnx
+    corral eval tinyphysics --controller runs/tinyphysics/2026-01-31_12-00-00
+"""
 NUM_ENVS = 8
 OWN = ("controller", "data", "model", "backend", "batched", "limit", "html")
 """What goes with no other evaluation."""
@@ -76,9 +82,9 @@ def need(arguments: argparse.Namespace) -> Need:
 def run(arguments: argparse.Namespace) -> int:
     """Drive, show, write; returns the exit status."""
     _check(arguments)
-    from corral.bench.console import bar
     from corral.run.tinyphysics import driving
     from corral.run.tinyphysics.controller import PID_NAME, controller_of
+    from corral.sinks.progress import bar
     from corral.zoo.tinyphysics import find_routes
 
     name = PID_NAME if arguments.controller is None else arguments.controller
