@@ -1,0 +1,1 @@
+"""AgileRL's vector API over a pool."""

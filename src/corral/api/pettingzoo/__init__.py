@@ -1,0 +1,1 @@
+"""Environments with several agents, by agent and by group."""

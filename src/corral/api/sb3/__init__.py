@@ -1,0 +1,1 @@
+"""Stable-Baselines3's vector API over a pool."""

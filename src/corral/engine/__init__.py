@@ -1,0 +1,1 @@
+"""Runs environments in parallel; needs numpy, gymnasium and cloudpickle only."""

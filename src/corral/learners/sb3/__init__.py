@@ -1,0 +1,1 @@
+"""Stable-Baselines3's PPO as a learner like our own."""

@@ -1,0 +1,1 @@
+"""Tools around environments: benchmark, doctor, and what to test with."""

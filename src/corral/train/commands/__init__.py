@@ -1,0 +1,1 @@
+"""What commands share: kinds of arguments, extras that they need, files written."""
