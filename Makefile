@@ -8,7 +8,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # What an installed copy depends on. The C parts are compiled at install time, so a
 # changed .c file has to reinstall; Python files are used in place.
 INSTALLED_FROM := pyproject.toml setup.py constraints.txt \
-	$(wildcard src/corral/*/*.c) $(wildcard src/corral/*/*.h)
+	$(wildcard src/corral/*/*/*.c) $(wildcard src/corral/*/*/*.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test matrix soak check format conformance bench clean
@@ -32,8 +32,8 @@ MINUTES ?= 5
 PROGRAMS ?= 1000
 soak: $(VENV)/.test  ## Slow tests, MINUTES=5 of random faults, PROGRAMS=1000 random programs.
 	$(BIN)/python -m pytest -q -m slow -o faulthandler_timeout=600
-	$(BIN)/python -m corral.testing.soak --minutes $(MINUTES)
-	$(BIN)/python -m corral.testing.programs --count $(PROGRAMS)
+	$(BIN)/python -m tests.soak.random_faults --minutes $(MINUTES)
+	$(BIN)/python -m tests.soak.programs --count $(PROGRAMS)
 
 check: $(VENV)/.dev  ## Lint, formatting, types, import layers, spelling.
 	$(BIN)/ruff check .

@@ -13,8 +13,8 @@ extensions = []
 if sys.platform == "linux":
     extensions.append(
         Extension(
-            "corral.transport._doorbell",
-            ["src/corral/transport/_doorbell.c"],
+            "corral.engine.transport._doorbell",
+            ["src/corral/engine/transport/_doorbell.c"],
             extra_compile_args=["-O2"],
             optional=True,
         )
@@ -22,13 +22,13 @@ if sys.platform == "linux":
 if get_include is not None and sys.platform != "win32":
     extensions.extend(
         Extension(
-            f"corral.{room}.{part}",
-            [f"src/corral/{room}/{part}.c"],
+            f"corral.engine.{room}.{part}",
+            [f"src/corral/engine/{room}/{part}.c"],
             include_dirs=[get_include()],
             extra_compile_args=["-O2"],
             optional=True,
         )
-        for room, part in (("workers", "_record"), ("layout", "_readout"))
+        for room, part in (("worker", "_record"), ("layout", "_readout"))
     )
 
 setup(ext_modules=extensions)

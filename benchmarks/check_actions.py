@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from stats_cost import batch_time, best
 
-from corral.layout.codec import codec_for
-from corral.layout.limits import Limits
+from corral.engine.layout.action_check import Limits
+from corral.engine.layout.codec import codec_for
 
 WORK = (("CartPole-v1", 64), ("Ant-v5", 64))
 

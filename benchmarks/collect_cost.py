@@ -25,8 +25,8 @@ from contests import Verdict, note, report_verdicts, table
 
 import corral
 from corral import Collector, Decision, Pool
-from corral.bench.measure import Rates, machine, race
 from corral.core import Generators, Step
+from corral.tools.bench.measure import Rates, machine, race
 
 ROWS = 128
 TARGET = 0.85

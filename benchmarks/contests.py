@@ -1,7 +1,7 @@
 """Contests: one piece of work, who does it, what is claimed of them, and the report.
 
 Shared by the scripts that race vector envs; how turns are taken and timed is in
-`corral.bench.measure`.
+`corral.tools.bench.measure`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import gymnasium
 import psutil
 
-from corral.bench.measure import Rates, Runner, race
+from corral.tools.bench.measure import Rates, Runner, race
 
 MIB = 1024 * 1024
 

@@ -32,8 +32,8 @@ import numpy as np
 from workloads import FixedWork, iterations_for
 
 import corral
-from corral.bench.measure import Rates, VectorRunner, machine, race
 from corral.errors import WorkerDied
+from corral.tools.bench.measure import Rates, VectorRunner, machine, race
 
 RAISE, HANG = 1, 2
 MILLISECOND = 1e-3
@@ -185,7 +185,7 @@ def replaced(trials: int) -> Iterator[Figure]:
 def bare_start(iterations: int) -> float:
     """Seconds for a process to import what a worker does and build what it does."""
     code = (
-        "import corral.workers.main, faults\n"
+        "import corral.engine.worker.main, faults\n"
         f"envs = [faults.Obedient({iterations}) for _ in range(4)]\n"
     )
     began = time.perf_counter()
@@ -254,7 +254,8 @@ def spread_of(rates: dict[str, Rates]) -> str:
 
 
 def soaked(faults: int) -> Iterator[Figure]:
-    from corral.testing.soak import soak  # needs psutil
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.soak.random_faults import soak  # needs psutil
 
     tally = soak(faults=faults)
     for mistake in tally.mistakes:

@@ -13,8 +13,8 @@ import statistics
 import time
 from importlib.util import find_spec
 
-from corral.workers import generators
-from corral.workers.randomness import Isolation
+from corral.engine.worker import global_rng
+from corral.engine.worker.isolated_rng import Isolation
 
 ROUNDS, TURNS = 15, 2000
 
@@ -42,10 +42,10 @@ def main() -> None:
     print("| generators | cost per step |\n|---|---|")
     report("`random`, `numpy.random`", cost())
     names = ("_python_proved", "_numpy_proved")
-    kept = {name: getattr(generators, name) for name in names}
-    vars(generators).update(dict.fromkeys(names, lambda: False))
+    kept = {name: getattr(global_rng, name) for name in names}
+    vars(global_rng).update(dict.fromkeys(names, lambda: False))
     report("the same, the careful way", cost())
-    vars(generators).update(kept)
+    vars(global_rng).update(kept)
     if find_spec("torch") is not None:
         import torch  # noqa: F401 - its presence is what is measured
 

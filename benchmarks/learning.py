@@ -30,11 +30,11 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecNormalize
 
-from corral.bench.measure import machine
-from corral.recipes.config import Config
-from corral.recipes.resolve import resolve
-from corral.run.revisit import Revisit
-from corral.run.start import begin
+from corral.tools.bench.measure import machine
+from corral.train.recipes.config import Config
+from corral.train.recipes.resolve import resolve
+from corral.train.run.loaded_run import Revisit
+from corral.train.run.start import begin
 
 EPISODES = 100
 SCORING = 1_000_000

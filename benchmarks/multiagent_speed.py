@@ -40,8 +40,8 @@ from contests import (
 from yardsticks import Limit
 
 import corral
-from corral.bench.measure import ACTION_BATCHES, machine
-from corral.executors import usable_cores
+from corral.engine.executors import usable_cores
+from corral.tools.bench.measure import ACTION_BATCHES, machine
 
 CORES = usable_cores()
 

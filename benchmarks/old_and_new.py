@@ -27,7 +27,7 @@ from pathlib import Path
 import workloads
 from contests import Contest, note, table
 
-from corral.bench.measure import Rates, Runner, machine, race
+from corral.tools.bench.measure import Rates, Runner, machine, race
 
 HERE = Path(__file__).resolve()
 SCRIPTS = ("vector_speed", "sb3_speed")

@@ -7,7 +7,8 @@
 Everybody has 8 envs (or 64), 128 rows per slot between two updates, minibatches of 256,
 4 epochs and two layers of 64 for actor and critic each, on one torch thread: more of
 them spin on the cores that envs need, and make everybody slower. Frames are counted
-from the first act to the last minibatch, in interleaved rounds (corral.bench.measure).
+from the first act to the last minibatch, in interleaved rounds
+(corral.tools.bench.measure).
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from contests import (
 from stable_baselines3 import PPO as PeerPPO
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-from corral.bench.measure import machine
+from corral.engine.pool import Pool
 from corral.learners.ppo import PPO, PPOConfig
-from corral.pool import Pool
 from corral.rollouts.collector import Collector
+from corral.tools.bench.measure import machine
 
 ROWS, BATCH, EPOCHS = 128, 256, 4
 MEMORY = 1024

@@ -6,9 +6,10 @@
                                                     which takes a minute and 11 GiB
     python benchmarks/sb3_speed.py --only cartpole  those whose key has the word
 
-Everything is measured in interleaved rounds (see corral.bench.measure) with all infos
-delivered. Each claim is printed with its target and whether it was met. Beside 64 Ants
-the limit says what the cores had to give in that run: an Ant on each, no vector env.
+Everything is measured in interleaved rounds (see corral.tools.bench.measure) with all
+infos delivered. Each claim is printed with its target and whether it was met. Beside 64
+Ants the limit says what the cores had to give in that run: an Ant on each, no vector
+env.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 from yardsticks import Limit
 
 import corral
-from corral.bench.measure import draw_actions, machine
-from corral.executors import usable_cores
+from corral.engine.executors import usable_cores
+from corral.tools.bench.measure import draw_actions, machine
 
 HEAVY = "ant-64"
 """The contest in which SubprocVecEnv takes a minute to start and 11 GiB."""
@@ -88,7 +89,7 @@ TRAINING = Contest(
     (Claim("auto", "subproc", 1.0), Claim("auto", "dummy", 1.0)),
 )
 # Between two forward passes torch's other threads would go on spinning, on the cores
-# that workers need; see corral.executors.openmp.
+# that workers need; see corral.engine.executors.openmp.
 CROWDED = replace(
     TRAINING,
     key="ppo-ant-8-crowded",

@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 import corral
-from corral.layout.plan import RECORD, TIMES
-from corral.pool.clock import Clock
-from corral.workers.record import Recorder
+from corral.engine.layout.plan import RECORD, TIMES
+from corral.engine.pool.caller_time import Clock
+from corral.engine.worker.record import Recorder
 
 WORK = (("CartPole-v1", 1), ("CartPole-v1", 8), ("CartPole-v1", 64), ("Ant-v5", 8))
 

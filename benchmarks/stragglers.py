@@ -4,8 +4,8 @@
     python benchmarks/stragglers.py --quick          the same with short turns
     python benchmarks/stragglers.py --only turns     those whose key has the word
 
-Everything is measured in interleaved rounds (see corral.bench.measure). Every turn
-starts with nothing under way, and counts what was received until its end.
+Everything is measured in interleaved rounds (see corral.tools.bench.measure). Every
+turn starts with nothing under way, and counts what was received until its end.
 
 What arithmetic allows
     waiting    a slot alone makes one step in its own time: 7 / 1 ms + 1 / 20 ms
@@ -36,8 +36,8 @@ import workloads
 from contests import Claim, Factory, Verdict, note, report_verdicts, table
 
 import corral
-from corral.bench.measure import Rates, Runner, machine, race
-from corral.faces.async_env import AsyncEnv
+from corral.api.async_env import AsyncEnv
+from corral.tools.bench.measure import Rates, Runner, machine, race
 
 SLOTS, WORKERS = 8, 2
 FAST, SLOW = 1e-3, 20e-3

@@ -4,9 +4,10 @@
     python benchmarks/threads.py --quick         the same with short turns
     python benchmarks/threads.py --only sleep    those whose key has the word
 
-Everything is measured in interleaved rounds (see corral.bench.measure). `auto` is given
-envs that say they release the GIL; what it chose, and why, is under each table. The
-work that must not go to threads is here as well: CartPole, which is Python throughout.
+Everything is measured in interleaved rounds (see corral.tools.bench.measure). `auto` is
+given envs that say they release the GIL; what it chose, and why, is under each table.
+The work that must not go to threads is here as well: CartPole, which is Python
+throughout.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from contests import (
 )
 
 import corral
-from corral.bench.measure import Runner, VectorRunner, in_turn, machine
+from corral.tools.bench.measure import Runner, VectorRunner, in_turn, machine
 
 NEEDED = {"onnx": ("onnx", "onnxruntime"), "ant": ("mujoco",)}
 """By the first word of a contest's key: packages without which it is left out."""

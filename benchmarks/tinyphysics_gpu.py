@@ -19,8 +19,8 @@ from contests import note, table
 from tinyphysics_speed import Data
 
 import corral
-from corral.bench.measure import machine, race
-from corral.pool import Pool
+from corral.engine.pool import Pool
+from corral.tools.bench.measure import machine, race
 from corral.zoo.tinyphysics import (
     PID,
     RouteOrder,

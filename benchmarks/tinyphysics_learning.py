@@ -38,7 +38,7 @@ PARTS = ("lataccel", "jerk", "total")
 
 def run_seed(arguments: argparse.Namespace, seed: int, folder: Path) -> None:
     """Train, judge, and write what came of it."""
-    from corral.run.start import begin
+    from corral.train.run.start import begin
 
     began = time.perf_counter()
     with begin(arguments.recipe, settings_of(arguments, seed), out=folder) as training:
@@ -61,7 +61,7 @@ def run_seed(arguments: argparse.Namespace, seed: int, folder: Path) -> None:
 
 
 def settings_of(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
-    from corral.recipes.resolve import setting
+    from corral.train.recipes.resolve import setting
 
     settings: dict[str, Any] = {
         "data": arguments.data,
@@ -154,7 +154,7 @@ def report(results: list[dict[str, Any]]) -> bool:
 
 def draw(results: list[dict[str, Any]], path: Path) -> None:
     """How the cost fell, one line for each seed."""
-    from corral.reports.charts import COLORS, Curve, lines
+    from corral.train.reports.charts import COLORS, Curve, lines
 
     colors = [COLORS[name] for name in ("blue", "orange", "green", "purple", "cyan")]
     curves = [
@@ -181,7 +181,7 @@ def main() -> int:
         (seed,) = arguments.seeds
         run_seed(arguments, seed, arguments.out / f"seed-{seed}")
         return 0
-    from corral.bench.measure import machine
+    from corral.tools.bench.measure import machine
 
     print(machine(), os.linesep)
     arguments.out.mkdir(parents=True, exist_ok=True)

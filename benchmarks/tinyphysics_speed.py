@@ -21,10 +21,10 @@ from pathlib import Path
 from contests import Verdict, note, report_verdicts, table
 
 import corral
-from corral.bench.measure import Rates, machine, race
-from corral.run.tinyphysics.controller import controller_of
-from corral.run.tinyphysics.driving import open_pool
+from corral.tools.bench.measure import Rates, machine, race
 from corral.zoo.tinyphysics import RouteOrder, find_routes
+from corral.zoo.tinyphysics.controller import controller_of
+from corral.zoo.tinyphysics.evaluation import open_pool
 
 SLOTS = 32
 LANES = {

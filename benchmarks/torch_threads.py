@@ -4,7 +4,7 @@ A small network acts, and envs of 250 µs are stepped by as many processes as th
 cores. Three ways, in turns:
 
     busy        a thread per core, and between two passes they wait as libgomp has them
-    sent home   the same, as Corral does it (see corral.executors.openmp)
+    sent home   the same, as Corral does it (see corral.engine.executors.openmp)
     one         `torch.set_num_threads(1)`
 
     python benchmarks/torch_threads.py
@@ -23,8 +23,8 @@ import torch
 import workloads
 
 import corral
-from corral.bench.measure import machine
-from corral.executors import openmp, usable_cores
+from corral.engine.executors import openmp, usable_cores
+from corral.tools.bench.measure import machine
 
 WAYS = ("busy", "sent home", "one")
 WORTHWHILE = openmp.WORTHWHILE

@@ -4,8 +4,8 @@
     python benchmarks/vector_speed.py --quick            the same with short turns
     python benchmarks/vector_speed.py --only ant frames  those whose key has the word
 
-Everything is measured in interleaved rounds (see corral.bench.measure) with all infos
-delivered. Each claim is printed with its target and whether it was met.
+Everything is measured in interleaved rounds (see corral.tools.bench.measure) with all
+infos delivered. Each claim is printed with its target and whether it was met.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from contests import (
 from yardsticks import BareLoop, Limit
 
 import corral
-from corral.bench.measure import Runner, VectorRunner, in_turn, machine
-from corral.executors import usable_cores
+from corral.engine.executors import usable_cores
+from corral.tools.bench.measure import Runner, VectorRunner, in_turn, machine
 
 MANY_CORES = 16
 CORES = usable_cores()

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium.vector.utils import batch_space, iterate
 
-from corral.bench.measure import draw_actions
+from corral.tools.bench.measure import draw_actions
 
 
 class BareLoop:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.testing.stateful_envs import STATEFUL, Plain
+from corral.tools.testing.stateful_envs import STATEFUL, Plain
 from corral.zoo.bullet_pendulum import BulletPendulum
 
 SLOTS = 8

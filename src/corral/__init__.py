@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corral import errors
-    from corral.adapters.flattened import FlattenedAgents
+    from corral.api.async_env import make_async
+    from corral.api.gymnasium.make import make
+    from corral.api.pettingzoo.make import make_multi
+    from corral.api.sb3.make import make_sb3
+    from corral.api.shared_policy.make import make_shared_policy
     from corral.core import Decision, EnvSpec, Policy, Step
-    from corral.doctor.replay import replay
-    from corral.faces.async_env import make_async
-    from corral.faces.gymnasium_make import make
-    from corral.faces.multi_make import make_multi
-    from corral.faces.sb3_make import make_sb3
-    from corral.faces.shared_make import make_shared_policy
-    from corral.layout.codec import StandIn, register_codec
-    from corral.mapping import map
-    from corral.pool import Pool
-    from corral.pool.groups import take_turns, two_groups
+    from corral.engine.adapters.flattened_agents import FlattenedAgents
+    from corral.engine.layout.codec import StandIn, register_codec
+    from corral.engine.parallel_map import map
+    from corral.engine.pool import Pool
+    from corral.engine.pool.groups import take_turns, two_groups
+    from corral.engine.worker.context import this_worker
     from corral.rollouts.collector import Collector, collect
     from corral.rollouts.episode import Episode
     from corral.rollouts.episodic import run_episodes
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from corral.rollouts.normalise import ObsNorm, RewardNorm
     from corral.rollouts.rollout import Rollout
     from corral.rollouts.trajectories import Trajectories
-    from corral.workers.context import this_worker
+    from corral.tools.doctor.replay import replay
 
 _HOMES = {
     "Collector": "corral.rollouts.collector",
@@ -34,29 +34,29 @@ _HOMES = {
     "EnvSpec": "corral.core",
     "Episode": "corral.rollouts.episode",
     "Evaluation": "corral.rollouts.evaluation",
-    "FlattenedAgents": "corral.adapters.flattened",
+    "FlattenedAgents": "corral.engine.adapters.flattened_agents",
     "ObsNorm": "corral.rollouts.normalise",
     "Policy": "corral.core",
-    "Pool": "corral.pool",
+    "Pool": "corral.engine.pool",
     "RewardNorm": "corral.rollouts.normalise",
     "Rollout": "corral.rollouts.rollout",
-    "StandIn": "corral.layout.codec",
+    "StandIn": "corral.engine.layout.codec",
     "Step": "corral.core",
     "Trajectories": "corral.rollouts.trajectories",
     "collect": "corral.rollouts.collector",
     "evaluate": "corral.rollouts.evaluation",
-    "make": "corral.faces.gymnasium_make",
-    "make_async": "corral.faces.async_env",
-    "make_multi": "corral.faces.multi_make",
-    "make_sb3": "corral.faces.sb3_make",
-    "make_shared_policy": "corral.faces.shared_make",
-    "map": "corral.mapping",
-    "register_codec": "corral.layout.codec",
-    "replay": "corral.doctor.replay",
+    "make": "corral.api.gymnasium.make",
+    "make_async": "corral.api.async_env",
+    "make_multi": "corral.api.pettingzoo.make",
+    "make_sb3": "corral.api.sb3.make",
+    "make_shared_policy": "corral.api.shared_policy.make",
+    "map": "corral.engine.parallel_map",
+    "register_codec": "corral.engine.layout.codec",
+    "replay": "corral.tools.doctor.replay",
     "run_episodes": "corral.rollouts.episodic",
-    "take_turns": "corral.pool.groups",
-    "this_worker": "corral.workers.context",
-    "two_groups": "corral.pool.groups",
+    "take_turns": "corral.engine.pool.groups",
+    "this_worker": "corral.engine.worker.context",
+    "two_groups": "corral.engine.pool.groups",
 }
 
 __all__ = [

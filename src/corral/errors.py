@@ -136,7 +136,7 @@ class EpisodeRecord:
     """What it takes to run an episode again, up to where it failed."""
 
     kit: Any
-    """What the env is built with, as `corral.workers.kit` keeps it."""
+    """What the env is built with, as `corral.engine.worker.rebuild_spec` keeps it."""
     task: Any
     """`core.NO_TASK` if it was given none."""
     seed: int | None = None
@@ -207,7 +207,7 @@ class Fault:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a report, from which `corral.replay(path)` runs the episode again."""
         # By name: how reports are worded and written is known further up.
-        importlib.import_module("corral.supervision.saving").save(self, path)
+        importlib.import_module("corral.engine.faults.fault_file").save(self, path)
 
 
 class FaultError(CorralError):

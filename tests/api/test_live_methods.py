@@ -13,8 +13,8 @@ from gymnasium.vector import SyncVectorEnv
 import corral
 from corral import dropin
 from corral.errors import SpacesDiffer
+from tests.api.multi_envs import Everyone, SmallerCrowd, Table
 from tests.contracts.changing_envs import Counter, Phases, Plus, fivefold
-from tests.faces.multi_envs import Everyone, SmallerCrowd, Table
 
 from .side_by_side import assert_same
 

@@ -11,7 +11,7 @@ from running import Script
 
 import corral
 from corral.cli.main import COMMANDS
-from corral.recipes import EXTRAS, RECIPES
+from corral.train.recipes import EXTRAS, RECIPES
 
 SMALL = [
     *("--num-envs", "2", "--total-steps", "32", "--set", "backend=serial"),
@@ -101,7 +101,7 @@ def test_a_command_names_once_what_is_enough_for_it(bare, line, extras):
 def test_a_command_that_lacks_something_does_nothing(bare):
     nothing_written, modules = bare[1]
     assert nothing_written
-    assert not {"corral.pool", "corral.executors", "gymnasium"} & modules
+    assert not {"corral.engine.pool", "corral.engine.executors", "gymnasium"} & modules
 
 
 def test_a_missing_module_is_named_with_the_others(bare):
@@ -147,7 +147,7 @@ def test_python_users_are_told_of_extras_that_there_are():
     ("module", "hidden", "extras"),
     [
         ("corral.learners.ppo", "torch", "train"),
-        ("corral.learners.sb3_ppo", "stable_baselines3", "sb3,train"),
+        ("corral.learners.sb3.ppo", "stable_baselines3", "sb3,train"),
         ("corral.zoo.grid_world", "pettingzoo", "multi"),
     ],
 )

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-import tests.faces.multi_envs
+import tests.api.multi_envs
 
 
 @pytest.mark.parametrize("env", ["Crowd", "Table"])
 def test_several_agents_are_recognised_and_measured(bench, here, env):
-    source = Path(tests.faces.multi_envs.__file__).read_text()
+    source = Path(tests.api.multi_envs.__file__).read_text()
     (here / "team_envs.py").write_text(source)
     status, out, _, document = bench(
         f"team_envs:{env}",

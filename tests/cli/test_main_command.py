@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from corral.cli import main as command_line
-from corral.cli.need import Need
 from corral.errors import Fault, FaultError, OptionError
+from corral.train.commands.requirements import Need
 
 
 @pytest.fixture

@@ -156,7 +156,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(here):
 
 
 def test_what_ctrl_c_saved_goes_on(corral, here, monkeypatch):
-    from corral.run.training import Training
+    from corral.train.run.training import Training
 
     learn = Training.learn
 
@@ -226,7 +226,7 @@ def test_a_full_disk_is_one_message_and_keeps_the_checkpoint(here):
     assert "Kept        run/checkpoints/last.pt" in script.stderr
     assert "corral train --resume run" in script.stderr
     assert "Traceback (most recent" not in script.stderr
-    from corral.run.checkpoint import Checkpoint
+    from corral.train.run.checkpoint import Checkpoint
 
     assert Checkpoint.load(here / "run" / "checkpoints" / "last.pt").update > 0
 

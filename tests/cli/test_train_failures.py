@@ -221,7 +221,7 @@ def test_an_evaluation_that_fails_names_its_own_command(corral, tmp_path):
 
 
 def test_an_error_of_the_learner_is_one_message_too(corral, tmp_path, monkeypatch):
-    from corral.run.training import Training
+    from corral.train.run.training import Training
 
     learn = Training.learn
 
@@ -245,7 +245,7 @@ def test_an_error_of_the_learner_is_one_message_too(corral, tmp_path, monkeypatc
 
 def test_a_learner_that_diverged_goes_on_gently_in_another_run(corral, monkeypatch):
     from corral.errors import TrainingDiverged
-    from corral.run.training import Training
+    from corral.train.run.training import Training
 
     def diverge(self, rollout):
         raise TrainingDiverged("the loss is nan in update 1")
@@ -269,7 +269,7 @@ def test_a_metric_that_is_not_measured_is_replaced(corral):
 
 
 def test_ctrl_c_twice_names_the_command_as_well(corral, monkeypatch):
-    from corral.run.training import Training
+    from corral.train.run.training import Training
 
     learn = Training.learn
 
@@ -337,7 +337,7 @@ def test_a_fault_is_kept_until_the_run_is_past_it_or_another_error_ends_it(
 
 
 def test_a_run_that_is_not_signed_is_replayed_with_trust(corral, monkeypatch):
-    from corral.run import start
+    from corral.train.run import start
 
     write = start.signed_config.write
     monkeypatch.setattr(

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 import corral
-from corral.layout.codec import StandIn, register_codec
+from corral.engine.layout.codec import StandIn, register_codec
 
 
 class Mixed(gymnasium.Env[Any, Any]):

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral import Pool, Step
-from corral.workers.seeds import episode_seed, seed_globals
+from corral.engine.worker.seeds import episode_seed, seed_globals
 
 
 @dataclass

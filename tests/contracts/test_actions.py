@@ -217,14 +217,14 @@ def test_drop_ins_hand_on_nothing_that_is_to_be_checked() -> None:
 
 
 def test_actions_of_several_agents_are_left_to_pettingzoos_wrapper() -> None:
-    from tests.faces.multi_envs import Everyone
+    from tests.api.multi_envs import Everyone
 
     with pytest.raises(OptionError, match="AssertOutOfBoundsWrapper"):
         corral.make_multi(Everyone, 2, backend="serial", check_actions=True)
 
 
 def test_one_dict_per_slot_gives_agents_what_it_says() -> None:
-    from tests.faces.multi_envs import Everyone
+    from tests.api.multi_envs import Everyone
 
     class Builders(Everyone):
         got: Any = None

@@ -16,6 +16,7 @@ import pytest
 
 import corral
 from corral import Pool
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import (
     ClosedError,
     EnvError,
@@ -23,7 +24,6 @@ from corral.errors import (
     OrderError,
     StaleViewError,
 )
-from corral.workers.seeds import episode_seed
 
 from .envs import Countdown, Doubled, Echo, Gated, MetaTasked, Tasked
 

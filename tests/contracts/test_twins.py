@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.transport import doorbell
-from corral.workers import twins
+from corral.engine.transport import doorbell
+from corral.engine.worker import compiled
 
 HERE = Path(__file__).parent
 PURE = os.environ.get("CORRAL_PURE_PYTHON") == "1"
@@ -22,8 +22,8 @@ LEFT_OUT = " or ".join([*COUNTS, "generators"])
 
 def test_the_choice_of_twins_is_made_by_the_environment() -> None:
     if PURE:
-        assert [*twins.KINDS.values()] == ["event", "python", "python"]
-        assert not twins.COMPILED
+        assert [*compiled.KINDS.values()] == ["event", "python", "python"]
+        assert not compiled.COMPILED
     else:
         assert (doorbell.KIND == "futex") == doorbell.HAS_FUTEX
 

@@ -122,7 +122,7 @@ class Ringing(Forking):
         result = super().step(action)
         import gc
 
-        from corral.workers.serve import Desk
+        from corral.engine.worker.serve import Desk
 
         for desk in gc.get_objects():
             if isinstance(desk, Desk):

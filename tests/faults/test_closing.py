@@ -16,8 +16,8 @@ from closing_env import Env
 from running import ENV, Script, wait_until
 
 import corral
+from corral.engine.executors import reaping
 from corral.errors import ClosedError, OptionError, OwnershipError, WorkerDied
-from corral.executors import reaping
 
 BACKENDS = ["serial", "thread", "process"]
 

@@ -15,9 +15,9 @@ import pytest
 from running import wait_until
 
 from corral import Pool, Step
-from corral.testing.answers import ACTIONS, KnownEpisode
-from corral.testing.orders import BY_NAME, Obedient
-from corral.workers.seeds import episode_seed
+from corral.engine.worker.seeds import episode_seed
+from corral.tools.testing.answers import ACTIONS, KnownEpisode
+from tests.soak.orders import BY_NAME, Obedient
 
 ROOT = 3
 RESTARTED = 3

@@ -30,6 +30,7 @@ from faulty_env import (
 )
 
 import corral
+from corral.engine.faults.report import error_for
 from corral.errors import (
     CorralError,
     EnvError,
@@ -40,7 +41,6 @@ from corral.errors import (
     WorkerDied,
     WorkerHung,
 )
-from corral.supervision.report import error_for
 
 BACKENDS = ["serial", "thread", "process"]
 

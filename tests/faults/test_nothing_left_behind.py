@@ -14,7 +14,7 @@ import psutil
 import pytest
 from running import Script, wait_until
 
-import corral.transport.doorbell as doorbell
+import corral.engine.transport.doorbell as doorbell
 
 # Two workers with two envs each; every env has a child that no polite signal ends, and
 # says when it is closed.
@@ -372,7 +372,7 @@ def test_ctrl_c_while_envs_are_built_shows_one_traceback(start, code):
 def test_ctrl_c_that_reaches_a_worker_in_the_making_is_not_told_twice(start):
     script: Script = start("""
         import corral, signal, threading
-        from corral.executors import hiring
+        from corral.engine.executors import spawn as hiring
 
         def everybody():  # as a scheduler may, to all processes of a job
             os.kill(started.pid, signal.SIGINT)

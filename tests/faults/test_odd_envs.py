@@ -26,8 +26,8 @@ from odd_envs import (
 from running import ENV
 
 import corral
+from corral.engine.faults.fault_file import report_of
 from corral.errors import EnvError, OptionError, StartError
-from corral.supervision.saving import report_of
 
 BACKENDS = ["serial", "thread", "process"]
 

@@ -34,9 +34,9 @@ from running import wait_until
 
 import corral
 from corral import Pool
+from corral.engine.faults.stacks import is_stopped
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import EnvError, OptionError, StartError, WorkerDied, WorkerHung
-from corral.supervision.stacks import is_stopped
-from corral.workers.seeds import episode_seed
 
 DEADLY = (EXIT, KILL, HANG)
 

@@ -14,11 +14,11 @@ from learner_envs import Match, Recall
 from made_rollouts import BOX, Draws, made_rollout, with_filler
 from slow_ppo import slow_update
 
+from corral.engine.pool import Pool
 from corral.errors import CheckpointError, OptionError, SpaceMismatch, TrainingDiverged
 from corral.learners.minibatches import even_parts, shuffled
-from corral.learners.nets.mirror import mirror_of
+from corral.learners.nets.numpy_forward import mirror_of
 from corral.learners.ppo import PPO, PPOConfig
-from corral.pool import Pool
 from corral.rollouts.collector import Collector
 
 ACTIONS = {

@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from corral import Decision, Pool, Rollout, Step
 from corral.core import Generators
-from corral.rollouts.generators import SlotGenerators
+from corral.rollouts.policy_rng import SlotGenerators
 
 MEMORY = 2
 

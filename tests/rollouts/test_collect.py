@@ -208,7 +208,7 @@ def test_infos_are_there_in_every_row() -> None:
 
 
 def test_observations_of_no_fixed_size_are_collected() -> None:
-    from faces.envs import Wordy
+    from api.envs import Wordy
 
     class Quiet:
         def act(self, step: Step, carry: Any, rng: Any) -> Decision:

@@ -20,9 +20,9 @@ from plain_loop import Thinker, think, zero_action, zeros
 import corral
 from corral import Decision, Episode, Pool, Step, evaluate, run_episodes
 from corral.core import NO_TASK
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import EnvError, OptionError
-from corral.rollouts.generators import SlotGenerators
-from corral.workers.seeds import episode_seed
+from corral.rollouts.policy_rng import SlotGenerators
 
 ROOT = 4
 ITEMS = 11

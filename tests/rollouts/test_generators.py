@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.rollouts.generators import BLOCK, RowGenerators, SlotGenerators
+from corral.rollouts.policy_rng import BLOCK, RowGenerators, SlotGenerators
 
 SLOTS = 4
 KINDS = ("random", "normal")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from corral.digits import number, rate, score
+from corral.rollouts.number_format import number, rate, score
 
 
 @pytest.mark.parametrize(

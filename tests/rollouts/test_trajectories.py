@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api.envs import Wordy
 from contracts.envs import Countdown, Mixed, sampled
 from contracts.reference import ReferenceSlot, Row, part_of, same, stored
-from faces.envs import Wordy
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -15,13 +15,13 @@ from typing import Any, Literal
 import numpy as np
 
 from corral.core import Autoreset, Step
+from corral.engine.pool import Pool
 from corral.errors import Fault, FaultError
-from corral.pool import Pool
-from corral.testing.answers import ACTIONS
-from corral.testing.explanations import Explanations
-from corral.testing.orders import ORDERS
-from corral.testing.referee import Referee
-from corral.testing.values import same
+from corral.tools.testing.answers import ACTIONS
+from corral.tools.testing.referee import Referee
+from corral.tools.testing.values import same
+from tests.soak.explanations import Explanations
+from tests.soak.orders import ORDERS
 
 STUCK = 60.0
 """Seconds without a result after which a pool is said to hang."""

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
 from corral.errors import Fault
-from corral.testing.orders import Effect, Order
+from tests.soak.orders import Effect, Order
 
 ERRORS = ("OnPurpose", "SystemExit", "SpaceMismatch")
 """What an env raises that was ordered to."""

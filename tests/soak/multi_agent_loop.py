@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.workers.seeds import episode_seed
+from corral.engine.worker.seeds import episode_seed
 
 
 @dataclass

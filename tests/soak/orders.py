@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.testing.answers import ACTIONS, KnownAnswers
-from corral.testing.faulty_envs import OnPurpose, fail, leak
+from corral.tools.testing.answers import ACTIONS, KnownAnswers
+from corral.tools.testing.faulty_envs import OnPurpose, fail, leak
 
 LEAK = 24 * 2**20
 

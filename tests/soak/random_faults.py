@@ -1,7 +1,7 @@
 """The soak: faults of every kind, at random, against pools that go on regardless.
 
-    python -m corral.testing.soak --minutes 5 --seed 0
-    python -m corral.testing.soak --faults 1000
+    python -m tests.soak.random_faults --minutes 5 --seed 0
+    python -m tests.soak.random_faults --faults 1000
 
 Round after round a pool of KnownAnswers is driven in another way while its envs raise,
 exit, crash and hang as their actions order, and a saboteur kills and stops workers from
@@ -27,13 +27,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corral.pool import Pool
-from corral.testing.census import Census, take_census
-from corral.testing.drive import Drive, Style
-from corral.testing.explanations import Explanations
-from corral.testing.orders import ORDERS, Obedient
-from corral.testing.referee import Referee
-from corral.testing.saboteur import KILL, PAUSE, STOP, Saboteur
+from corral.engine.pool import Pool
+from corral.tools.testing.census import Census, take_census
+from corral.tools.testing.referee import Referee
+from tests.soak.drive import Drive, Style
+from tests.soak.explanations import Explanations
+from tests.soak.orders import ORDERS, Obedient
+from tests.soak.saboteur import KILL, PAUSE, STOP, Saboteur
 
 DEADLINE = 1.5
 """Seconds for a step or a reset, many times what either takes."""
@@ -249,7 +249,7 @@ def show(tally: Tally) -> str:
 
 def main() -> int:
     """Soak, show the table, and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m corral.testing.soak")
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.random_faults")
     parser.add_argument("--minutes", type=float, help="how long")
     parser.add_argument("--faults", type=int, help="how many faults, at most")
     parser.add_argument("--seed", type=int, default=0)

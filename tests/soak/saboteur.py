@@ -15,7 +15,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-MARK = b"corral.workers.main"
+MARK = b"corral.engine.worker.main"
 """In the command line of a worker."""
 KILL, PAUSE, STOP = "kill -9", "stop, continue", "stop for good"
 

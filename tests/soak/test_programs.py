@@ -9,14 +9,14 @@ from importlib.util import find_spec
 
 import pytest
 
-from corral.testing.census import take_census
-from corral.testing.programs.draw import FACES, NEED_SB3, draw
-from corral.testing.programs.faces import PLAYERS, play
-from corral.testing.programs.kinds import Kind
-from corral.testing.programs.program import Program
-from corral.testing.programs.runner import left_behind
-from corral.testing.programs.shrink import shrunk
-from corral.testing.programs.supervisor import Verdict, run
+from corral.tools.testing.census import take_census
+from tests.soak.programs.draw import FACES, NEED_SB3, draw
+from tests.soak.programs.faces import PLAYERS, play
+from tests.soak.programs.kinds import Kind
+from tests.soak.programs.program import Program
+from tests.soak.programs.runner import left_behind
+from tests.soak.programs.shrink import shrunk
+from tests.soak.programs.supervisor import Verdict, run
 
 SAMPLE = range(500, 520)
 """Seeds of programs over all faces and backends."""
@@ -87,7 +87,7 @@ def test_a_program_that_ends_its_process_is_told_and_the_next_one_played():
 
 
 def test_what_is_left_behind_is_told(monkeypatch):
-    monkeypatch.setattr("corral.testing.programs.runner.GRACE", 0.0)
+    monkeypatch.setattr("tests.soak.programs.runner.GRACE", 0.0)
     before = take_census()
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
@@ -99,7 +99,7 @@ def test_what_is_left_behind_is_told(monkeypatch):
 
 def test_the_command_line_says_what_failed_and_how_to_run_it_again():
     for program, failed in ((SHARING, 1), (Program(seed=3), 0)):
-        command = [sys.executable, "-m", "corral.testing.programs", "--no-shrink"]
+        command = [sys.executable, "-m", "tests.soak.programs", "--no-shrink"]
         command += ["--program", program.to_json()]
         played = subprocess.run(command, capture_output=True, text=True, timeout=200)
         assert played.returncode == failed, played.stdout

@@ -12,7 +12,7 @@ SECONDS = 60
 
 @pytest.mark.first
 def test_pools_survive_a_minute_of_soaking() -> None:
-    command = [sys.executable, "-m", "corral.testing.soak", "--seed", "1"]
+    command = [sys.executable, "-m", "tests.soak.random_faults", "--seed", "1"]
     soak = subprocess.run(
         [*command, "--minutes", str(SECONDS / 60)],
         stdout=subprocess.PIPE,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.run.checkpoint import Checkpoint
-from corral.run.start import begin
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.start import begin
 
 pytest.importorskip("pybullet", reason="the simulator; it has wheels up to Python 3.11")
 pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
@@ -44,7 +44,7 @@ def test_pendulums_share_a_process_and_are_filmed():
 
 
 def test_without_a_curriculum_episodes_begin_as_far_off_as_they_ever_do():
-    from corral.recipes.upkie import Config, init_rand_at
+    from corral.zoo.upkie.recipe import Config, init_rand_at
 
     config = Config(curriculum_steps=0, env_kwargs={"init_rand": {"pitch": 0.2}})
     assert init_rand_at(config, 0) == {"pitch": 0.2}

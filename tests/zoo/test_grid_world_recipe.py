@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from corral.errors import OptionError
-from corral.recipes.resolve import resolve
+from corral.train.recipes.resolve import resolve
 
 pytest.importorskip("pettingzoo", reason="the grid world is a PettingZoo env")
 pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
 
-from corral.recipes.grid_world import build
-from corral.recipes.grid_world_envs import make
-from corral.run.checkpoint import Checkpoint
-from corral.run.revisit import Revisit
-from corral.run.start import begin, resume
-from corral.sinks import jsonl
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.loaded_run import Revisit
+from corral.train.run.start import begin, resume
+from corral.train.sinks import jsonl
+from corral.zoo.grid_world.recipe import build
+from corral.zoo.grid_world.training_env import make
 
 FEW = {
     "num_envs": 2,

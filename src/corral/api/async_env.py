@@ -17,14 +17,14 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from corral.adapters.factories import EnvSource, is_count
+from corral.api.episode_ends import finals_of
+from corral.api.pool_owner import Owner
 from corral.core import Autoreset, Step
+from corral.engine.adapters.factories import EnvSource, is_count
+from corral.engine.keywords import checked_keywords
+from corral.engine.layout.infos import add_info
+from corral.engine.pool import Pool, Stats
 from corral.errors import OptionError, OrderError
-from corral.faces.finals import finals_of
-from corral.faces.owner import Owner
-from corral.keywords import checked_keywords
-from corral.layout.infos import add_info
-from corral.pool import Pool, Stats
 
 Batch = tuple[
     Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]

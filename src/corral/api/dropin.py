@@ -14,16 +14,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from corral.faces.agilerl_env import AsyncPettingZooVecEnv
-    from corral.faces.gymnasium_dropins import AsyncVectorEnv, SyncVectorEnv
-    from corral.faces.sb3_dropins import DummyVecEnv, SubprocVecEnv
+    from corral.api.agilerl.env import AsyncPettingZooVecEnv
+    from corral.api.gymnasium.dropins import AsyncVectorEnv, SyncVectorEnv
+    from corral.api.sb3.dropins import DummyVecEnv, SubprocVecEnv
 
 _HOMES = {
-    "AsyncPettingZooVecEnv": "corral.faces.agilerl_env",
-    "AsyncVectorEnv": "corral.faces.gymnasium_dropins",
-    "DummyVecEnv": "corral.faces.sb3_dropins",
-    "SubprocVecEnv": "corral.faces.sb3_dropins",
-    "SyncVectorEnv": "corral.faces.gymnasium_dropins",
+    "AsyncPettingZooVecEnv": "corral.api.agilerl.env",
+    "AsyncVectorEnv": "corral.api.gymnasium.dropins",
+    "DummyVecEnv": "corral.api.sb3.dropins",
+    "SubprocVecEnv": "corral.api.sb3.dropins",
+    "SyncVectorEnv": "corral.api.gymnasium.dropins",
 }
 
 __all__ = [

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
+from corral.engine.pool import Pool, Stats
 from corral.errors import OrderError
-from corral.pool import Pool, Stats
 
 
 class Watched:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TypeVar
 
-from corral.pool import Pool
+from corral.engine.pool import Pool
 
 Self = TypeVar("Self", bound="Owner")
 

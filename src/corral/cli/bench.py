@@ -32,13 +32,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corral.cli import kinds
-from corral.cli.need import Need
-from corral.cli.saving import save
 from corral.errors import OptionError, WriteFailed
+from corral.train.commands import argument_types
+from corral.train.commands.output_files import save
+from corral.train.commands.requirements import Need
 
 if TYPE_CHECKING:
-    from corral.bench.results import Report, Settings
+    from corral.tools.bench.results import Report, Settings
 
 SUMMARY = "how fast can this environment go on this machine?"
 NUM_ENVS = (1, 8, 64)
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("env", metavar="ENV", help="a Gymnasium id, module:id or module:function")
     add(
         "--kwargs",
-        type=kinds.json_object,
+        type=argument_types.json_object,
         default={},
         metavar="JSON",
         help="arguments for ENV",
@@ -92,23 +92,29 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("measuring").add_argument
     add(
         "--policy-ms",
-        type=kinds.not_negative,
+        type=argument_types.not_negative,
         default=0.0,
         metavar="MS",
         help="a policy that computes this long between two steps (0)",
     )
-    add("--rounds", type=kinds.count, default=5, metavar="N", help="turns for each (5)")
+    add(
+        "--rounds",
+        type=argument_types.count,
+        default=5,
+        metavar="N",
+        help="turns for each (5)",
+    )
     add(
         "--seconds",
-        type=kinds.positive,
+        type=argument_types.positive,
         default=0.3,
         metavar="S",
         help="how long a turn takes (0.3)",
     )
-    add("--seed", type=kinds.whole, default=0, help="of envs and actions (0)")
+    add("--seed", type=argument_types.whole, default=0, help="of envs and actions (0)")
     add(
         "--deadline",
-        type=kinds.positive,
+        type=argument_types.positive,
         default=300.0,
         metavar="S",
         help="give up one that does not start, or end its turn, within this (300)",
@@ -130,11 +136,11 @@ def need(arguments: argparse.Namespace) -> Need:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, show, write; returns the exit status."""
     _check_files(arguments)
-    from corral.bench import console, contest
-    from corral.sinks import progress
+    from corral.tools.bench import benchmark, console
+    from corral.train.sinks import progress
 
     with progress.bar() as bar:
-        report = contest.run(_settings(arguments), bar)
+        report = benchmark.run(_settings(arguments), bar)
     try:
         console.show(report)
     finally:  # also when nobody reads any more: `| head`, `| less` and away
@@ -147,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    from corral.bench.results import Settings
+    from corral.tools.bench.results import Settings
 
     return Settings(
         env=arguments.env,
@@ -179,7 +185,7 @@ def _against(names: tuple[str, ...]) -> tuple[str, ...]:
 def _check_files(arguments: argparse.Namespace) -> None:
     """Before minutes of measuring: can the results be written at all?"""
     for option in ("json", "html"):
-        kinds.check_file(f"--{option}", getattr(arguments, option))
+        argument_types.check_file(f"--{option}", getattr(arguments, option))
     pages, data = arguments.html, arguments.json
     if pages is not None and data is not None and _same(data, pages):
         raise OptionError(f"--json and --html are one file, {pages}")
@@ -209,12 +215,12 @@ def _contents(
 ) -> Iterator[tuple[Path, str]]:
     command = arguments.line
     if arguments.json is not None:
-        from corral.bench.document import document
+        from corral.tools.bench.json_report import document
 
         text = json.dumps(document(report, command), indent=2, allow_nan=False)
         yield arguments.json, text + "\n"
     if arguments.html is not None:
-        from corral.bench.picture import page
+        from corral.tools.bench.html_report import page
 
         yield arguments.html, page(report, command)
 
@@ -231,7 +237,7 @@ def _show_tracebacks(report: Report) -> None:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    return tuple(kinds.count(part) for part in text.split(","))
+    return tuple(argument_types.count(part) for part in text.split(","))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -30,14 +30,14 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corral.cli import kinds
-from corral.cli.need import Need
-from corral.cli.saving import save
 from corral.errors import OptionError
+from corral.train.commands import argument_types
+from corral.train.commands.output_files import save
+from corral.train.commands.requirements import Need
 
 if TYPE_CHECKING:
-    from corral.doctor.replay import Replay
-    from corral.doctor.report import Report
+    from corral.tools.doctor.replay import Replay
+    from corral.tools.doctor.report import Report
 
 SUMMARY = "what is wrong with this environment?"
 
@@ -57,10 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="look at what it raises in pdb",
     )
-    kinds.add_trust(add, "open a fault that you did not sign: it runs code")
+    argument_types.add_trust(add, "open a fault that you did not sign: it runs code")
     add(
         "--timeout",
-        type=kinds.positive,
+        type=argument_types.positive,
         metavar="S",
         help="seconds for one measurement (60), or for what failed, where it had hung "
         "(what it was given then)",
@@ -72,19 +72,24 @@ def _add_examination(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("an examination").add_argument
     add(
         "--kwargs",
-        type=kinds.json_object,
+        type=argument_types.json_object,
         default={},
         metavar="JSON",
         help="arguments for the environment",
     )
     add(
         "--num-envs",
-        type=kinds.count,
+        type=argument_types.count,
         default=8,
         metavar="N",
         help="how many the recommended line makes (8)",
     )
-    add("--seed", type=kinds.whole, default=0, help="of episodes and actions (0)")
+    add(
+        "--seed",
+        type=argument_types.whole,
+        default=0,
+        help="of episodes and actions (0)",
+    )
     add(
         "--only",
         type=lambda text: [part.strip() for part in text.split(",") if part.strip()],
@@ -120,12 +125,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _examine(arguments: argparse.Namespace) -> int:
     """0 if nothing has to be done, 3 with warnings, 1 with problems."""
-    from corral.doctor import console
-    from corral.doctor.examination import examine, patient_for
-    from corral.doctor.report import STATUS
+    from corral.tools.doctor import console
+    from corral.tools.doctor.examination import examine, patient_for
+    from corral.tools.doctor.report import STATUS
 
     path = arguments.json
-    kinds.check_file("--json", path)
+    argument_types.check_file("--json", path)
     patient = patient_for(
         arguments.env, arguments.kwargs, arguments.seed, syntax="command"
     )
@@ -146,7 +151,7 @@ def _examine(arguments: argparse.Namespace) -> int:
 
 
 def _save(report: Report) -> None:
-    from corral.adapters.verdicts import FOLDER, folder, save_verdict
+    from corral.engine.adapters.isolation import FOLDER, folder, save_verdict
 
     verdict = report.verdict
     if verdict is None:
@@ -174,9 +179,9 @@ def _replay(arguments: argparse.Namespace) -> int:
     """Replay and show; 0 if the fault was reproduced."""
     if not arguments.replay.is_file():
         raise OptionError(f"there is no file {arguments.replay}")
-    from corral.doctor.replay import replay
-    from corral.supervision.report import message_for
-    from corral.supervision.saving import load
+    from corral.engine.faults.fault_file import load
+    from corral.engine.faults.report import message_for
+    from corral.tools.doctor.replay import replay
 
     fault = load(arguments.replay, arguments.trust)
     print(f"Then:\n{_indented(message_for(fault, None))}\n")

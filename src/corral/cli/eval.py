@@ -19,9 +19,15 @@ from math import isfinite
 from pathlib import Path
 from types import ModuleType
 
-from corral.cli.kinds import add_set, add_trust, count, settings_of, whole
-from corral.cli.need import Need, config_near, training_in
-from corral.cli.saving import save
+from corral.train.commands.argument_types import (
+    add_set,
+    add_trust,
+    count,
+    settings_of,
+    whole,
+)
+from corral.train.commands.output_files import save
+from corral.train.commands.requirements import Need, config_near, training_in
 from corral.zoo import EVALUATIONS
 
 SUMMARY = "how good is a policy that was trained?"
@@ -76,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     for system in systems.values():
         system.refuse(arguments)
     seed = SEED if arguments.seed is None else arguments.seed
-    from corral.run.revisit import Revisit
+    from corral.train.run.loaded_run import Revisit
 
     with Revisit(
         arguments.run_path,

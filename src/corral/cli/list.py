@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corral.cli.need import Need
+from corral.train.commands.requirements import Need
 
 if TYPE_CHECKING:
-    from corral.run.directory import RunDirectory
+    from corral.train.run.directory import RunDirectory
 
 SUMMARY = "recipes, and the runs there are"
 HEADINGS = ("run", "state", "steps", "return")
@@ -44,8 +44,8 @@ def need(arguments: argparse.Namespace) -> Need:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the recipes, then the runs."""
-    from corral.recipes import RECIPES
-    from corral.run.directory import ROOT, every_run
+    from corral.train.recipes import RECIPES
+    from corral.train.run.directory import ROOT, every_run
 
     print("Recipes (corral train NAME):")
     width = max(map(len, RECIPES))
@@ -62,13 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show_others(here: Iterable[RunDirectory]) -> None:
     """Those that were begun elsewhere."""
-    from corral.run import register
+    from corral.train.run import run_register
 
     places = {directory.path.resolve() for directory in here}
     try:
-        others = [one for one in register.known() if one.path not in places]
+        others = [one for one in run_register.known() if one.path not in places]
     except OSError as error:
-        reason = f"{register.path()} cannot be read ({error.strerror})"
+        reason = f"{run_register.path()} cannot be read ({error.strerror})"
         print(f"Runs elsewhere are not listed: {reason}", file=sys.stderr)
         return
     if others:
@@ -88,8 +88,8 @@ def _show(runs: Iterable[RunDirectory]) -> None:
 
 
 def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
-    from corral.run.states import state_of
-    from corral.sinks import jsonl
+    from corral.train.run.run_state import state_of
+    from corral.train.sinks import jsonl
 
     told = directory.told()
     latest = jsonl.latest(directory.metrics, ("step", "episode/return"))
@@ -101,7 +101,7 @@ def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
 
 def _judged(told: dict[str, Any]) -> str:
     """The return of the best policy on new episodes, else of the best evaluation."""
-    from corral.digits import score
+    from corral.rollouts.number_format import score
 
     final, best = _number(told, "final"), _number(told, "best")
     if final is not None:
@@ -115,9 +115,9 @@ def _judged(told: dict[str, Any]) -> str:
 
 def _training(directory: RunDirectory, latest: dict[str, Any]) -> str:
     """The mean return of the latest episodes, and their standard deviation."""
-    from corral.digits import score
-    from corral.run.recent import RECENT
-    from corral.sinks import jsonl
+    from corral.rollouts.number_format import score
+    from corral.train.run.recent_episodes import RECENT
+    from corral.train.sinks import jsonl
 
     mean = _number(latest, "episode/return")
     if mean is None:

@@ -18,10 +18,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from corral.cli.kinds import add_set, add_trust, count, settings_of, whole
-from corral.cli.need import Need, config_near, training, training_in, training_of
 from corral.errors import OptionError
-from corral.recipes import RECIPES
+from corral.train.commands.argument_types import (
+    add_set,
+    add_trust,
+    count,
+    settings_of,
+    whole,
+)
+from corral.train.commands.requirements import (
+    Need,
+    config_near,
+    training,
+    training_in,
+    training_of,
+)
+from corral.train.recipes import RECIPES
 
 SUMMARY = "train a policy with PPO"
 OPTIONS = ("num_envs", "workers", "total_steps", "seed", "name")
@@ -82,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
-        from corral.run.start import resume
+        from corral.train.run.start import resume
 
         training = resume(
             arguments.resume,
@@ -96,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise OptionError(
                 "name a recipe or a config: corral train cartpole. See: corral list"
             )
-        from corral.run.start import begin
+        from corral.train.run.start import begin
 
         training = begin(
             arguments.source,

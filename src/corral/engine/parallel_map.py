@@ -18,25 +18,25 @@ from typing import Any, Literal, TypeVar, overload
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from corral.adapters.factories import is_count
 from corral.core import EnvSpec
-from corral.errors import CorralError, Fault, FaultError, OptionError
-from corral.executors import (
+from corral.engine.adapters.factories import is_count
+from corral.engine.executors import (
     Executor,
     ProcessExecutor,
     SerialExecutor,
     ThreadExecutor,
     usable_cores,
 )
-from corral.executors.contract import Assignment
-from corral.keywords import checked_keywords
-from corral.layout.codec import Codecs
-from corral.supervision.report import error_for
-from corral.supervision.restarts import RestartLimits
-from corral.workers import luggage
-from corral.workers.commands import Ask
-from corral.workers.letters import Reply
-from corral.workers.shard import ShardOptions
+from corral.engine.executors.contract import Assignment
+from corral.engine.faults.report import error_for
+from corral.engine.faults.restart_limits import RestartLimits
+from corral.engine.keywords import checked_keywords
+from corral.engine.layout.codec import Codecs
+from corral.engine.worker import serialization
+from corral.engine.worker.commands import Ask
+from corral.engine.worker.letters import Reply
+from corral.engine.worker.shard import ShardOptions
+from corral.errors import CorralError, Fault, FaultError, OptionError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -229,7 +229,7 @@ class _Run:
         self._results.append(None)
         if self._travels:
             # Opened beside the function, so that one that cannot be is its own fault.
-            item = luggage.Unpacked(luggage.pack(item, f"item {index}"))
+            item = serialization.Unpacked(serialization.pack(item, f"item {index}"))
         return _Item(index, item)
 
     def _give(self, item: _Item) -> None:

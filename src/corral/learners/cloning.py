@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.errors import OptionError, TrainingDiverged
-from corral.learners.framework import torch
 from corral.learners.minibatches import even_parts, shuffled, shuffled_slots
 from corral.learners.nets.encoders import split
 from corral.learners.ppo import PPO
-from corral.learners.rows import one_axis
+from corral.learners.rollout_tensors import one_axis
 from corral.learners.tensors import to_tensor
+from corral.learners.torch_import import torch
 
 
 def clone(

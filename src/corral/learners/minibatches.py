@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.learners.framework import torch
+from corral.learners.torch_import import torch
 
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.intp]

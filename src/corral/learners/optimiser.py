@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from corral.learners.framework import nn, torch
+from corral.learners.torch_import import nn, torch
 
 EPSILON = 1e-5
 

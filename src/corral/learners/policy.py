@@ -11,11 +11,11 @@ from gymnasium import Space
 from numpy.typing import NDArray
 
 from corral.core import Decision, Generators, Step
-from corral.learners.framework import torch
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
-from corral.learners.nets.mirror import mirror_of
+from corral.learners.nets.numpy_forward import mirror_of
 from corral.learners.tensors import Device, to_tensor
+from corral.learners.torch_import import torch
 
 CHUNK = 16
 """Rows of every forward pass, where a row must not depend on how many there are."""

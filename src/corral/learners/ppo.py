@@ -20,8 +20,6 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from corral.errors import CheckpointError, MissingExtra, OptionError, TrainingDiverged
-from corral.learners.account import Account, kl
-from corral.learners.framework import torch
 from corral.learners.minibatches import Packing, even_parts, shuffled, shuffled_slots
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
@@ -31,9 +29,11 @@ from corral.learners.nets.mlp import Activation
 from corral.learners.optimiser import Optimiser
 from corral.learners.policy import CHOSEN, LOG_PROB, VALUE, NetPolicy
 from corral.learners.returns import gae
-from corral.learners.rows import Batch, Rows, one_axis
+from corral.learners.rollout_tensors import Batch, Rows, one_axis
 from corral.learners.schedules import Schedule, scheduled
 from corral.learners.tensors import to_tensor
+from corral.learners.torch_import import torch
+from corral.learners.update_metrics import Account, kl
 from corral.rollouts.rollout import Rollout
 
 try:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.learners.framework import torch
+from corral.learners.torch_import import torch
 
 Device = Any
 """What torch takes as one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from corral.learners.framework import torch
+from corral.learners.torch_import import torch
 
 
 class Account:

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Decision, Policy, Step
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.leaves import ArrayCodec
 from corral.errors import OptionError
-from corral.layout.codec import Codecs
-from corral.layout.leaves import ArrayCodec
 from corral.rollouts import carry as carries
-from corral.rollouts.generators import RowGenerators, SlotGenerators
 from corral.rollouts.normalise import ObsNorm
+from corral.rollouts.policy_rng import RowGenerators, SlotGenerators
 from corral.rollouts.space_rows import SpaceRows, as_batch
 
 

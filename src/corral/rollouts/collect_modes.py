@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.layout.codec import Codec
-from corral.pool import Pool
-from corral.pool.groups import two_groups as in_two_groups
+from corral.engine.layout.codec import Codec
+from corral.engine.pool import Pool
+from corral.engine.pool.groups import two_groups as in_two_groups
 from corral.rollouts.actor import Actor
+from corral.rollouts.kept_steps import joined, owned, some_of
+from corral.rollouts.rollout_buffer import Tape
 from corral.rollouts.space_rows import At
-from corral.rollouts.steps import joined, owned, some_of
-from corral.rollouts.tape import Tape
 
 
 class Lead:

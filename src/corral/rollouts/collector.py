@@ -18,20 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Policy, Step
+from corral.engine.keywords import checked_keywords
+from corral.engine.layout.codec import Codecs
+from corral.engine.pool import Pool
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError, OrderError
-from corral.keywords import checked_keywords
-from corral.layout.codec import Codecs
-from corral.pool import Pool
 from corral.rollouts import carry as carries
-from corral.rollouts import finite
+from corral.rollouts import finite_check
 from corral.rollouts.actor import Actor
-from corral.rollouts.modes import Lead
+from corral.rollouts.collect_modes import Lead
+from corral.rollouts.drained_pool import check_pool, settle
+from corral.rollouts.kept_steps import copied, owned
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import Rollout
-from corral.rollouts.settling import check_pool, settle
-from corral.rollouts.steps import copied, owned
-from corral.rollouts.tape import Tape
-from corral.workers.seeds import episode_seed
+from corral.rollouts.rollout_buffer import Tape
 
 MODES = ("sync", "two_groups", "first_ready")
 _NUMBERED, _AGAIN = 4, 5
@@ -207,7 +207,9 @@ class Collector:
         reward = tape.reward
         raw = () if tape.raw is None else tape.raw.whole()
         if self.obs_norm is not None or self.reward_norm is not None:
-            finite.check(raw, reward, tape.valid)  # before either has learnt of it
+            finite_check.check(
+                raw, reward, tape.valid
+            )  # before either has learnt of it
         if self.obs_norm is not None:
             self.obs_norm.update(raw, tape.valid)
         if self.reward_norm is not None:

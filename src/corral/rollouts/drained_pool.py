@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from corral.engine.pool import Pool
 from corral.errors import EnvError, OptionError
-from corral.pool import Pool
 
 
 def check_pool(thing: Any) -> None:

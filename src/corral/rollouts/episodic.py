@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 
 from corral.core import NO_TASK, Policy, Step
+from corral.engine.keywords import checked_keywords
+from corral.engine.layout.codec import Codecs
+from corral.engine.pool import Pool
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import Fault, FaultError, OptionError
-from corral.keywords import checked_keywords
-from corral.layout.codec import Codecs
-from corral.pool import Pool
 from corral.rollouts.actor import Actor
+from corral.rollouts.drained_pool import check_pool, settle
 from corral.rollouts.episode import Episode
+from corral.rollouts.kept_steps import some_of
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.settling import check_pool, settle
 from corral.rollouts.space_rows import canonical
-from corral.rollouts.steps import some_of
 from corral.rollouts.trajectories import Trajectories
 from corral.rollouts.trajectory import Trajectory
-from corral.workers.seeds import episode_seed
 
 
 @checked_keywords(pool=Pool)

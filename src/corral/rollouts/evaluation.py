@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.factories import EnvSource, is_list
 from corral.core import Policy
-from corral.digits import rate, score
+from corral.engine.adapters.factories import EnvSource, is_list
+from corral.engine.keywords import checked_keywords
+from corral.engine.pool import Pool
 from corral.errors import Fault, OptionError
-from corral.keywords import checked_keywords
-from corral.pool import Pool
 from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.normalise import ObsNorm
+from corral.rollouts.number_format import rate, score
 
 SUCCESS_KEYS = ("is_success", "success")
 """Entries of an episode's last info that say whether it succeeded."""

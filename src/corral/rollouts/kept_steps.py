@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.layout.codec import Codec
-from corral.layout.infos import Infos
-from corral.pool.rows import SCALARS
+from corral.engine.layout.codec import Codec
+from corral.engine.layout.infos import Infos
+from corral.engine.pool.rows import SCALARS
+from corral.rollouts.space_parts import parts_of
 from corral.rollouts.space_rows import as_batch
-from corral.rollouts.structure import parts_of
 
 
 def owned(codec: Codec, step: Step) -> Step:

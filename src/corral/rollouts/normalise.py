@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
+from corral.engine.layout.codec import codec_for
 from corral.errors import OptionError
-from corral.layout.codec import codec_for
-from corral.rollouts import finite
-from corral.rollouts.structure import Part, assembled, parts_of
+from corral.rollouts import finite_check
+from corral.rollouts.space_parts import Part, assembled, parts_of
 
 Floats = NDArray[np.float64]
 CLIP = 10.0
@@ -138,7 +138,7 @@ class ObsNorm:
             TrainingDiverged: one is not finite; it knows what it knew before.
         """
         # Before anything is learnt: a scale that is not finite never would be again.
-        finite.check(obs, None, valid)
+        finite_check.check(obs, None, valid)
         for part in self._parts:
             if part.name in self.norms:
                 self.norms[part.name].update(part.of(obs)[valid])
@@ -190,7 +190,7 @@ class RewardNorm:
         Raises:
             TrainingDiverged: one is not finite; it knows what it knew before.
         """
-        finite.check((), reward, valid)
+        finite_check.check((), reward, valid)
         running = self._returns
         if running is None or len(running) != reward.shape[1]:
             running = np.zeros(reward.shape[1])

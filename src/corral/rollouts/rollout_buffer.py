@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Decision, Step
+from corral.engine.layout.codec import Codecs
 from corral.errors import Fault, OptionError
-from corral.layout.codec import Codecs
 from corral.rollouts import carry as carries
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import EpisodeSummary
+from corral.rollouts.space_parts import parts_of
 from corral.rollouts.space_rows import At, SpaceRows, as_batch
-from corral.rollouts.structure import parts_of
 
 Array = NDArray[Any]
 

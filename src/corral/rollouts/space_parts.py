@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.codec import Codec
-from corral.layout.joined import JoinedCodec
-from corral.layout.leaves import ArrayCodec
-from corral.layout.packed import PackedCodec
+from corral.engine.layout.codec import Codec
+from corral.engine.layout.composite import JoinedCodec
+from corral.engine.layout.leaves import ArrayCodec
+from corral.engine.layout.packed import PackedCodec
 
 Array = NDArray[Any]
 OBJECTS = np.dtype(object)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.codec import Codec
-from corral.layout.joined import JoinedCodec
-from corral.layout.leaves import ArrayCodec
-from corral.rollouts.structure import Part, assembled, objects, parts_of
+from corral.engine.layout.codec import Codec
+from corral.engine.layout.composite import JoinedCodec
+from corral.engine.layout.leaves import ArrayCodec
+from corral.rollouts.space_parts import Part, assembled, objects, parts_of
 
 Array = NDArray[Any]
 At = Any

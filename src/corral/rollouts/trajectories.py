@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.factories import is_count
 from corral.core import Step
+from corral.engine.adapters.factories import is_count
+from corral.engine.keywords import checked_keywords
+from corral.engine.layout.codec import Codecs
+from corral.engine.pool import Pool
+from corral.engine.pool.ledger import Slots, chosen_slots
 from corral.errors import OptionError, OrderError
-from corral.keywords import checked_keywords
-from corral.layout.codec import Codecs
-from corral.pool import Pool
-from corral.pool.ledger import Slots, chosen_slots
-from corral.rollouts.settling import check_pool
-from corral.rollouts.shelf import FEW, Shelf, SpaceShelf
+from corral.rollouts.drained_pool import check_pool
 from corral.rollouts.trajectory import Trajectory
+from corral.rollouts.trajectory_buffer import FEW, Shelf, SpaceShelf
 
 OUTCOMES = ("reward", "terminated", "truncated", "valid")
 

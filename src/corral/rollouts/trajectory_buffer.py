@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.layout.codec import Codec
 from corral.errors import OptionError
-from corral.layout.codec import Codec
 
 Array = NDArray[Any]
 FEW = 16

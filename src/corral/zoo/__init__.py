@@ -10,4 +10,4 @@ and the module that does it. It has
     refuse(arguments)                 its options were given to another evaluation
 """
 
-EVALUATIONS = {"tinyphysics": "corral.cli.eval_tinyphysics"}
+EVALUATIONS = {"tinyphysics": "corral.zoo.tinyphysics.eval_command"}

@@ -18,12 +18,12 @@ from gymnasium.error import (
     NoAsyncCallError,
 )
 
+from corral.api.agilerl.step_values import without_none
 from corral.dropin import AsyncPettingZooVecEnv
 from corral.errors import SpaceMismatch, SpacesDiffer
-from corral.faces.agilerl_values import without_none
-from tests.faces import matching_env
-from tests.faces.matching_env import Lenient, Matching, Undecided
-from tests.faces.multi_envs import EYES, KILL, RAISE, Crowd, Fragile
+from tests.api import matching_env
+from tests.api.matching_env import Lenient, Matching, Undecided
+from tests.api.multi_envs import EYES, KILL, RAISE, Crowd, Fragile
 
 SLOTS, STEPS = 3, 40
 NAMES = ["observation", "reward", "terminated", "truncated", "info"]

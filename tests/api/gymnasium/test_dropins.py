@@ -20,9 +20,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from corral import dropin
 from corral.errors import FactoryError, OptionError, StartError
 
-from .envs import Chatty, Moody, Trouble
-from .side_by_side import assert_same, assert_same_run
-from .test_gymnasium_env import MODES, factories
+from ..envs import Chatty, Moody, Trouble
+from ..side_by_side import assert_same, assert_same_run
+from .test_env import MODES, factories
 
 OURS = {"async": dropin.AsyncVectorEnv, "sync": dropin.SyncVectorEnv}
 
@@ -50,8 +50,8 @@ def test_every_step_equals_gymnasiums_processes(shared_memory):
     code = f"""
 from gymnasium.vector import AsyncVectorEnv
 from corral import dropin
-from faces.side_by_side import assert_same_run
-from faces.test_gymnasium_env import factories
+from api.side_by_side import assert_same_run
+from api.gymnasium.test_env import factories
 
 options = {{"shared_memory": {shared_memory}, "autoreset_mode": "SameStep"}}
 theirs = AsyncVectorEnv(factories("CartPole-v1", 2), context="fork", **options)
@@ -64,7 +64,7 @@ theirs.close()
 """
     result = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=60,

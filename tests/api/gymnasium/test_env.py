@@ -35,8 +35,8 @@ from corral.errors import (
     StaleViewError,
 )
 
-from .envs import Chatty, Moody, Quick, Slow, Steady, Tall, Trouble, Wordy
-from .side_by_side import assert_same, assert_same_run
+from ..envs import Chatty, Moody, Quick, Slow, Steady, Tall, Trouble, Wordy
+from ..side_by_side import assert_same, assert_same_run
 
 BACKENDS = {
     "serial": {"backend": "serial"},
@@ -559,7 +559,7 @@ def test_frames_of_a_rendered_env_equal_gymnasium(opened):
 
 @pytest.fixture
 def two_cores(monkeypatch):
-    monkeypatch.setattr("corral.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
 
 
 def built(log) -> int:

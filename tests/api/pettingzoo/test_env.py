@@ -15,6 +15,8 @@ import pytest
 from gymnasium import spaces
 
 import corral
+from corral.api.pettingzoo.env import MultiEnv
+from corral.api.pettingzoo.make import open_team_pool
 from corral.errors import (
     ClosedError,
     OptionError,
@@ -23,16 +25,14 @@ from corral.errors import (
     SpacesDiffer,
     UsageError,
 )
-from corral.faces.multi_env import MultiEnv
-from corral.faces.multi_make import open_team_pool
-from corral.testing.multi_loop import (
+from tests.api.multi_envs import Crowd, Echo, Everyone, SmallerCrowd, Table
+from tests.soak.multi_agent_loop import (
     Loop,
     ParallelLoop,
     TurnLoop,
     assert_equal,
     face_actions,
 )
-from tests.faces.multi_envs import Crowd, Echo, Everyone, SmallerCrowd, Table
 
 SLOTS, SEED = 3, 11
 MODES = ("same_step", "next_step", "off")
@@ -461,7 +461,7 @@ def test_an_env_that_breaks_its_word_is_named_with_slot_and_agent(
         (Table, {"observe": "some"}, "observe is 'some'"),
         (Crowd, {"observe": "some"}, "observe is 'some'"),
         ([Crowd, SmallerCrowd], {}, "slot 1 has other possible_agents than slot 0"),
-        ("tests.faces.multi_envs:Crwd", {}, "near names: Crowd"),
+        ("tests.api.multi_envs:Crwd", {}, "near names: Crowd"),
     ],
 )
 def test_what_cannot_be_made_says_why(make: Any, options: Any, told: str) -> None:

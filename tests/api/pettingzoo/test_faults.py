@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import corral
+from corral.api.pettingzoo.env import MultiEnv
 from corral.errors import EnvError, WorkerDied
-from corral.faces.multi_env import MultiEnv
-from tests.faces.multi_envs import FINE, KILL, RAISE, Fragile
+from tests.api.multi_envs import FINE, KILL, RAISE, Fragile
 
 AGENTS = ("early", "late_0", "late_1")
 OPTIONS: dict[str, Any] = {"backend": "process", "workers": 2}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .side_by_side import assert_same
+from ..side_by_side import assert_same
 
 CLOCKED = "t"
 """The key of an episode's seconds, which no two runs share."""

@@ -16,9 +16,9 @@ import pytest
 import corral
 from corral.errors import ClosedError, OptionError, SpaceMismatch, WorkerDied
 
-from .sb3_envs import Kinds, Lister, Mortal, wrapped_kinds
-from .sb3_side_by_side import assert_same_sb3_run
-from .side_by_side import assert_same
+from ..side_by_side import assert_same
+from .envs import Kinds, Lister, Mortal, wrapped_kinds
+from .side_by_side import assert_same_sb3_run
 
 pytest.importorskip("stable_baselines3")
 from stable_baselines3.common import vec_env as theirs

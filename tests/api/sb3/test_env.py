@@ -26,8 +26,9 @@ from corral.errors import (
     WorkerDied,
 )
 
-from .envs import Moody, Tall, Trouble
-from .sb3_envs import (
+from ..envs import Moody, Tall, Trouble
+from ..side_by_side import assert_same
+from .envs import (
     OBSERVATIONS,
     Apart,
     Inner,
@@ -38,8 +39,7 @@ from .sb3_envs import (
     loaded,
     wrapped_kinds,
 )
-from .sb3_side_by_side import assert_same_sb3_run
-from .side_by_side import assert_same
+from .side_by_side import assert_same_sb3_run
 
 pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.monitor import Monitor

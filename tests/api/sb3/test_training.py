@@ -11,9 +11,9 @@ import pytest
 
 import corral
 
-from .sb3_envs import Kinds, Masked
-from .sb3_side_by_side import assert_same_sb3_run
-from .side_by_side import assert_same
+from ..side_by_side import assert_same
+from .envs import Kinds, Masked
+from .side_by_side import assert_same_sb3_run
 
 pytest.importorskip("stable_baselines3")
 import torch

@@ -7,10 +7,10 @@ from gymnasium.spaces.utils import flatten
 from gymnasium.vector import AutoresetMode
 
 import corral
+from corral.api.shared_policy.flat_batch import flat_batch
 from corral.errors import OptionError, SpaceMismatch
-from corral.faces.flat_batch import flat_batch
-from tests.faces.matching_env import Matching
-from tests.faces.multi_envs import EYES, FINE, KILL, Crowd, Fragile, SmallerCrowd
+from tests.api.matching_env import Matching
+from tests.api.multi_envs import EYES, FINE, KILL, Crowd, Fragile, SmallerCrowd
 
 ENVS, STEPS = 3, 40
 

@@ -7,7 +7,7 @@ import importlib
 import gymnasium as gym
 import pytest
 
-from corral.adapters.verdicts import (
+from corral.engine.adapters.isolation import (
     Verdict,
     edition_of,
     isolation_of,

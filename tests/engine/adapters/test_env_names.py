@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import corral
-from corral.adapters.named import is_pettingzoo, named
+from corral.engine.adapters.env_names import is_pettingzoo, named
 from corral.errors import OptionError
 
 MODULE = """

@@ -6,10 +6,10 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
 import corral
-from corral.adapters.joint_spaces import JointAction, JointObservation
+from corral.engine.adapters.joint_spaces import JointAction, JointObservation
 from corral.errors import OptionError, SpaceMismatch, SpacesDiffer
-from tests.faces.matching_env import Matching
-from tests.faces.multi_envs import Crowd, SmallerCrowd
+from tests.api.matching_env import Matching
+from tests.api.multi_envs import Crowd, SmallerCrowd
 
 AGENTS = ("eye_0", "eye_1", "eye_2")
 

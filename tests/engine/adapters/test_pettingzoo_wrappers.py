@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
 
-from corral.adapters.from_aec import AecAdapter
-from corral.adapters.layers import TABLES, keeper_of
 from corral.core import NO_TASK
+from corral.engine.adapters.aec import AecAdapter
+from corral.engine.adapters.pettingzoo_wrappers import TABLES, keeper_of
 
 wrappers = importlib.import_module("pettingzoo.utils.wrappers")
 rps = importlib.import_module("pettingzoo.classic.rps.rps")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from corral.adapters.multi import adapt_multi, multi_env
-from corral.adapters.team import team_of
 from corral.core import NO_TASK
+from corral.engine.adapters.pettingzoo import adapt_multi, multi_env
+from corral.engine.adapters.team import team_of
 from corral.errors import OptionError
-from tests.faces.multi_envs import Crowd
+from tests.api.multi_envs import Crowd
 
 BIT, TRIT = spaces.Discrete(2), spaces.Discrete(3)
 

@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 
 import corral
-from corral.adapters.factories import factories_for, one_per_slot
+from corral.engine.adapters.factories import factories_for, one_per_slot
 from corral.errors import OptionError
 
 

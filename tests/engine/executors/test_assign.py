@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from corral.executors.assign import (
+from corral.engine.executors.assign import (
     MOST_PROCESSES,
     MOST_THREADS,
     Placement,
@@ -18,8 +18,8 @@ from corral.executors.assign import (
     usable_cores,
     useful_processes,
 )
-from corral.executors.estimate import gil_share, process_time, stretch
-from corral.workers.probe import Measurement
+from corral.engine.executors.time_estimate import gil_share, process_time, stretch
+from corral.engine.worker.probe import Measurement
 
 # Words --------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ def test_the_smaller_of_affinity_and_limit_counts(affinity, limit, cores, monkey
     monkeypatch.setattr(
         os, "sched_getaffinity", lambda _: set(range(affinity)), raising=False
     )
-    monkeypatch.setattr("corral.executors.assign.cgroup_limit", lambda: limit)
+    monkeypatch.setattr("corral.engine.executors.assign.cgroup_limit", lambda: limit)
     assert usable_cores() == cores
 
 

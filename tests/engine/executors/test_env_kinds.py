@@ -2,8 +2,8 @@
 
 import functools
 
-from corral.executors.kinds import guests_of
-from corral.testing.stateful_envs import LevelUp, Plain
+from corral.engine.executors.env_kinds import guests_of
+from corral.tools.testing.stateful_envs import LevelUp, Plain
 
 
 def thunk(kind, rank, options=None):

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 import corral
-from corral.executors.undisturbed import undisturbed
+from corral.engine.executors.uninterrupted import undisturbed
 
-ROOMS = ("executors", "transport", "pool", "faces")
+ROOMS = ("engine/executors", "engine/transport", "engine/pool", "api")
 SOURCE = Path(corral.__file__).parent
 MOMENTS = 16
 

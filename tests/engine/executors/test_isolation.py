@@ -27,9 +27,14 @@ from lonely_envs import (
 )
 
 import corral
-from corral.adapters.verdicts import Verdict, edition_of, save_verdict, subject_of
+from corral.engine.adapters.isolation import (
+    Verdict,
+    edition_of,
+    save_verdict,
+    subject_of,
+)
+from corral.engine.pool import fault_rerun
 from corral.errors import EnvError, IsolationError, WorkerDied
-from corral.pool import retrial
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +46,7 @@ def verdicts(tmp_path, monkeypatch):
 @pytest.fixture
 def patient(monkeypatch):
     """What failed is done again, however busy the machine is."""
-    monkeypatch.setattr(retrial, "MOST_SECONDS", 60.0)
+    monkeypatch.setattr(fault_rerun, "MOST_SECONDS", 60.0)
 
 
 def made(kind, **options):
@@ -214,7 +219,7 @@ def test_whoever_stops_a_retrial_sees_what_it_was_about(patient, tmp_path):
 
 
 def test_long_episodes_are_not_done_again(monkeypatch):
-    monkeypatch.setattr(retrial, "MOST_SECONDS", 1e-4)
+    monkeypatch.setattr(fault_rerun, "MOST_SECONDS", 1e-4)
     fault, text = failed(Rude)
     assert (fault.company, fault.alone) == (1, None)
     assert "if it works without" in text

@@ -7,26 +7,26 @@ import sys
 
 import pytest
 
-from corral.adapters import verdicts
-from corral.executors import remembered
-from corral.executors.contract import Assignment
-from corral.executors.remembered import key_of, recall, remember
-from corral.testing.stateful_envs import Plain
-from corral.workers.company import Sharing
-from corral.workers.shard import ShardOptions
-from corral.workers.shared_state import digest_of
+from corral.engine.adapters import isolation
+from corral.engine.executors import isolation_cache
+from corral.engine.executors.contract import Assignment
+from corral.engine.executors.isolation_cache import key_of, recall, remember
+from corral.engine.worker.isolation_probe import Sharing
+from corral.engine.worker.shard import ShardOptions
+from corral.engine.worker.shared_state import digest_of
+from corral.tools.testing.stateful_envs import Plain
 
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CORRAL_VERDICTS", str(tmp_path / "verdicts"))
-    monkeypatch.setattr(remembered, "_here", {})
+    monkeypatch.setattr(isolation_cache, "_here", {})
 
 
 @pytest.fixture
 def forget(monkeypatch):
     """Be another process."""
-    return lambda: monkeypatch.setattr(remembered, "_here", {})
+    return lambda: monkeypatch.setattr(isolation_cache, "_here", {})
 
 
 def key(factory, **options):
@@ -84,7 +84,7 @@ def test_what_has_no_name_elsewhere_is_forgotten_with_the_process(forget):
 
 
 def path_of(known):
-    (path,) = (verdicts.folder() / "tried").iterdir()
+    (path,) = (isolation.folder() / "tried").iterdir()
     return path
 
 
@@ -121,10 +121,10 @@ def test_a_folder_that_cannot_be_made_is_no_reason_to_fail(tmp_path, monkeypatch
 
 
 def test_there_are_not_more_files_than_so_many(monkeypatch):
-    monkeypatch.setattr(remembered, "MOST_FILES", 3)
+    monkeypatch.setattr(isolation_cache, "MOST_FILES", 3)
     for number in range(6):
         remember(key(functools.partial(Plain, number=number)), seen(__file__))
-    assert len(os.listdir(verdicts.folder() / "tried")) == 3
+    assert len(os.listdir(isolation.folder() / "tried")) == 3
 
 
 def test_what_cannot_be_sent_has_no_key():

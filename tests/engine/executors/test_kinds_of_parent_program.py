@@ -132,7 +132,7 @@ def test_pytest_in_importlib_mode(start, tmp_path: Path):
         + "            pool.step([0, 0])\n"
         + "def square(x): return x.n ** 2\n"
         + "def test_module_is_not_importable():\n"
-        + "    import corral.workers.luggage as luggage\n"
+        + "    import corral.engine.worker.serialization as luggage\n"
         + "    assert not luggage.importable(__name__)\n"
         + "def test_map():\n"
         + "    import corral\n"

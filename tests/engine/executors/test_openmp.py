@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from corral import Pool
-from corral.executors import openmp
-from corral.executors.openmp import Helpers
+from corral.engine.executors import openmp
+from corral.engine.executors.openmp import Helpers
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(

@@ -20,9 +20,9 @@ from tried_envs import (
 )
 
 import corral
+from corral.engine.executors import isolation_cache
 from corral.errors import IsolationError
-from corral.executors import remembered
-from corral.testing.stateful_envs import STATEFUL, ClassCounter, Plain, SeedsNumpy
+from corral.tools.testing.stateful_envs import STATEFUL, ClassCounter, Plain, SeedsNumpy
 
 SEEN = "envs share a process, since two of them in one process did the same as alone"
 
@@ -31,8 +31,8 @@ SEEN = "envs share a process, since two of them in one process did the same as a
 def nothing_known(tmp_path, monkeypatch):
     """As on the first day, on a machine with two cores."""
     monkeypatch.setenv("CORRAL_VERDICTS", str(tmp_path / "verdicts"))
-    monkeypatch.setattr(remembered, "_here", {})
-    monkeypatch.setattr("corral.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr(isolation_cache, "_here", {})
+    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
 
 
 def layout_of(kind, slots=3, **options):
@@ -215,7 +215,7 @@ def test_what_was_seen_is_not_tried_again():
 def test_what_was_seen_is_known_to_the_next_program(monkeypatch):
     layout_of(Plain)
     unsafe = layout_of(ClassCounter)
-    monkeypatch.setattr(remembered, "_here", {})  # another process
+    monkeypatch.setattr(isolation_cache, "_here", {})  # another process
     assert layout_of(Plain).extra_envs == 0
     again = layout_of(ClassCounter)
     assert (again.extra_envs, again.reason) == (0, unsafe.reason)

@@ -18,8 +18,8 @@ import pytest
 from running import Script
 
 import corral
+from corral.engine.executors import spawn as hiring
 from corral.errors import StartError, WorkerDied
-from corral.executors import hiring
 
 BACKENDS = ["serial", "thread", "process"]
 
@@ -39,7 +39,7 @@ def nothing_left() -> Iterator[None]:
 LIMITED = """
 import corral, gc, psutil, resource
 from corral.errors import StartError
-from corral.executors.hiring import descriptors_for
+from corral.engine.executors.spawn import descriptors_for
 
 def limit(soft, hard):
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -121,7 +121,7 @@ def test_wherever_descriptors_run_out_nothing_is_leaked(run, pure):
     said = run(
         LIMITED
         + """
-from corral.transport import descriptors
+from corral.engine.transport import descriptors
 descriptors.make_room = lambda count: None
 texts, failures = set(), 0
 limit(before[0] + 100, 4000)

@@ -9,7 +9,7 @@ import pytest
 from telling_env import Teller
 
 import corral
-from corral.executors.assign import Placement
+from corral.engine.executors.assign import Placement
 
 SLOTS = 4
 
@@ -17,8 +17,8 @@ SLOTS = 4
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 def test_every_slot_is_heard_whatever_was_launched(workers, monkeypatch):
     placement = Placement("process", workers, SLOTS, "told to")
-    monkeypatch.setattr("corral.executors.choose", lambda *_: placement)
-    monkeypatch.setattr("corral.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.engine.executors.choose", lambda *_: placement)
+    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
     with corral.Pool(Teller, SLOTS) as pool:
         assert (pool.layout.workers, pool.layout.reason) == (workers, "told to")
         assert len(psutil.Process().children()) == workers
@@ -38,8 +38,8 @@ def test_what_late_workers_print_is_passed_on(monkeypatch, capfd):
             print(f"built in {os.getpid()}", flush=True)
 
     placement = Placement("process", SLOTS, SLOTS, "told to")
-    monkeypatch.setattr("corral.executors.choose", lambda *_: placement)
-    monkeypatch.setattr("corral.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.engine.executors.choose", lambda *_: placement)
+    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
     with corral.Pool(Talker, SLOTS) as pool:
         pids = {child.pid for child in psutil.Process().children()}
         pool.reset()

@@ -3,7 +3,7 @@
 import os
 import time
 
-from corral.testing.stateful_envs import Plain
+from corral.tools.testing.stateful_envs import Plain
 
 
 class Marked(Plain):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from corral.supervision import signatures, user_key
-from corral.supervision.user_key import KeyUnusable
+from corral.engine.faults import signatures, user_key
+from corral.engine.faults.user_key import KeyUnusable
 
 
 @pytest.fixture
@@ -39,7 +39,9 @@ def test_xdg_names_its_place(home, monkeypatch):
 
 
 def test_programs_that_start_at_once_get_the_same_one(home):
-    code = "from corral.supervision import user_key as u; import sys; sys.stdin.read()"
+    code = (
+        "from corral.engine.faults import user_key as u; import sys; sys.stdin.read()"
+    )
     code += "; print(u.existing_or_new().hex())"
     programs = [
         subprocess.Popen(

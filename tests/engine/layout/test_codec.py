@@ -23,8 +23,7 @@ from gymnasium.vector.utils import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.errors import SpaceMismatch
-from corral.layout.codec import (
+from corral.engine.layout.codec import (
     Codec,
     Leaf,
     MailedCodec,
@@ -32,6 +31,7 @@ from corral.layout.codec import (
     codec_for,
     register_codec,
 )
+from corral.errors import SpaceMismatch
 
 exactly = settings(derandomize=True, deadline=None, max_examples=100, database=None)
 

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from corral.layout.columns import (
+from corral.engine.layout.columns import (
     ARENA_BYTES_PER_SLOT,
     INFO_ROWS,
     MAX_COLUMNS,
     MAX_COLUMNS_PER_PATH,
     Columns,
 )
-from corral.layout.entries import Column
-from corral.layout.infos import Infos
+from corral.engine.layout.entries import Column
+from corral.engine.layout.infos import Infos
 
 Info = dict[Any, Any]
 

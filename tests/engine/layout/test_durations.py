@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.layout.times import BOUNDS, BUCKETS, bucket_of, percentile
+from corral.engine.layout.durations import BOUNDS, BUCKETS, bucket_of, percentile
 
 
 @given(st.floats(64e-9, 200.0))

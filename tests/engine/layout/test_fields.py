@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from corral.layout.fields import ALIGNMENT, Field, Planner
+from corral.engine.layout.fields import ALIGNMENT, Field, Planner
 
 
 def test_every_field_starts_on_its_own_cache_line() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.layout.owned import owned
+from corral.engine.layout.info_copy import owned
 
 
 @dataclass

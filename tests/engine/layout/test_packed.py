@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from corral.layout.codec import codec_for
-from corral.layout.packed import LINE, PackedCodec
+from corral.engine.layout.codec import codec_for
+from corral.engine.layout.packed import LINE, PackedCodec
 
 SPACE = spaces.Dict(
     {

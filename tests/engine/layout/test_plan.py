@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from corral.layout.codec import codec_for
-from corral.layout.plan import (
+from corral.engine.layout.codec import codec_for
+from corral.engine.layout.plan import (
     ACTION_BYTES,
     FEWEST_ACTION_ROWS,
     MOST_ACTION_ROWS,

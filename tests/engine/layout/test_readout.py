@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from corral.layout import readout
-from corral.layout.entries import Column
+from corral.engine.layout import readout
+from corral.engine.layout.entries import Column
 
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "u1", "?", "c16", "u8")
 TWINS = ("python", "c")
@@ -23,13 +23,13 @@ TWINS = ("python", "c")
 def copy_out(twin: str) -> Callable[..., Any]:
     if twin == "python":
         return readout.python_copy_out
-    return pytest.importorskip("corral.layout._readout").copy_out  # type: ignore[no-any-return]
+    return pytest.importorskip("corral.engine.layout._readout").copy_out  # type: ignore[no-any-return]
 
 
 def to_dicts(twin: str) -> Callable[..., Any]:
     if twin == "python":
         return readout.python_to_dicts
-    return pytest.importorskip("corral.layout._readout").to_dicts  # type: ignore[no-any-return]
+    return pytest.importorskip("corral.engine.layout._readout").to_dicts  # type: ignore[no-any-return]
 
 
 def column(index: int, array: NDArray[Any]) -> Column:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import corral.transport.block
+import corral.engine.transport.block
 
-SOURCE = Path(corral.transport.block.__file__).parents[2]
+SOURCE = Path(corral.engine.transport.block.__file__).parents[3]
 
 
 @pytest.fixture

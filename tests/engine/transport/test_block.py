@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from running import open_descriptors
 
-from corral.layout.fields import Planner
-from corral.transport.block import Block
+from corral.engine.layout.fields import Planner
+from corral.engine.transport.block import Block
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
 ATTACH = """
 import sys
-from corral.transport.block import Block
+from corral.engine.transport.block import Block
 
 block = Block.attach(int(sys.argv[1]), int(sys.argv[2]))
 """
@@ -92,7 +92,7 @@ def test_killed_processes_leave_nothing_in_dev_shm(start: Start) -> None:
     before = os.listdir("/dev/shm")
     owner = start("""
         import os, signal
-        from corral.transport.block import Block
+        from corral.engine.transport.block import Block
 
         block = Block.create(1 << 20, shared=True)
         block.memory[:3] = b"abc"

@@ -9,7 +9,7 @@ import sys
 import pytest
 from running import SOURCE
 
-from corral.transport.descriptors import SPARE, enough, taken_now
+from corral.engine.transport.descriptors import SPARE, enough, taken_now
 
 
 def test_arithmetic_of_limits() -> None:
@@ -31,7 +31,7 @@ def test_what_is_open_is_counted() -> None:
 
 SCRIPT = """
 import os, resource, sys
-from corral.transport import descriptors
+from corral.engine.transport import descriptors
 soft, hard, count = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 try:

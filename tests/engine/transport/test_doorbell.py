@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import open_descriptors
 
-from corral.transport import doorbell
-from corral.transport.block import Block
-from corral.transport.doorbell import LINE, Doorbell, Kind
+from corral.engine.transport import doorbell
+from corral.engine.transport.block import Block
+from corral.engine.transport.doorbell import LINE, Doorbell, Kind
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Until = Callable[[Callable[[], object]], None]
@@ -26,8 +26,8 @@ needs_extension = pytest.mark.skipif(
 
 ATTACH = """
 import sys
-from corral.transport import doorbell
-from corral.transport.block import Block
+from corral.engine.transport import doorbell
+from corral.engine.transport.block import Block
 
 kind, block_descriptor, bell_descriptor = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 block = Block.attach(block_descriptor, doorbell.LINE)
@@ -276,7 +276,7 @@ def test_futex_outside_its_block_is_refused(offset: int) -> None:
 
 
 def test_environment_variable_chooses_the_python_twin(start: Start) -> None:
-    script = "from corral.transport import doorbell; print(doorbell.KIND)"
+    script = "from corral.engine.transport import doorbell; print(doorbell.KIND)"
     assert start(script, CORRAL_PURE_PYTHON="1").communicate()[0] == "event\n"
     best = "futex" if doorbell.HAS_FUTEX else "event"
     assert start(script, CORRAL_PURE_PYTHON="0").communicate()[0] == f"{best}\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.transport.headroom import Headroom, available, check
+from corral.engine.transport.free_memory import Headroom, available, check
 
 GIB = 1 << 30
 

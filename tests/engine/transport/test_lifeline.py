@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from running import open_descriptors
 
-from corral.transport import doorbell
-from corral.transport.lifeline import Lifeline
+from corral.engine.transport import doorbell
+from corral.engine.transport.lifeline import Lifeline
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
 PARENT = """
 import os, signal, subprocess, sys
-from corral.transport.lifeline import Lifeline
+from corral.engine.transport.lifeline import Lifeline
 
 family, worker_script, fork = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "True"
 lifeline = Lifeline.create()
@@ -47,9 +47,9 @@ sys.stdin.read()
 
 WORKER = """
 import signal, subprocess, sys
-from corral.transport import doorbell
-from corral.transport.block import Block
-from corral.transport.lifeline import watch
+from corral.engine.transport import doorbell
+from corral.engine.transport.block import Block
+from corral.engine.transport.lifeline import watch
 
 family, descriptor = int(sys.argv[1]), int(sys.argv[2])
 block = Block.create(128, shared=False)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from corral.transport.mailbox import LocalMailbox, Mailbox, MailboxClosed
+from corral.engine.transport.mailbox import LocalMailbox, Mailbox, MailboxClosed
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Sockets = tuple[socket.socket, socket.socket]
@@ -21,7 +21,7 @@ Ends = Pair | tuple[LocalMailbox, LocalMailbox]
 
 ATTACH = """
 import sys
-from corral.transport.mailbox import Mailbox
+from corral.engine.transport.mailbox import Mailbox
 
 mailbox = Mailbox.attach(int(sys.argv[1]))
 """

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.workers import generators
-from corral.workers.randomness import Isolation
-from corral.workers.seeds import episode_seed, seed_globals
+from corral.engine.worker import global_rng
+from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.seeds import episode_seed, seed_globals
 
 torch = pytest.importorskip("torch")
 
@@ -39,8 +39,8 @@ def exchange(
 ) -> Iterator[None]:
     """Every test runs on both ways of exchanging states."""
     if request.param == "state":
-        monkeypatch.setattr(generators, "_python_proved", lambda: False)
-        monkeypatch.setattr(generators, "_numpy_proved", lambda: False)
+        monkeypatch.setattr(global_rng, "_python_proved", lambda: False)
+        monkeypatch.setattr(global_rng, "_numpy_proved", lambda: False)
     yield
 
 
@@ -71,7 +71,7 @@ def test_layouts_are_proved_on_this_interpreter() -> None:
     # Not through the module: the fixture replaces these names there.
     assert type(Isolation(int)._python).__name__.startswith("_Python")
     code = (
-        "from corral.workers import generators as g;"
+        "from corral.engine.worker import global_rng as g;"
         "raise SystemExit(not (g._python_proved() and g._numpy_proved()))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
@@ -217,8 +217,8 @@ def test_a_lock_keeps_threads_apart() -> None:
 
 ARRIVAL = """
 import sys
-from corral.workers.randomness import Isolation
-from corral.workers.seeds import torch_seed
+from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.seeds import torch_seed
 def seed(slot):
     return 100 + slot
 isolation, finders, lived = Isolation(seed), len(sys.meta_path), {}
@@ -247,7 +247,7 @@ def test_a_slot_that_imports_torch_draws_its_own_numbers_at_once() -> None:
 def test_a_failing_import_of_torch_is_only_a_failing_import() -> None:
     code = (
         "import sys, types; sys.modules['torch'] = None\n"
-        "from corral.workers.randomness import Isolation\n"
+        "from corral.engine.worker.isolated_rng import Isolation\n"
         "isolation, finders = Isolation(int), len(sys.meta_path)\n"
         "for _ in range(2):\n"
         "    with isolation.of(0):\n"

@@ -13,10 +13,10 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from corral import this_worker
-from corral.workers.context import here
-from corral.workers.probe import Measurement, Probe, Question
-from corral.workers.shard import ShardOptions
-from corral.workers.worker import Job, Worker
+from corral.engine.worker.context import here
+from corral.engine.worker.probe import Measurement, Probe, Question
+from corral.engine.worker.shard import ShardOptions
+from corral.engine.worker.worker import Job, Worker
 
 SECONDS = 0.06
 

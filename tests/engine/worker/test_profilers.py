@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 import corral
-from corral.workers.profilers import stop_profilers
+from corral.engine.worker.profilers import stop_profilers
 
 gymnasium = pytest.importorskip("gymnasium")
 mujoco = pytest.importorskip("mujoco")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.layout.plan import RECORD, TIMES
-from corral.layout.times import bucket_of
-from corral.workers import record
-from corral.workers.record import (
+from corral.engine.layout.durations import bucket_of
+from corral.engine.layout.plan import RECORD, TIMES
+from corral.engine.worker import record
+from corral.engine.worker.record import (
     ENDED,
     NOISY,
     OBS,
@@ -26,7 +26,7 @@ SHAPE = (2, 2)
 
 
 def c_recorder(*arguments: Any) -> Any:
-    return pytest.importorskip("corral.workers._record").Recorder(*arguments)
+    return pytest.importorskip("corral.engine.worker._record").Recorder(*arguments)
 
 
 class Desk:

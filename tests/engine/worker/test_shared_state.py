@@ -10,9 +10,9 @@ import holding_envs
 import pytest
 from holding_envs import CHANGES, Holding, Other
 
-from corral.workers import state_reader
-from corral.workers.shared_state import first_change, snapshot
-from corral.workers.state_reader import StateReader
+from corral.engine.worker import state_reader
+from corral.engine.worker.shared_state import first_change, snapshot
+from corral.engine.worker.state_reader import StateReader
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Random programs: what a user could write, held against loops written by hand.
 
-    python -m corral.testing.programs --count 1000
-    python -m corral.testing.programs --only 4711
+    python -m tests.soak.programs --count 1000
+    python -m tests.soak.programs --only 4711
 
 A program is drawn from its seed: a kind of environment, a face, where the environments
 run, options, and what is called in which order. The same calls are made on one

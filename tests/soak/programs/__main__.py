@@ -1,4 +1,4 @@
-"""`python -m corral.testing.programs`: draw programs, play them, tell what failed."""
+"""`python -m tests.soak.programs`: draw programs, play them, tell what failed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from corral.testing.programs.draw import FACES, draw
-from corral.testing.programs.program import Program
-from corral.testing.programs.shrink import shrunk
-from corral.testing.programs.supervisor import LIMIT, Verdict, run
+from tests.soak.programs.draw import FACES, draw
+from tests.soak.programs.program import Program
+from tests.soak.programs.shrink import shrunk
+from tests.soak.programs.supervisor import LIMIT, Verdict, run
 
 SHOWN = 20
 """Failures that are shown in full."""
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parsed(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m corral.testing.programs")
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.programs")
     parser.add_argument("--count", type=int, default=1000, help="how many programs")
     parser.add_argument("--seed", type=int, help="of the first one; drawn if not given")
     parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these")
@@ -73,11 +73,11 @@ def _told(
 
 def _failure(verdict: Verdict, options: argparse.Namespace, whole: bool) -> str:
     program = verdict.program
-    again = f"python -m corral.testing.programs --only {program.seed}"
+    again = f"python -m tests.soak.programs --only {program.seed}"
     if options.faces:
         again += f" --faces {options.faces!r}"
     if options.program:
-        again = f"python -m corral.testing.programs --program '{program.to_json()}'"
+        again = f"python -m tests.soak.programs --program '{program.to_json()}'"
     lines = [f"FAILED {program.seed}: {program}", f"  again: {again}"]
     if not whole:
         return "\n".join([*lines, f"  {verdict.mistakes[0].splitlines()[0]}"])

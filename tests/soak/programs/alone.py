@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from corral.testing.programs import env
-from corral.workers.seeds import seed_globals
+from corral.engine.worker.seeds import seed_globals
+from tests.soak.programs import env
 
 _COUNTERS = ("built", "resets", "ends")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.testing.values import part_of
+from corral.tools.testing.values import part_of
 
 SHOWN = 160
 """Characters of a value that are shown."""

@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 from importlib.util import find_spec
 
-from corral.testing.programs.infos import STYLES
-from corral.testing.programs.kinds import (
+from tests.soak.programs.infos import STYLES
+from tests.soak.programs.kinds import (
     DEADLY,
     FORKS,
     HANGING,
@@ -17,8 +17,8 @@ from corral.testing.programs.kinds import (
     Kind,
     some_of,
 )
-from corral.testing.programs.program import Program
-from corral.testing.programs.shapes import FIXED, MAILED, SB3_ACTIONS, SB3_OBS
+from tests.soak.programs.program import Program
+from tests.soak.programs.shapes import FIXED, MAILED, SB3_ACTIONS, SB3_OBS
 
 FACES = {
     "pool": 6,

@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 
-from corral.testing.faulty_envs import OnPurpose, fail
-from corral.testing.programs.digests import digest
-from corral.testing.programs.infos import STYLES, Keeper
-from corral.testing.programs.kinds import NEVER, NONE, Kind
-from corral.testing.programs.shapes import sampled, space
+from corral.tools.testing.faulty_envs import OnPurpose, fail
+from tests.soak.programs.digests import digest
+from tests.soak.programs.infos import STYLES, Keeper
+from tests.soak.programs.kinds import NEVER, NONE, Kind
+from tests.soak.programs.shapes import sampled, space
 
 TALLY: dict[str, int] = {"calls": 0}
 """What environments of the kind "module" share."""

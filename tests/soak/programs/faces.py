@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from corral.testing.programs.program import Program
+from tests.soak.programs.program import Program
 
 PLAYERS = {
     "pool": "play_pool",
@@ -29,6 +29,6 @@ PLAYERS = {
 
 def play(program: Program) -> list[str]:
     """Play a program; returns what was wrong."""
-    name = f"corral.testing.programs.{PLAYERS[program.face]}"
+    name = f"tests.soak.programs.{PLAYERS[program.face]}"
     mistakes: list[str] = importlib.import_module(name).play(program)
     return mistakes

@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from corral.testing.programs.env import build
-from corral.testing.programs.kinds import Kind
+from tests.soak.programs.env import build
+from tests.soak.programs.kinds import Kind
 
 
 class Flock(VectorEnv[Any, Any, Any]):

@@ -14,11 +14,11 @@ import numpy as np
 from agilerl.vector.pz_async_vec_env import process_transition
 
 from corral import dropin
-from corral.testing.multi_loop import chosen
-from corral.testing.programs.compare import difference
-from corral.testing.programs.program import Program, options_of
-from corral.testing.programs.stage import Stage
-from corral.testing.programs.team import ParallelAgents
+from tests.soak.multi_agent_loop import chosen
+from tests.soak.programs.compare import difference
+from tests.soak.programs.program import Program, options_of
+from tests.soak.programs.stage import Stage
+from tests.soak.programs.team import ParallelAgents
 
 NAMES = ["observation", "reward", "terminated", "truncated", "info"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from corral.api.async_env import make_async
 from corral.core import Step
 from corral.errors import CorralError
-from corral.faces.async_env import make_async
-from corral.testing.programs.compare import difference
-from corral.testing.programs.play_pool import PoolPlay
-from corral.testing.programs.program import Program, options_of
-from corral.testing.programs.stage import start_errors_for
+from tests.soak.programs.compare import difference
+from tests.soak.programs.play_pool import PoolPlay
+from tests.soak.programs.program import Program, options_of
+from tests.soak.programs.stage import start_errors_for
 
 
 class AsyncPlay(PoolPlay):

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from corral.engine.parallel_map import map as parallel_map
 from corral.errors import Fault, ItemError, WorkerDied
-from corral.mapping import map as parallel_map
-from corral.testing.faulty_envs import OnPurpose
-from corral.testing.programs.compare import difference
-from corral.testing.programs.digests import digest
-from corral.testing.programs.program import Program
-from corral.testing.programs.stage import Stage
+from corral.tools.testing.faulty_envs import OnPurpose
+from tests.soak.programs.compare import difference
+from tests.soak.programs.digests import digest
+from tests.soak.programs.program import Program
+from tests.soak.programs.stage import Stage
 
 WAYS = ("raise", "kill", "exit")
 UNLUCKY = 9

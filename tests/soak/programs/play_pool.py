@@ -6,15 +6,15 @@ from functools import partial
 from typing import Any
 
 from corral.core import NO_TASK, Step
+from corral.engine.pool import Pool
 from corral.errors import CorralError, Fault, FaultError
-from corral.pool import Pool
-from corral.testing.programs.compare import difference, obs_difference
-from corral.testing.programs.env import build
-from corral.testing.programs.flock import Flock
-from corral.testing.programs.kinds import DEADLY, HANGING
-from corral.testing.programs.program import Program, options_of
-from corral.testing.programs.stage import Stage, errors_for, start_errors_for
-from corral.testing.programs.truth import Row, kept
+from tests.soak.programs.compare import difference, obs_difference
+from tests.soak.programs.env import build
+from tests.soak.programs.flock import Flock
+from tests.soak.programs.kinds import DEADLY, HANGING
+from tests.soak.programs.program import Program, options_of
+from tests.soak.programs.stage import Stage, errors_for, start_errors_for
+from tests.soak.programs.truth import Row, kept
 
 MODES = ("same_step", "next_step", "off")
 SCALARS = (

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from corral.core import NO_TASK, Decision
-from corral.pool import Pool
+from corral.engine.pool import Pool
+from corral.engine.worker.seeds import episode_seed
 from corral.rollouts.collector import Collector
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.evaluation import evaluate
-from corral.testing.programs.compare import canonical, difference
-from corral.testing.programs.digests import digest
-from corral.testing.programs.program import Program, options_of
-from corral.testing.programs.shapes import sampled
-from corral.testing.programs.stage import Stage, batch_of
-from corral.testing.programs.truth import Row, kept
-from corral.testing.values import part_of
-from corral.workers.seeds import episode_seed
+from corral.tools.testing.values import part_of
+from tests.soak.programs.compare import canonical, difference
+from tests.soak.programs.digests import digest
+from tests.soak.programs.program import Program, options_of
+from tests.soak.programs.shapes import sampled
+from tests.soak.programs.stage import Stage, batch_of
+from tests.soak.programs.truth import Row, kept
 
 LONGEST = 40
 """Steps after which an episode of `run_episodes` is truncated."""

@@ -10,18 +10,18 @@ import numpy as np
 from stable_baselines3.common import vec_env
 
 from corral import dropin
-from corral.faces.sb3_make import make_sb3
-from corral.testing.programs.compare import difference, with_arrays
-from corral.testing.programs.env import Around
-from corral.testing.programs.kinds import METHOD, NONE, OWN
-from corral.testing.programs.program import Program, options_of
-from corral.testing.programs.stage import (
+from corral.api.sb3.make import make_sb3
+from tests.soak.programs.compare import difference, with_arrays
+from tests.soak.programs.env import Around
+from tests.soak.programs.kinds import METHOD, NONE, OWN
+from tests.soak.programs.program import Program, options_of
+from tests.soak.programs.stage import (
     Stage,
     batch_of,
     errors_for,
     start_errors_for,
 )
-from corral.testing.programs.truth import Row, kept
+from tests.soak.programs.truth import Row, kept
 
 
 class SB3Play(Stage):

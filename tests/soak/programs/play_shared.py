@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from corral.faces.shared_make import make_shared_policy
-from corral.testing.multi_loop import ParallelLoop, Row, chosen
-from corral.testing.programs.compare import difference
-from corral.testing.programs.play_team import copying
-from corral.testing.programs.program import Program, options_of
-from corral.testing.programs.stage import Stage
-from corral.testing.programs.team import EYES, SEEN, ParallelAgents
+from corral.api.shared_policy.make import make_shared_policy
+from tests.soak.multi_agent_loop import ParallelLoop, Row, chosen
+from tests.soak.programs.compare import difference
+from tests.soak.programs.play_team import copying
+from tests.soak.programs.program import Program, options_of
+from tests.soak.programs.stage import Stage
+from tests.soak.programs.team import EYES, SEEN, ParallelAgents
 
 
 class SharedPlay(Stage):

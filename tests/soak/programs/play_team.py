@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from corral.faces.multi_make import make_multi
-from corral.testing.multi_loop import (
+from corral.api.pettingzoo.make import make_multi
+from tests.soak.multi_agent_loop import (
     Loop,
     ParallelLoop,
     TurnLoop,
     assert_equal,
     face_actions,
 )
-from corral.testing.programs.compare import difference
-from corral.testing.programs.program import Program, options_of
-from corral.testing.programs.stage import Stage
-from corral.testing.programs.team import Agents, AgentsInTurns, ParallelAgents
+from tests.soak.programs.compare import difference
+from tests.soak.programs.program import Program, options_of
+from tests.soak.programs.stage import Stage
+from tests.soak.programs.team import Agents, AgentsInTurns, ParallelAgents
 
 
 class TeamPlay(Stage):

@@ -12,18 +12,18 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from corral import dropin
-from corral.faces.gymnasium_make import make
-from corral.testing.programs.compare import difference, with_arrays
-from corral.testing.programs.kinds import METHOD, NONE, OWN
-from corral.testing.programs.play_pool import set_bonus
-from corral.testing.programs.program import Program, options_of
-from corral.testing.programs.stage import (
+from corral.api.gymnasium.make import make
+from tests.soak.programs.compare import difference, with_arrays
+from tests.soak.programs.kinds import METHOD, NONE, OWN
+from tests.soak.programs.play_pool import set_bonus
+from tests.soak.programs.program import Program, options_of
+from tests.soak.programs.stage import (
     Stage,
     batch_of,
     errors_for,
     start_errors_for,
 )
-from corral.testing.programs.truth import Row, kept
+from tests.soak.programs.truth import Row, kept
 
 MODES = {
     "next_step": AutoresetMode.NEXT_STEP,

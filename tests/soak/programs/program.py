@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from corral.testing.programs.kinds import Kind
+from tests.soak.programs.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)

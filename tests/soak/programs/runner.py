@@ -20,9 +20,9 @@ import sys
 import time
 import warnings
 
-from corral.testing.census import Census, take_census
-from corral.testing.programs.faces import play
-from corral.testing.programs.program import Program
+from corral.tools.testing.census import Census, take_census
+from tests.soak.programs.faces import play
+from tests.soak.programs.program import Program
 
 MARK = "CORRAL_PROGRAMS"
 """The variable that all processes of a runner have in their environment."""

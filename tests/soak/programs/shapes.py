@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.testing.faulty_envs import ODD_SPACES
+from corral.tools.testing.faulty_envs import ODD_SPACES
 
 _BOXES = {
     f"box {np.dtype(kind).name}": spaces.Box(0, 100, (3,), kind)

@@ -6,9 +6,9 @@ import select
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
-from corral.testing.programs.kinds import Kind
-from corral.testing.programs.program import Program
-from corral.testing.programs.supervisor import Runner, Verdict
+from tests.soak.programs.kinds import Kind
+from tests.soak.programs.program import Program
+from tests.soak.programs.supervisor import Runner, Verdict
 
 TRIES = 25
 """Programs that are tried, at most."""

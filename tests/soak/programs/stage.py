@@ -21,14 +21,14 @@ from corral.errors import (
     WorkerDied,
     WorkerHung,
 )
-from corral.testing.faulty_envs import OnPurpose
-from corral.testing.programs.alone import ProcessState, clear
-from corral.testing.programs.digests import digest
-from corral.testing.programs.env import Doomed, build
-from corral.testing.programs.kinds import DEADLY, HANGING, Kind
-from corral.testing.programs.program import Program, task_for
-from corral.testing.programs.shapes import sampled, space
-from corral.testing.programs.truth import Rules, Slot
+from corral.tools.testing.faulty_envs import OnPurpose
+from tests.soak.programs.alone import ProcessState, clear
+from tests.soak.programs.digests import digest
+from tests.soak.programs.env import Doomed, build
+from tests.soak.programs.kinds import DEADLY, HANGING, Kind
+from tests.soak.programs.program import Program, task_for
+from tests.soak.programs.shapes import sampled, space
+from tests.soak.programs.truth import Rules, Slot
 
 MOST = 5
 """Mistakes after which a program is given up."""

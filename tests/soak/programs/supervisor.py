@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from corral.testing.programs.program import Program
-from corral.testing.programs.runner import MARK
+from tests.soak.programs.program import Program
+from tests.soak.programs.runner import MARK
 
 LIMIT = 60.0
 """Seconds for one program, many times what any takes."""
@@ -119,7 +119,7 @@ class Runner:
         self._log = tempfile.NamedTemporaryFile(prefix="corral-programs-")  # noqa: SIM115
         self._verdicts = tempfile.TemporaryDirectory(prefix="corral-programs-")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "corral.testing.programs.runner"],
+            [sys.executable, "-m", "tests.soak.programs.runner"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from corral.testing.programs.digests import digest
-from corral.testing.programs.infos import STYLES, Keeper
-from corral.testing.programs.kinds import Kind
-from corral.testing.programs.shapes import sampled
+from tests.soak.programs.digests import digest
+from tests.soak.programs.infos import STYLES, Keeper
+from tests.soak.programs.kinds import Kind
+from tests.soak.programs.shapes import sampled
 
 EYES, HANDS = ("eye_0", "eye_1", "eye_2"), ("hand_0", "hand_1")
 SEEN: dict[str, spaces.Space[Any]] = {

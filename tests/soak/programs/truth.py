@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from corral.core import NO_TASK
-from corral.testing.programs.alone import ProcessState
-from corral.testing.programs.env import Doomed, build
-from corral.testing.programs.kinds import Kind
-from corral.testing.values import stored
-from corral.workers.seeds import episode_seed, seed_globals
+from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.tools.testing.values import stored
+from tests.soak.programs.alone import ProcessState
+from tests.soak.programs.env import Doomed, build
+from tests.soak.programs.kinds import Kind
 
 RESTARTED = 3
 """What sets the seeds of restarted episodes apart."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from corral.bench.candidates import LOOP, PEERS, layout
-from corral.bench.messages import Turn
-from corral.bench.recommend import recommend
-from corral.bench.results import Entry, Report, Settings, group_of
 from corral.errors import Fault, FaultError
+from corral.tools.bench.candidates import LOOP, PEERS, layout
+from corral.tools.bench.messages import Turn
+from corral.tools.bench.recommend import recommend
+from corral.tools.bench.results import Entry, Report, Settings, group_of
 
 SYNC, ASYNC = PEERS["gymnasium"].candidates
 

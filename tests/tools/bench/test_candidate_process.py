@@ -7,10 +7,10 @@ from importlib.util import find_spec
 import psutil
 import pytest
 
-from corral.bench.candidates import LOOP, PEERS, layout
-from corral.bench.lane import Lane, close_all
-from corral.bench.messages import Order
 from corral.errors import FaultError, OptionError
+from corral.tools.bench.candidate_process import Lane, close_all
+from corral.tools.bench.candidates import LOOP, PEERS, layout
+from corral.tools.bench.messages import Order
 
 ENVS = """
 import gymnasium, numpy as np, os, signal, time
@@ -185,9 +185,9 @@ def test_closing_leaves_no_process(lane):
 def test_a_lane_ends_when_the_race_is_killed(start):
     script = start(
         """
-        from corral.bench.candidates import LOOP
-        from corral.bench.lane import Lane
-        from corral.bench.messages import Order
+        from corral.tools.bench.candidates import LOOP
+        from corral.tools.bench.candidate_process import Lane
+        from corral.tools.bench.messages import Order
         lane = Lane(Order(LOOP, "CartPole-v1", {}, 1, 0, 0), 60.0)
         print(lane.build().action_space, flush=True)
         import signal

@@ -2,8 +2,15 @@
 
 import pytest
 
-from corral.bench.candidates import AUTO, PEERS, Peer, check_backends, layouts, peers
 from corral.errors import OptionError
+from corral.tools.bench.candidates import (
+    AUTO,
+    PEERS,
+    Peer,
+    check_backends,
+    layouts,
+    peers,
+)
 
 
 def titles(*arguments, **options):

@@ -3,8 +3,8 @@
 import pytest
 from samples import ASYNC, entry, failed, group, report
 
-from corral.bench import console
-from corral.bench.candidates import PEERS, layout
+from corral.tools.bench import console
+from corral.tools.bench.candidates import PEERS, layout
 
 
 @pytest.fixture

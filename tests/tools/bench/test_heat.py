@@ -1,7 +1,7 @@
 """What takes part in a heat goes by what the env was seen to do."""
 
-from corral.bench.heat import Heat
-from corral.bench.results import Settings
+from corral.tools.bench.comparison import Heat
+from corral.tools.bench.results import Settings
 
 
 class Silent:

@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 
 from samples import ASYNC, entry, failed, group, report
 
-from corral.bench.candidates import LOOP, PEERS, layout
-from corral.bench.picture import page
-from corral.bench.results import group_of
+from corral.tools.bench.candidates import LOOP, PEERS, layout
+from corral.tools.bench.html_report import page
+from corral.tools.bench.results import group_of
 
 COMMAND = ["corral", "bench", "Sample-v0", "--kwargs", '{"a": 1}']
 

@@ -4,8 +4,8 @@ import json
 
 from samples import ASYNC, entry, failed, group, report
 
-from corral.bench.candidates import PEERS
-from corral.bench.document import FORMAT, document
+from corral.tools.bench.candidates import PEERS
+from corral.tools.bench.json_report import FORMAT, document
 
 TOP = {
     "format",

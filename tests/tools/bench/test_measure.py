@@ -2,8 +2,8 @@
 
 import pytest
 
-from corral.bench.measure import Race, Rates, batches_for, race
 from corral.errors import CorralError
+from corral.tools.bench.measure import Race, Rates, batches_for, race
 
 
 class FakeRunner:

@@ -2,9 +2,9 @@
 
 from samples import ASYNC, entry, failed, group
 
-from corral.bench.candidates import LOOP, layout
-from corral.bench.recommend import best_of, recommend
-from corral.bench.results import group_of
+from corral.tools.bench.candidates import LOOP, layout
+from corral.tools.bench.recommend import best_of, recommend
+from corral.tools.bench.results import group_of
 
 
 def of(num_envs, **rates):

@@ -3,7 +3,8 @@
 import pytest
 from samples import turn
 
-from corral.bench.accounts import (
+from corral.tools.bench.measure import Rates
+from corral.tools.bench.turn_figures import (
     burnt_by,
     limits_of,
     rates_of,
@@ -12,7 +13,6 @@ from corral.bench.accounts import (
     unit_of,
     width,
 )
-from corral.bench.measure import Rates
 
 
 def test_a_unit_is_a_step_without_the_policy():

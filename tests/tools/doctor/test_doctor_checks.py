@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from corral.doctor import check
-from corral.doctor.checks import (
+from corral.testing import Leaking
+from corral.tools.doctor.checks import (
     buffers,
     cost,
     determinism,
@@ -28,15 +29,14 @@ from corral.doctor.checks import (
     threads,
     window,
 )
-from corral.doctor.differences import first_difference
-from corral.doctor.examination import patient_for
-from corral.doctor.finding import Finding
-from corral.doctor.moment import Moment
-from corral.doctor.pilot import pilot_of
-from corral.doctor.player import Player
-from corral.doctor.recommendation import recommend
-from corral.doctor.runs import run_alone
-from corral.testing import Leaking
+from corral.tools.doctor.differences import first_difference
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.env_profile import pilot_of
+from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.examination import patient_for
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.recommendation import recommend
+from corral.tools.doctor.runs import run_alone
 
 
 def found(env, name, **options):
@@ -90,7 +90,7 @@ def test_an_env_that_is_closed_under_another_is_told():
 
 def test_envs_with_a_simulator_each_but_calls_that_name_none_are_told():
     pytest.importorskip("pybullet", reason="the twin is written for PyBullet")
-    twin = Path(__file__).parents[1] / "zoo" / "broken_pendulum.py"
+    twin = Path(__file__).parents[2] / "zoo" / "broken_pendulum.py"
     sys.path.insert(0, str(twin.parent))
     try:
         from broken_pendulum import BrokenPendulum

@@ -9,10 +9,10 @@ import misbehaving as bad
 import pytest
 
 from corral.doctor import check
-from corral.doctor.finding import SEVERITIES, Finding, worst
-from corral.doctor.report import STATUS, Recommendation, Report
 from corral.errors import OptionError
 from corral.testing import Crashing, Noisy
+from corral.tools.doctor.finding import SEVERITIES, Finding, worst
+from corral.tools.doctor.report import STATUS, Recommendation, Report
 
 
 @pytest.mark.parametrize(

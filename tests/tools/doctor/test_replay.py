@@ -19,7 +19,8 @@ import pytest
 from walking_env import Walk, crash, hang, unfit
 
 import corral
-from corral.doctor.replay import replay
+from corral.engine.faults import fault_file
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import (
     CorralError,
     Fault,
@@ -30,8 +31,7 @@ from corral.errors import (
     WorkerDied,
     WorkerHung,
 )
-from corral.supervision import saving
-from corral.workers.seeds import episode_seed
+from corral.tools.doctor.replay import replay
 
 BACKENDS = ["serial", "thread", "process"]
 
@@ -188,7 +188,7 @@ def test_what_stands_beside_the_env_is_built_again(path) -> None:
 
 
 def test_shared_arrays_too_big_to_be_saved_are_asked_for(path, monkeypatch) -> None:
-    monkeypatch.setattr("corral.workers.kit.MOST_SHARED", 8)
+    monkeypatch.setattr("corral.engine.worker.rebuild_spec.MOST_SHARED", 8)
 
     class Beside(Walk):
         def step(self, action):
@@ -563,7 +563,7 @@ def test_a_file_of_another_user_is_not_opened(path, monkeypatch, tmp_path) -> No
 
 
 def test_a_signature_of_a_run_is_none_of_a_fault(path, monkeypatch) -> None:
-    from corral.supervision import signatures
+    from corral.engine.faults import signatures
 
     fail(path, backend="serial")
     evil = pickle.dumps(exec)
@@ -590,7 +590,7 @@ def test_what_is_no_saved_fault_is_refused(path) -> None:
 
 
 def test_another_format_is_refused_with_a_way_to_read_it(path, monkeypatch) -> None:
-    monkeypatch.setattr(saving, "VERSION", 99)
+    monkeypatch.setattr(fault_file, "VERSION", 99)
     fail(path, backend="serial")
     monkeypatch.undo()
     with pytest.raises(OptionError, match=r"format 99.*unzip -p"):
@@ -600,7 +600,7 @@ def test_another_format_is_refused_with_a_way_to_read_it(path, monkeypatch) -> N
 def test_what_cannot_be_pickled_is_saved_in_words(path) -> None:
     error = fail(None, backend="serial", reset={"tasks": [threading.Lock()] * 3})
     error.fault.save(path)
-    loaded = saving.load(path)
+    loaded = fault_file.load(path)
     assert "lock" in loaded.task
     assert loaded == replace(
         error.fault, task=loaded.task, last_actions=loaded.last_actions

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from corral.errors import OptionError
-from corral.recipes import RECIPES
-from corral.recipes.parts import device_for
-from corral.recipes.resolve import dump, recipe_module, resolve, setting
+from corral.train.recipes import RECIPES
+from corral.train.recipes.parts import device_for
+from corral.train.recipes.resolve import dump, recipe_module, resolve, setting
 
 
 @pytest.mark.parametrize("name", RECIPES)

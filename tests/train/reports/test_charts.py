@@ -5,7 +5,16 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from corral.reports.charts import INK, WIDTH, Bar, Curve, bars, curves, histogram, lines
+from corral.train.reports.charts import (
+    INK,
+    WIDTH,
+    Bar,
+    Curve,
+    bars,
+    curves,
+    histogram,
+    lines,
+)
 
 NAMESPACES = 'xmlns="http://www.w3.org/2000/svg"'
 

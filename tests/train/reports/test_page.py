@@ -1,6 +1,6 @@
 """A page is one file, and what it is given as text stays text."""
 
-from corral.reports.page import Page
+from corral.train.reports.page import Page
 
 
 def test_a_page_is_a_whole_document():

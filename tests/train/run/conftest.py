@@ -10,8 +10,8 @@ import pytest
 import torch
 from small_runs import ENVS, SMALL
 
-from corral.run.directory import RunDirectory
-from corral.run.start import begin, resume
+from corral.train.run.directory import RunDirectory
+from corral.train.run.start import begin, resume
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from corral.reports.page import NARROW
-from corral.run import report
-from corral.run.directory import RunDirectory
-from corral.run.recent import RECENT, means_of
-from corral.sinks import jsonl
+from corral.train.reports.page import NARROW
+from corral.train.run import report
+from corral.train.run.directory import RunDirectory
+from corral.train.run.recent_episodes import RECENT, means_of
+from corral.train.sinks import jsonl
 
 CURVES = (
     "Policy loss",

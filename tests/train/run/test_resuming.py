@@ -7,9 +7,9 @@ import torch
 from small_runs import SMALL
 
 from corral.errors import CheckpointError, OptionError
-from corral.run.checkpoint import Checkpoint
-from corral.run.start import begin, resume
-from corral.sinks import jsonl
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.start import begin, resume
+from corral.train.sinks import jsonl
 
 KINDS = {
     "plain": {},
@@ -157,8 +157,8 @@ NUMBERS = {
 
 
 def test_every_setting_was_decided_about():
-    from corral.recipes import RECIPES
-    from corral.recipes.resolve import kind_of
+    from corral.train.recipes import RECIPES
+    from corral.train.recipes.resolve import kind_of
 
     for recipe in ("", *RECIPES):
         kind = kind_of(recipe)

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from small_runs import SMALL
 
-from corral.run import register
-from corral.run.claim import is_held
-from corral.run.start import begin, resume
-from corral.run.states import state_of
+from corral.train.run import run_register
+from corral.train.run.run_lock import is_held
+from corral.train.run.run_state import state_of
+from corral.train.run.start import begin, resume
 
 
 @pytest.fixture
 def registered(tmp_path, monkeypatch):
     """A register with nothing in it."""
-    monkeypatch.setenv(register.VARIABLE, str(tmp_path / "register"))
+    monkeypatch.setenv(run_register.VARIABLE, str(tmp_path / "register"))
 
 
 def test_a_run_is_running_until_its_program_has_ended():
@@ -42,17 +42,17 @@ def test_a_run_is_found_from_another_directory(here, registered, tmp_path):
     with begin("cartpole", SMALL, out=Path("mine")) as training:
         pass
     os.chdir(tmp_path.parent)
-    (found,) = register.known()
+    (found,) = run_register.known()
     assert found.path == (here / "mine").resolve()
     assert found.told()["total_steps"] == 192
     os.chdir(here)
     with begin("cartpole", SMALL) as training:
         path = training.directory.path
-    assert [one.path for one in register.known()] == [found.path, path.resolve()]
+    assert [one.path for one in run_register.known()] == [found.path, path.resolve()]
 
 
 def test_a_register_that_cannot_be_written_costs_no_run(here, monkeypatch, capsys):
-    monkeypatch.setenv(register.VARIABLE, str(here))
+    monkeypatch.setenv(run_register.VARIABLE, str(here))
     with begin("cartpole", SMALL, out=Path("deep/run")):
         pass
     out = capsys.readouterr().out

@@ -13,11 +13,11 @@ from small_runs import SMALL
 
 from corral import replay
 from corral.errors import EnvError, OptionError, TrainingDiverged, WriteFailed
-from corral.recipes.resolve import resolve
-from corral.run.checkpoint import Checkpoint
-from corral.run.evaluation import Best
-from corral.run.start import begin
-from corral.sinks import jsonl
+from corral.train.recipes.resolve import resolve
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.evaluation import Best
+from corral.train.run.start import begin
+from corral.train.sinks import jsonl
 
 
 def test_a_run_leaves_everything_it_promises(train, capsys):
@@ -193,7 +193,7 @@ def test_a_run_directory_that_exists_is_left_alone(train, here):
 
 
 def test_two_runs_of_one_second_have_two_directories(here):
-    from corral.run.directory import create
+    from corral.train.run.directory import create
 
     paths = {create("same").path for _ in range(3)}
     assert len(paths) == 3
@@ -211,7 +211,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_what_was_good(here):
     assert "nan in update 5" in told
     assert "The env of slot 0 gave the reward nan in row 0 of the rollout" in told
     assert "Kept        run/checkpoints/last.pt" in told
-    assert "Go on       corral.run.start.resume(Path('run'), {})" in told
+    assert "Go on       corral.train.run.start.resume(Path('run'), {})" in told
     kept = Checkpoint.load(training.directory.last)
     assert kept.update == 4
     assert all(bool(t.isfinite().all()) for t in kept.learner["net"].values())
@@ -259,7 +259,7 @@ def test_an_env_that_breaks_is_told_in_whole_sentences(here):
     assert "Replay      corral doctor --replay run/fault.zip\n" in told
     # In Python's words: it was begun from there.
     call = "resume(Path('run'), {'on_fault': 'restart', 'backend': 'process'})"
-    assert told.endswith(f"Go on       corral.run.start.{call}")
+    assert told.endswith(f"Go on       corral.train.run.start.{call}")
     assert "RuntimeError: broken" in training.directory.error.read_text()
     with replay("run/fault.zip") as again:
         assert again.reproduced

@@ -12,17 +12,17 @@ from test_resuming import lead, learnt, same
 
 from corral import Pool
 from corral.errors import OptionError, TrainingDiverged
-from corral.run.checkpoint import Checkpoint
-from corral.run.revisit import Revisit
-from corral.run.start import begin, resume
-from corral.sinks import jsonl
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.loaded_run import Revisit
+from corral.train.run.start import begin, resume
+from corral.train.sinks import jsonl
 
 pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
 from stable_baselines3 import PPO
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecNormalize
 
-from corral.faces.sb3_env import CorralVecEnv
+from corral.api.sb3.env import CorralVecEnv
 
 SB3 = {**SMALL, "learner": "sb3_ppo"}
 SCALED = {**SB3, "normalise_obs": True, "normalise_reward": True}
@@ -157,8 +157,8 @@ def test_observations_that_cannot_be_scaled_are_refused():
 
 def test_a_curriculum_changes_the_envs_that_collect_and_no_others():
     """Also after a resume, before the first reset."""
-    from corral.recipes import sb3_parts
-    from corral.recipes.resolve import resolve
+    from corral.train.recipes import sb3_parts
+    from corral.train.recipes.resolve import resolve
 
     told = []
 
@@ -179,8 +179,8 @@ def test_a_curriculum_changes_the_envs_that_collect_and_no_others():
 
 def test_envs_that_are_restarted_in_a_rollout_learn_of_the_curriculum():
     """Before their next episode begins; and those that died between two rollouts."""
-    from corral.recipes import sb3_parts
-    from corral.recipes.resolve import resolve
+    from corral.train.recipes import sb3_parts
+    from corral.train.recipes.resolve import resolve
 
     def curriculum(venv, steps):
         venv.set_attr("height", 0.125)
@@ -201,8 +201,8 @@ def test_envs_that_are_restarted_in_a_rollout_learn_of_the_curriculum():
 
 
 def test_a_worker_that_dies_while_others_are_led_on_is_replaced():
-    from corral.recipes import sb3_parts
-    from corral.recipes.resolve import resolve
+    from corral.train.recipes import sb3_parts
+    from corral.train.recipes.resolve import resolve
 
     victims = {}
 

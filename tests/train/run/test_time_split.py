@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from corral import Pool
-from corral.bench.usage import cpu_seconds
-from corral.run.accounts import PARTS, split_of
+from corral.train.run.process_usage import cpu_seconds
+from corral.train.run.time_split import PARTS, split_of
 
 
 @pytest.fixture(scope="module")

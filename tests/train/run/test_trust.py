@@ -9,11 +9,11 @@ import torch
 from small_runs import SMALL
 
 from corral.errors import CheckpointError, OptionError, UnsafeFile
-from corral.run import signed_config
-from corral.run.checkpoint import Checkpoint
-from corral.run.directory import RunDirectory
-from corral.run.revisit import Revisit, load_policy
-from corral.run.start import begin, resume
+from corral.train.run import signed_config
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.directory import RunDirectory
+from corral.train.run.loaded_run import Revisit, load_policy
+from corral.train.run.start import begin, resume
 
 LONGER = {"total_steps": 999}
 

@@ -16,13 +16,13 @@ from small_runs import SMALL
 from test_resuming import learnt, same
 
 from corral.rollouts.evaluation import evaluate
-from corral.run.accounts import PARTS
-from corral.run.camera import Camera
-from corral.run.checkpoint import Checkpoint
-from corral.run.film import Scene
-from corral.run.reel import PICTURES, Reel
-from corral.run.start import begin
-from corral.run.training import INTERRUPTED
+from corral.train.run.background_video import Camera
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.episode_video import Scene
+from corral.train.run.start import begin
+from corral.train.run.time_split import PARTS
+from corral.train.run.training import INTERRUPTED
+from corral.train.run.video_frames import PICTURES, Reel
 
 SCALED = {**SMALL, "normalise_obs": True, "normalise_reward": True}
 GATED = {**SCALED, "env": "run_envs:Gated", "evaluate_length": 20}

@@ -3,7 +3,7 @@
 import io
 import re
 
-from corral.sinks.console import ConsoleSink
+from corral.train.sinks.console import ConsoleSink
 
 METRICS = {"speed/steps_per_second": 8210.4, "episode/return": 312.25, "use/cpu": 0.97}
 

@@ -7,8 +7,8 @@ import resource
 import pytest
 
 from corral.errors import WriteFailed
-from corral.sinks.fanout import Fanout
-from corral.sinks.jsonl import JsonlSink, read
+from corral.train.sinks.fanout import Fanout
+from corral.train.sinks.jsonl import JsonlSink, read
 
 
 def test_each_write_is_a_line_that_is_there_at_once(tmp_path):
@@ -97,7 +97,7 @@ def test_a_fanout_closes_all_of_them_and_then_tells():
 
 
 def test_tensorboard_reads_what_was_written(tmp_path):
-    from corral.sinks.tensorboard import TensorboardSink
+    from corral.train.sinks.tensorboard import TensorboardSink
 
     sink = TensorboardSink(tmp_path)
     sink.write({"episode/return": 1.5, "lost": float("nan")}, 100)
@@ -126,7 +126,7 @@ def test_wandb_is_opened_once_and_gets_everything(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    from corral.sinks.wandb import WandbSink
+    from corral.train.sinks.wandb import WandbSink
 
     sink = WandbSink("corral", "first", {"seed": 3}, tmp_path, "first")
     assert wandb.run is not None and wandb.run.config["seed"] == 3

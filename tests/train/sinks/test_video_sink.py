@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from corral.sinks.video import FRAMES, WIDTH, encode
+from corral.train.sinks.video import FRAMES, WIDTH, encode
 
 
 def frames(count, shape=(20, 30, 3)):

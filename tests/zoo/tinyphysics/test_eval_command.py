@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("onnxruntime", reason="tinyphysics needs onnxruntime")
 
 from corral.cli.main import main
-from corral.digits import number
+from corral.rollouts.number_format import number
 from corral.zoo.tinyphysics import load_route, write_route
 from corral.zoo.tinyphysics.small_model import small_model
 
@@ -66,7 +66,7 @@ def test_nothing_but_the_name_is_needed(corral, tmp_path):
 
 def test_without_what_draws_there_are_costs_and_no_report(corral, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for name in ("corral.reports.charts", "corral.run.tinyphysics.page"):
+    for name in ("corral.train.reports.charts", "corral.zoo.tinyphysics.page"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     status, out, err = corral("tinyphysics", "--data", "data", "--backend", "serial")
     assert status == 0, err

@@ -13,15 +13,15 @@ pytest.importorskip("torch", reason="training needs torch")
 pytest.importorskip("onnxruntime", reason="the simulator is an ONNX model")
 
 from corral.core import Decision
+from corral.engine.pool import Pool
 from corral.errors import OptionError
-from corral.pool import Pool
-from corral.recipes import tinyphysics
-from corral.recipes.resolve import resolve
-from corral.recipes.tinyphysics import Split
 from corral.rollouts.collector import Collector
-from corral.run.revisit import load_policy
-from corral.run.start import begin
+from corral.train.recipes.resolve import resolve
+from corral.train.run.loaded_run import load_policy
+from corral.train.run.start import begin
+from corral.zoo.tinyphysics import recipe
 from corral.zoo.tinyphysics.cockpit import make_cockpit, turn_of_pid
+from corral.zoo.tinyphysics.recipe import Split
 
 SMALL = {
     "num_envs": 4,
@@ -88,7 +88,7 @@ def test_a_hundred_drives_are_of_a_hundred_routes_in_little_memory():
         {"num_envs": 20, "backend": "process", "workers": 2},
     )
     routes = [f"synthetic:{number:05d}" for number in range(100)]
-    pool = tinyphysics._training_pool(config, routes)
+    pool = recipe._training_pool(config, routes)
     try:
         rollout = Collector(pool, PID()).collect(5 * 400)
         assert len(rollout.episodes) == 100 and not rollout.faults

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.team import Group, Team
+from corral.engine.adapters.team import Group, Team
+from corral.engine.layout.codec import codec_for
+from corral.engine.layout.contract import Leaf
 from corral.errors import SpaceMismatch
-from corral.layout.codec import codec_for
-from corral.layout.contract import Leaf
 
 Array = NDArray[Any]
 

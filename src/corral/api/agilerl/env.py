@@ -16,10 +16,27 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.factories import Maker, one_per_slot
-from corral.adapters.from_returns import RawActions, returns_env
-from corral.adapters.team import TEAM, Team
+from corral.api.agilerl.actions import AgileActions
+from corral.api.agilerl.processes import WorkerProcess, processes_of
+from corral.api.agilerl.step_values import AgileValues, without_none
+from corral.api.gymnasium.errors import (
+    CallPending,
+    EnvsClosed,
+    NothingPending,
+    late_for,
+    raise_own,
+)
+from corral.api.pettingzoo.make import same_team
+from corral.api.pettingzoo.step import MultiStep, mapped
+from corral.api.pool_attributes import Watched
 from corral.core import Factory, Step
+from corral.engine.adapters.factories import Maker, one_per_slot
+from corral.engine.adapters.returned_agents import RawActions, returns_env
+from corral.engine.adapters.team import TEAM, Team
+from corral.engine.faults.report import one_error_for
+from corral.engine.keywords import checked_keywords
+from corral.engine.layout.infos import add_info
+from corral.engine.pool import FaceOptions, Pool, Question
 from corral.errors import (
     CorralError,
     EnvError,
@@ -28,23 +45,6 @@ from corral.errors import (
     SpaceMismatch,
     StartError,
 )
-from corral.faces.agilerl_actions import AgileActions
-from corral.faces.agilerl_values import AgileValues, without_none
-from corral.faces.agilerl_workers import WorkerProcess, processes_of
-from corral.faces.gymnasium_errors import (
-    CallPending,
-    EnvsClosed,
-    NothingPending,
-    late_for,
-    raise_own,
-)
-from corral.faces.multi_make import same_team
-from corral.faces.multi_step import MultiStep, mapped
-from corral.faces.watched import Watched
-from corral.keywords import checked_keywords
-from corral.layout.infos import add_info
-from corral.pool import FaceOptions, Pool, Question
-from corral.supervision.report import one_error_for
 
 try:
     from agilerl.vector.pz_async_vec_env import AsyncState

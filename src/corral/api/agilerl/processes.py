@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from corral.pool import Pool
+from corral.engine.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)

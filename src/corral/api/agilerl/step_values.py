@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.team import Team
-from corral.faces.multi_step import MultiStep, mapped
+from corral.api.pettingzoo.step import MultiStep, mapped
+from corral.engine.adapters.team import Team
 
 Bools = NDArray[np.bool_]
 

@@ -13,15 +13,15 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
-from corral.adapters.factories import one_per_slot
+from corral.api.gymnasium.env import CorralVectorEnv
+from corral.api.gymnasium.errors import raise_own
+from corral.api.gymnasium.make import ObservationMode, mode_for, open_pool
 from corral.core import EnvSpec, Factory
+from corral.engine.adapters.factories import one_per_slot
+from corral.engine.keywords import checked_keywords
+from corral.engine.layout.codec import codec_for
+from corral.engine.pool import Pool
 from corral.errors import Fault, OptionError, StartError
-from corral.faces.gymnasium_env import CorralVectorEnv
-from corral.faces.gymnasium_errors import raise_own
-from corral.faces.gymnasium_make import ObservationMode, mode_for, open_pool
-from corral.keywords import checked_keywords
-from corral.layout.codec import codec_for
-from corral.pool import Pool
 
 
 class _Lenient(CorralVectorEnv):

@@ -20,16 +20,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from corral.core import Step
-from corral.errors import (
-    CorralError,
-    EnvError,
-    Fault,
-    OptionError,
-    SpaceMismatch,
-)
-from corral.faces.finals import finals_of
-from corral.faces.gymnasium_errors import (
+from corral.api.episode_ends import finals_of
+from corral.api.gymnasium.errors import (
     ActionTypeError,
     CallPending,
     EnvsClosed,
@@ -37,10 +29,18 @@ from corral.faces.gymnasium_errors import (
     late_for,
     raise_own,
 )
-from corral.faces.watched import Watched
-from corral.layout.infos import add_info
-from corral.pool import Pool, Question
-from corral.supervision.report import one_error_for
+from corral.api.pool_attributes import Watched
+from corral.core import Step
+from corral.engine.faults.report import one_error_for
+from corral.engine.layout.infos import add_info
+from corral.engine.pool import Pool, Question
+from corral.errors import (
+    CorralError,
+    EnvError,
+    Fault,
+    OptionError,
+    SpaceMismatch,
+)
 
 
 class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):

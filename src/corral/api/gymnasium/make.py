@@ -14,13 +14,13 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
-from corral.adapters.factories import EnvSource
-from corral.adapters.registered import is_registered
+from corral.api.gymnasium.env import CorralVectorEnv
 from corral.core import EnvSpec
+from corral.engine.adapters.factories import EnvSource
+from corral.engine.adapters.gymnasium_registry import is_registered
+from corral.engine.keywords import checked_keywords
+from corral.engine.pool import FaceOptions, Pool, same_spaces
 from corral.errors import OptionError, SpacesDiffer
-from corral.faces.gymnasium_env import CorralVectorEnv
-from corral.keywords import checked_keywords
-from corral.pool import FaceOptions, Pool, same_spaces
 
 AUTORESET_MODES = {
     "next_step": AutoresetMode.NEXT_STEP,

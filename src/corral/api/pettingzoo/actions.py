@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.team import Agent, Group, Team, batched
+from corral.engine.adapters.team import Agent, Group, Team, batched
+from corral.engine.layout.casts import widened
+from corral.engine.layout.codec import codec_for
 from corral.errors import SpaceMismatch
-from corral.layout.casts import widened
-from corral.layout.codec import codec_for
 
 Flags = Mapping[str, NDArray[np.bool_]]
 """Group -> (slots, agents): who acts, who is alive."""

@@ -18,16 +18,16 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
-from corral.adapters.team import TEAM, Agent, Team
+from corral.api.pettingzoo.actions import MultiActions
+from corral.api.pettingzoo.step import Bools, MultiStep, mapped
+from corral.api.pool_attributes import Watched
+from corral.api.pool_owner import Owner
 from corral.core import Autoreset, Step
+from corral.engine.adapters.team import TEAM, Agent, Team
+from corral.engine.layout.infos import add_info
+from corral.engine.pool import Pool, Question
+from corral.engine.pool.rows import SCALARS
 from corral.errors import OptionError, OrderError
-from corral.faces.multi_actions import MultiActions
-from corral.faces.multi_step import Bools, MultiStep, mapped
-from corral.faces.owner import Owner
-from corral.faces.watched import Watched
-from corral.layout.infos import add_info
-from corral.pool import Pool, Question
-from corral.pool.rows import SCALARS
 
 BY = ("agent", "group")
 Batch = tuple[

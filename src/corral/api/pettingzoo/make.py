@@ -6,14 +6,14 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from corral.adapters.factories import EnvSource, Wrap
-from corral.adapters.multi import multi_env
-from corral.adapters.team import TEAM
+from corral.api.pettingzoo.env import MultiEnv
 from corral.core import Autoreset, EnvSpec
+from corral.engine.adapters.factories import EnvSource, Wrap
+from corral.engine.adapters.pettingzoo import multi_env
+from corral.engine.adapters.team import TEAM
+from corral.engine.keywords import checked_keywords
+from corral.engine.pool import FaceOptions, Pool, same_spaces
 from corral.errors import OptionError, SpacesDiffer
-from corral.faces.multi_env import MultiEnv
-from corral.keywords import checked_keywords
-from corral.pool import FaceOptions, Pool, same_spaces
 
 
 @checked_keywords(onward=Pool)

@@ -1,7 +1,7 @@
 """A Step of envs with several agents, read by groups.
 
-The block holds what `corral.adapters.team` says. Two things are told here otherwise
-than they are kept there:
+The block holds what `corral.engine.adapters.team` says. Two things are told here
+otherwise than they are kept there:
 
 - In the step that ends an agent its last observation stands in its row of `obs`. Here
   it is in `final_obs`, and `obs` is zeros, as for everybody who is not alive.
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.team import MASK, STATE, Group, Team
 from corral.core import Step
+from corral.engine.adapters.team import MASK, STATE, Group, Team
 
 Bools = NDArray[np.bool_]
 

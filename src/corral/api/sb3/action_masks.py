@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 
 if TYPE_CHECKING:
-    from corral.pool import Pool
+    from corral.engine.pool import Pool
 
 METHOD = "action_masks"
 KEY = "corral.action_masks"

@@ -9,13 +9,13 @@ import multiprocessing
 from collections.abc import Sequence
 from typing import Any
 
-from corral.adapters.factories import one_per_slot
+from corral.api.sb3 import env_calls as reach
+from corral.api.sb3.env import CorralVecEnv
+from corral.api.sb3.make import FIXED, open_pool
 from corral.core import Factory
-from corral.faces import sb3_reach as reach
-from corral.faces.sb3_env import CorralVecEnv
-from corral.faces.sb3_make import FIXED, open_pool
-from corral.keywords import checked_keywords
-from corral.pool import Pool
+from corral.engine.adapters.factories import one_per_slot
+from corral.engine.keywords import checked_keywords
+from corral.engine.pool import Pool
 
 
 class _Lenient(CorralVecEnv):

@@ -16,7 +16,14 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.api.episode_ends import at_position
+from corral.api.pool_attributes import Watched
+from corral.api.sb3 import env_calls as reach
+from corral.api.sb3.action_masks import METHOD, LastMasks, inner, outside
+from corral.api.sb3.errors import raise_for, translated
 from corral.core import Step
+from corral.engine.executors.env_list import EnvList
+from corral.engine.pool import Pool
 from corral.errors import (
     ClosedError,
     CorralError,
@@ -24,13 +31,6 @@ from corral.errors import (
     OrderError,
     SpaceMismatch,
 )
-from corral.executors.env_list import EnvList
-from corral.faces import sb3_reach as reach
-from corral.faces.finals import at_position
-from corral.faces.sb3_errors import raise_for, translated
-from corral.faces.sb3_masks import METHOD, LastMasks, inner, outside
-from corral.faces.watched import Watched
-from corral.pool import Pool
 
 try:
     from stable_baselines3.common.vec_env import VecEnv

@@ -14,8 +14,8 @@ from typing import Any
 
 import gymnasium
 
+from corral.api.sb3.action_masks import inner
 from corral.errors import OptionError
-from corral.faces.sb3_masks import inner
 
 
 def get_attr(env: Any, name: str) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from corral.api.gymnasium.errors import raise_own
 from corral.errors import CorralError, WorkerDied
-from corral.faces.gymnasium_errors import raise_own
 
 
 class WorkerGone(WorkerDied, EOFError, BrokenPipeError, ConnectionResetError):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from corral.adapters.factories import EnvSource, Wrap
+from corral.api.sb3 import env_calls as reach
+from corral.api.sb3.action_masks import KEY, carrying
+from corral.api.sb3.errors import translated
+from corral.engine.adapters.factories import EnvSource, Wrap
+from corral.engine.keywords import checked_keywords
+from corral.engine.pool import FaceOptions, Pool
 from corral.errors import OptionError
-from corral.faces import sb3_reach as reach
-from corral.faces.sb3_errors import translated
-from corral.faces.sb3_masks import KEY, carrying
-from corral.keywords import checked_keywords
-from corral.pool import FaceOptions, Pool
 
 if TYPE_CHECKING:
-    from corral.faces.sb3_env import CorralVecEnv
+    from corral.api.sb3.env import CorralVecEnv
 
 FIXED = {
     "autoreset": "Stable-Baselines3 restarts an episode in the step that ends it",
@@ -47,7 +47,7 @@ def make_sb3(
         backend: "auto" measures; "serial", "thread" and "process" do as they say.
         **options: everything else `corral.Pool` takes.
     """
-    from corral.faces.sb3_env import CorralVecEnv
+    from corral.api.sb3.env import CorralVecEnv
 
     pool = open_pool(env, num_envs, seed=seed, backend=backend, **options)
     envs = CorralVecEnv(pool)

@@ -9,10 +9,10 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from corral.api.gymnasium.env import CorralVectorEnv
+from corral.api.shared_policy.pool import SharedPool
+from corral.engine.pool import Pool
 from corral.errors import OptionError
-from corral.faces.gymnasium_env import CorralVectorEnv
-from corral.faces.shared_pool import SharedPool
-from corral.pool import Pool
 
 
 class SharedVectorEnv(CorralVectorEnv):

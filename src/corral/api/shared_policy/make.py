@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from corral.adapters.factories import EnvSource
+from corral.api.pettingzoo.make import open_team_pool
+from corral.api.shared_policy.gymnasium_env import SharedVectorEnv
+from corral.api.shared_policy.pool import SharedPool
+from corral.engine.adapters.factories import EnvSource
+from corral.engine.keywords import checked_keywords
+from corral.engine.pool import Pool
 from corral.errors import OptionError
-from corral.faces.multi_make import open_team_pool
-from corral.faces.shared_env import SharedVectorEnv
-from corral.faces.shared_pool import SharedPool
-from corral.keywords import checked_keywords
-from corral.pool import Pool
 
 if TYPE_CHECKING:
-    from corral.faces.shared_sb3_env import SharedVecEnv
+    from corral.api.shared_policy.sb3_env import SharedVecEnv
 
 APIS = ("gymnasium", "sb3")
 
@@ -97,7 +97,7 @@ def make_shared_policy(
     shared = open_shared_pool(env, num_envs, pad=pad, seed=seed, **options)
     if api == "gymnasium":
         return SharedVectorEnv(shared, copy)
-    from corral.faces.shared_sb3_env import SharedVecEnv
+    from corral.api.shared_policy.sb3_env import SharedVecEnv
 
     envs = SharedVecEnv(shared)
     if seed is not None:

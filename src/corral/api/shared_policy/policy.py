@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.team import Team
+from corral.api.pettingzoo.step import MultiStep
+from corral.api.shared_policy.spaces import SharedSpaces
 from corral.core import Decision, Generators, Step
-from corral.faces.multi_step import MultiStep
-from corral.faces.shared_spaces import SharedSpaces
+from corral.engine.adapters.team import Team
 
 
 class SharedPolicy:

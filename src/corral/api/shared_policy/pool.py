@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.team import TEAM, Team
+from corral.api.pool_owner import Owner
+from corral.api.shared_policy.policy import SharedPolicy
+from corral.api.shared_policy.rows import SharedRows
+from corral.api.shared_policy.spaces import shared_spaces
 from corral.core import Step
+from corral.engine.adapters.team import TEAM, Team
+from corral.engine.pool import Pool
 from corral.errors import OptionError
-from corral.faces.owner import Owner
-from corral.faces.shared_policy import SharedPolicy
-from corral.faces.shared_rows import SharedRows
-from corral.faces.shared_spaces import shared_spaces
-from corral.pool import Pool
 
 Rows = Sequence[int] | NDArray[np.integer[Any]]
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.team import Team
+from corral.api.pettingzoo.step import MultiStep
+from corral.api.shared_policy.spaces import SharedSpaces
 from corral.core import Step
-from corral.faces.multi_step import MultiStep
-from corral.faces.shared_spaces import SharedSpaces
-from corral.layout.infos import Infos
-from corral.workers.seeds import episode_seed
+from corral.engine.adapters.team import Team
+from corral.engine.layout.infos import Infos
+from corral.engine.worker.seeds import episode_seed
 
 Bools = NDArray[np.bool_]
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any, cast
 
+from corral.api.sb3.action_masks import METHOD
+from corral.api.sb3.env import CorralVecEnv, Indices
+from corral.api.sb3.errors import translated
+from corral.api.shared_policy.pool import SharedPool
 from corral.core import Step
+from corral.engine.pool import Pool
 from corral.errors import CorralError, OptionError
-from corral.faces.sb3_env import CorralVecEnv, Indices
-from corral.faces.sb3_errors import translated
-from corral.faces.sb3_masks import METHOD
-from corral.faces.shared_pool import SharedPool
-from corral.pool import Pool
 
 
 class SharedVecEnv(CorralVecEnv):

@@ -17,11 +17,11 @@ from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
-from corral.adapters.team import Group, Team
+from corral.api.pettingzoo.step import mapped
+from corral.api.shared_policy.flat_batch import flat_batch
+from corral.engine.adapters.team import Group, Team
+from corral.engine.layout.codec import codec_for
 from corral.errors import OptionError, SpaceMismatch
-from corral.faces.flat_batch import flat_batch
-from corral.faces.multi_step import mapped
-from corral.layout.codec import codec_for
 
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]

@@ -6,9 +6,9 @@ from typing import Any
 
 import gymnasium
 
-from corral.adapters.from_gymnasium import GymnasiumAdapter
-from corral.adapters.from_pettingzoo import PettingZooAdapter
 from corral.core import Adapter
+from corral.engine.adapters.multi_agent import PettingZooAdapter
+from corral.engine.adapters.single_agent import GymnasiumAdapter
 from corral.errors import OptionError
 
 __all__ = ["GymnasiumAdapter", "adapt"]

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
-from corral.adapters.layers import TABLES, Passage, keeper_of
-from corral.adapters.roster import Seat
+from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter, info_of
+from corral.engine.adapters.pettingzoo_wrappers import TABLES, Passage, keeper_of
+from corral.engine.adapters.roster import Seat
+from corral.engine.layout.info_copy import owned
 from corral.errors import SpaceMismatch
-from corral.layout.owned import owned
 
 OBSERVE = ("acting", "all")
 _TABLES: dict[str, type] = {

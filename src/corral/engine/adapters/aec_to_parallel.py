@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from corral.adapters.layers import (
+from corral.engine.adapters.pettingzoo_wrappers import (
     CHOOSY,
     HAND_ON,
     TABLES,

@@ -26,10 +26,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
-from corral.adapters.factories import called_for, takes
 from corral.core import NO_TASK, EnvSpec
+from corral.engine.adapters.factories import called_for, takes
+from corral.engine.layout.info_copy import owned
 from corral.errors import OptionError, SpaceMismatch
-from corral.layout.owned import owned
 
 RESETS = "autoreset_mode"
 """The key of an env's metadata that says who restarts its episodes."""

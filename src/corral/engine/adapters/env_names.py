@@ -27,9 +27,13 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from corral.adapters.mistaken import MAKERS
-from corral.adapters.registered import check_registered, is_registered, make_registered
 from corral.core import Factory
+from corral.engine.adapters.gymnasium_registry import (
+    check_registered,
+    is_registered,
+    make_registered,
+)
+from corral.engine.adapters.wrong_factory import MAKERS
 from corral.errors import OptionError
 
 

@@ -10,10 +10,13 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
-from corral.adapters.mistaken import check_factory
-from corral.adapters.named import named
-from corral.adapters.registered import make_registered, make_registered_batch
 from corral.core import Factory
+from corral.engine.adapters.env_names import named
+from corral.engine.adapters.gymnasium_registry import (
+    make_registered,
+    make_registered_batch,
+)
+from corral.engine.adapters.wrong_factory import check_factory
 from corral.errors import OptionError
 
 Wrap = Callable[[Any], Any]

@@ -14,12 +14,12 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.converted import without_detours
-from corral.adapters.from_parallel import five_dicts, two_dicts
-from corral.adapters.from_pettingzoo import layer_with
-from corral.adapters.joint_spaces import JointAction, JointObservation
-from corral.adapters.multi import is_aec, is_parallel
-from corral.adapters.roster import (
+from corral.engine.adapters.aec_to_parallel import without_detours
+from corral.engine.adapters.joint_spaces import JointAction, JointObservation
+from corral.engine.adapters.multi_agent import layer_with
+from corral.engine.adapters.parallel import five_dicts, two_dicts
+from corral.engine.adapters.pettingzoo import is_aec, is_parallel
+from corral.engine.adapters.roster import (
     as_mask,
     as_number,
     gone_without_end,
@@ -27,7 +27,7 @@ from corral.adapters.roster import (
     unknown_agent,
     unseen,
 )
-from corral.adapters.team import MASK, Agent
+from corral.engine.adapters.team import MASK, Agent
 from corral.errors import OptionError
 
 Rewards = Mapping[Agent, float]

@@ -11,7 +11,7 @@ from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatten, flatten_space
 from numpy.typing import NDArray
 
-from corral.adapters.team import Agent
+from corral.engine.adapters.team import Agent
 from corral.errors import OptionError, SpaceMismatch
 
 Array = NDArray[Any]

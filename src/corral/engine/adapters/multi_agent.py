@@ -9,10 +9,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from corral.adapters.from_gymnasium import Signature
-from corral.adapters.roster import Roster, Seat
-from corral.adapters.team import MASK, TEAM, team_of
 from corral.core import NO_TASK, EnvSpec
+from corral.engine.adapters.roster import Roster, Seat
+from corral.engine.adapters.single_agent import Signature
+from corral.engine.adapters.team import MASK, TEAM, team_of
 from corral.errors import SpaceMismatch, SpacesDiffer
 
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]

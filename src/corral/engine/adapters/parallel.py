@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from corral.adapters.converted import without_detours
-from corral.adapters.from_pettingzoo import Outcome, PettingZooAdapter, info_of
-from corral.adapters.roster import Seat, as_number, unseen
+from corral.engine.adapters.aec_to_parallel import without_detours
+from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter, info_of
+from corral.engine.adapters.roster import Seat, as_number, unseen
 from corral.errors import SpaceMismatch
 
 _TWO = "PettingZoo's API is `observations, infos = env.reset()`, a dict by agent each"

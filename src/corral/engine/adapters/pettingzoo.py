@@ -8,8 +8,8 @@ from typing import Any
 
 import gymnasium
 
-from corral.adapters.from_aec import OBSERVE, AecAdapter
-from corral.adapters.from_parallel import ParallelAdapter
+from corral.engine.adapters.aec import OBSERVE, AecAdapter
+from corral.engine.adapters.parallel import ParallelAdapter
 from corral.errors import OptionError
 
 MultiAdapter = ParallelAdapter | AecAdapter

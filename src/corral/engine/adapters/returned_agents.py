@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.from_parallel import ParallelAdapter, five_dicts, two_dicts
-from corral.adapters.from_pettingzoo import Outcome
-from corral.adapters.roster import Seat
-from corral.adapters.team import MASK, Agent
+from corral.engine.adapters.multi_agent import Outcome
+from corral.engine.adapters.parallel import ParallelAdapter, five_dicts, two_dicts
+from corral.engine.adapters.roster import Seat
+from corral.engine.adapters.team import MASK, Agent
 
 
 @dataclass(frozen=True, slots=True)

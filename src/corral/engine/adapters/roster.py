@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from corral.adapters.team import STATE, Agent, Group, Team, packed
+from corral.engine.adapters.team import STATE, Agent, Group, Team, packed
+from corral.engine.layout.codec import codec_for
 from corral.errors import SpaceMismatch, SpacesDiffer
-from corral.layout.codec import codec_for
 
 _UNPAID = object()
 """The reward of an agent that was given none."""

@@ -29,9 +29,9 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space
 
+from corral.engine.layout.codec import codec_for, register_codec
+from corral.engine.layout.packed import PackedCodec
 from corral.errors import OptionError
-from corral.layout.codec import codec_for, register_codec
-from corral.layout.packed import PackedCodec
 
 TEAM = "corral.team"
 """Where an env's metadata has its Team."""

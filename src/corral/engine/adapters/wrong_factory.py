@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from corral.adapters.multi import has_agents
+from corral.engine.adapters.pettingzoo import has_agents
 from corral.errors import OptionError
 
 MAKERS = ("parallel_env", "env")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from corral.adapters.factories import is_count
-from corral.errors import IsolationError, OptionError
-from corral.executors.assign import (
+from corral.engine.adapters.factories import is_count
+from corral.engine.executors.assign import (
     Placement,
     choose,
     enough_workers,
@@ -14,13 +13,14 @@ from corral.executors.assign import (
     usable_cores,
     useful_processes,
 )
-from corral.executors.contract import Assignment, Executor
-from corral.executors.process import ProcessExecutor, kill_workers_of
-from corral.executors.serial import SerialExecutor
-from corral.executors.sharing import Inquiry, Look
-from corral.executors.thread import ThreadExecutor
-from corral.workers.company import Sharing
-from corral.workers.probe import Measurement, Question
+from corral.engine.executors.contract import Assignment, Executor
+from corral.engine.executors.process import ProcessExecutor, kill_workers_of
+from corral.engine.executors.process_sharing import Inquiry, Look
+from corral.engine.executors.serial import SerialExecutor
+from corral.engine.executors.thread import ThreadExecutor
+from corral.engine.worker.isolation_probe import Sharing
+from corral.engine.worker.probe import Measurement, Question
+from corral.errors import IsolationError, OptionError
 
 EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = {
     "serial": SerialExecutor,

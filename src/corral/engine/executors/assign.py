@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from corral.executors.estimate import process_time, serial_time, thread_time
-from corral.workers.probe import MOSTLY_WAITING, WORTH_WAITING_FOR, Measurement
+from corral.engine.executors.time_estimate import process_time, serial_time, thread_time
+from corral.engine.worker.probe import MOSTLY_WAITING, WORTH_WAITING_FOR, Measurement
 
 KINDS = {"serial": "in the caller", "thread": "threads", "process": "processes"}
 

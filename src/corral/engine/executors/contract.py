@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec, Factory
-from corral.layout.codec import Codecs
-from corral.layout.plan import DataViews
-from corral.workers.commands import Ask, Verb
-from corral.workers.letters import Letter, Reply
-from corral.workers.shard import Resume, ShardOptions
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import DataViews
+from corral.engine.worker.commands import Ask, Verb
+from corral.engine.worker.letters import Letter, Reply
+from corral.engine.worker.shard import Resume, ShardOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from corral.core import Factory
-from corral.workers import luggage
+from corral.engine.worker import serialization
 
 MOST_KINDS = 3
 """Each is tried with two envs; of more, nothing is found out."""
@@ -76,6 +76,6 @@ def _content(cell: Any) -> Any:
 
 def _digest(value: Any) -> Any:
     try:
-        return hashlib.sha256(luggage.dumps(value)).digest()
+        return hashlib.sha256(serialization.dumps(value)).digest()
     except Exception:  # it cannot be sent; then it is like no other
         return "this one", id(value)

@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from corral.adapters import verdicts
-from corral.executors.contract import Assignment
-from corral.workers import luggage
-from corral.workers.company import Sharing
-from corral.workers.shared_state import digest_of
+from corral.engine.adapters import isolation
+from corral.engine.executors.contract import Assignment
+from corral.engine.worker import serialization
+from corral.engine.worker.isolation_probe import Sharing
+from corral.engine.worker.shared_state import digest_of
 
 FORMAT = 2
 """Of the file, and of how envs are tried: another one forgets everything."""
@@ -51,10 +51,10 @@ def key_of(assignment: Assignment, guests: list[int]) -> Key | None:
         options.sample_task,
         options.isolate_rng,
         sorted(assignment.shared),
-        luggage.pack_registry(),
+        serialization.pack_registry(),
     )
     try:
-        packed = luggage.dumps(asked)
+        packed = serialization.dumps(asked)
     except Exception:
         return None
     said = repr((FORMAT, sys.version, _installed(), sys.path, os.getcwd()))
@@ -96,7 +96,7 @@ def remember(key: Key, sharing: Sharing) -> None:
 
 
 def _path(key: Key) -> Path:
-    return verdicts.folder() / "tried" / f"{key.digest[:32]}.json"
+    return isolation.folder() / "tried" / f"{key.digest[:32]}.json"
 
 
 def _read(path: Path) -> Sharing | None:

@@ -27,13 +27,9 @@ from typing import Any
 import numpy as np
 
 from corral.core import EnvSpec
-from corral.errors import ClosedError, Fault
-from corral.executors.belled import SLICE, BelledExecutor
-from corral.executors.contract import Assignment, Capabilities
-from corral.executors.hiring import Hired, Inheritance, descriptors_for, hire
-from corral.executors.openmp import Helpers
-from corral.executors.output import Output
-from corral.executors.reaping import (
+from corral.engine.executors.contract import Assignment, Capabilities
+from corral.engine.executors.openmp import Helpers
+from corral.engine.executors.reaping import (
     SILENCE,
     end,
     has_ended,
@@ -41,11 +37,17 @@ from corral.executors.reaping import (
     wait_for_all,
     wait_until,
 )
-from corral.executors.refusals import refusals
-from corral.executors.replacement import Replacement
-from corral.executors.undisturbed import undisturbed
-from corral.layout.codec import Codecs
-from corral.layout.plan import (
+from corral.engine.executors.replacement import Replacement
+from corral.engine.executors.signalled import SLICE, BelledExecutor
+from corral.engine.executors.spawn import Hired, Inheritance, descriptors_for, hire
+from corral.engine.executors.start_errors import refusals
+from corral.engine.executors.uninterrupted import undisturbed
+from corral.engine.executors.worker_output import Output
+from corral.engine.faults import stacks
+from corral.engine.faults.report import error_for, signal_name
+from corral.engine.faults.run_delay import run_delay
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import (
     ANSWERING,
     CLOSING,
     CONSTRUCTING,
@@ -63,19 +65,17 @@ from corral.layout.plan import (
     plan_control,
     plan_data,
 )
-from corral.supervision import stacks
-from corral.supervision.report import error_for, signal_name
-from corral.supervision.run_delay import run_delay
-from corral.transport import descriptors, doorbell, offspring
-from corral.transport.block import Block
-from corral.transport.lifeline import Lifeline
-from corral.transport.mailbox import MailboxClosed
-from corral.transport.shared_arrays import SharedArrays, share
-from corral.workers import luggage, main
-from corral.workers.commands import Ask, Verb, entry
-from corral.workers.probe import Question
-from corral.workers.shard import Resume
-from corral.workers.worker import Job
+from corral.engine.transport import child_processes, descriptors, doorbell
+from corral.engine.transport.block import Block
+from corral.engine.transport.lifeline import Lifeline
+from corral.engine.transport.mailbox import MailboxClosed
+from corral.engine.transport.shared_arrays import SharedArrays, share
+from corral.engine.worker import main, serialization
+from corral.engine.worker.commands import Ask, Verb, entry
+from corral.engine.worker.probe import Question
+from corral.engine.worker.shard import Resume
+from corral.engine.worker.worker import Job
+from corral.errors import ClosedError, Fault
 
 FAREWELL = 0.3
 """Seconds for a worker that has tried envs to end by itself."""
@@ -252,7 +252,7 @@ class ProcessExecutor(BelledExecutor):
         end(process)
         if self._control.stop[worker, 0] != ENDED:
             mark = self._inheritance.mark(worker, self._generations[worker])
-            offspring.end_marked(mark)
+            child_processes.end_marked(mark)
         mailbox.close()
         self._bells[worker].close()
         self._lost.pop(worker, None)
@@ -324,7 +324,7 @@ class ProcessExecutor(BelledExecutor):
         plan = plan_data(assignment.slots, codecs.obs, codecs.action, start=block.size)
         with refusals(assignment.seed):
             undisturbed(lambda: self._extend(plan))
-        self._bind = main.Bind(plan, luggage.dumps(codecs), self._worker_spin)
+        self._bind = main.Bind(plan, serialization.dumps(codecs), self._worker_spin)
         bind = self._pack(self._bind)
         for worker in range(len(self.shards)):
             self._post(worker, bind)
@@ -357,7 +357,7 @@ class ProcessExecutor(BelledExecutor):
         return in_time
 
     def _pack(self, message: Any) -> bytes:
-        return luggage.dumps(message)
+        return serialization.dumps(message)
 
     def _put(self, worker: int, packed: Any) -> None:
         """Post it, with an eye on the worker: one that hangs may never read it."""
@@ -381,7 +381,7 @@ class ProcessExecutor(BelledExecutor):
         code = end(process)
         if self._control.stop[worker, 0] != ENDED:
             mark = self._inheritance.mark(worker, self._generations[worker])
-            offspring.end_marked(mark)
+            child_processes.end_marked(mark)
         command, slot = self._doing(worker) if self._bound else ("start", None)
         slots = len(self.shards[worker]) if self._bound else 0
         return Fault(
@@ -579,7 +579,7 @@ class ProcessExecutor(BelledExecutor):
         orderly = not workers or (self._control.stop[:workers, 0] == ENDED).all()
         self._release(deadline)
         if not orderly:
-            offspring.end_marked(self._inheritance.token)
+            child_processes.end_marked(self._inheritance.token)
 
     def __del__(self) -> None:
         # Ctrl-C may come before there is anybody else to close us.
@@ -625,7 +625,7 @@ class _Packed:
     """The user's functions as bytes, packed once."""
 
     def __init__(self, assignment: Assignment) -> None:
-        pack = luggage.pack
+        pack = serialization.pack
         self._factories = assignment.factories
         self.options = assignment.options
         self.worker_init = _unpacked(assignment.worker_init, "worker_init")
@@ -638,29 +638,35 @@ class _Packed:
             if slot == 0 or factory is not assignment.factories[slot - 1]:
                 pack(factory, f"the factory of slot {slot}")
 
-    def factories(self, shard: range) -> luggage.Unpacked:
+    def factories(self, shard: range) -> serialization.Unpacked:
         """The factories of a shard; one that is used for all its slots goes once."""
         return self.chosen(shard)
 
-    def chosen(self, slots: Sequence[int]) -> luggage.Unpacked:
+    def chosen(self, slots: Sequence[int]) -> serialization.Unpacked:
         """The factories of these slots."""
-        return luggage.Unpacked(luggage.dumps([self._factories[i] for i in slots]))
+        return serialization.Unpacked(
+            serialization.dumps([self._factories[i] for i in slots])
+        )
 
     def welcome(self, control: Any) -> bytes:
         """The same first message for every worker."""
         return pickle.dumps(
             main.Welcome(
-                argv=luggage.portable_argv(),
-                log_levels=luggage.pack_log_levels(),
-                registry=luggage.pack_registry(),
+                argv=serialization.portable_argv(),
+                log_levels=serialization.pack_log_levels(),
+                registry=serialization.pack_registry(),
                 control=control,
                 bell_kind=doorbell.KIND,
             )
         )
 
 
-def _unpacked(function: Any, what: str) -> luggage.Unpacked | None:
-    return None if function is None else luggage.Unpacked(luggage.pack(function, what))
+def _unpacked(function: Any, what: str) -> serialization.Unpacked | None:
+    return (
+        None
+        if function is None
+        else serialization.Unpacked(serialization.pack(function, what))
+    )
 
 
 def _patience(question: Question) -> float:

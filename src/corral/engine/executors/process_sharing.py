@@ -14,14 +14,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 
+from corral.engine.executors.assign import shards
+from corral.engine.executors.contract import Assignment
+from corral.engine.executors.env_kinds import guests_of
+from corral.engine.executors.isolation_cache import Key, key_of, recall, remember
+from corral.engine.executors.process import ProcessExecutor
+from corral.engine.worker.isolation_probe import Sharing
+from corral.engine.worker.probe import Measurement, Question
 from corral.errors import FactoryError, Fault, FaultError, WorkerDied
-from corral.executors.assign import shards
-from corral.executors.contract import Assignment
-from corral.executors.kinds import guests_of
-from corral.executors.process import ProcessExecutor
-from corral.executors.remembered import Key, key_of, recall, remember
-from corral.workers.company import Sharing
-from corral.workers.probe import Measurement, Question
 
 NO_REPEAT = (
     "an env does not do the same twice under equal seeds, so whether two disturb each "

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from corral.transport import offspring
+from corral.engine.transport import child_processes
 
 SILENCE = 2.0
 """Seconds that a worker may do nothing about being asked to end."""
@@ -69,10 +69,10 @@ def wait_for_all(
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a worker, its group and its offspring; does not wait."""
     if process.returncode is None:
-        children = offspring.children_of(process.pid)
+        children = child_processes.children_of(process.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        offspring.end_all(children)
+        child_processes.end_all(children)
 
 
 def end(process: subprocess.Popen[bytes]) -> int:

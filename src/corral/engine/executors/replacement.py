@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from corral.engine.executors.reaping import SILENCE, kill
+from corral.engine.executors.spawn import Hired
+from corral.engine.faults.report import shortened
 from corral.errors import CorralError, Fault, FaultError
-from corral.executors.hiring import Hired
-from corral.executors.reaping import SILENCE, kill
-from corral.supervision.report import shortened
 
 
 class Replacement:

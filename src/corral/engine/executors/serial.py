@@ -19,15 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec
-from corral.errors import ClosedError, Fault
-from corral.executors.contract import Assignment, Capabilities, Vitals
-from corral.executors.env_list import EnvList
-from corral.executors.refusals import refusals
-from corral.layout.codec import Codecs
-from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
-from corral.supervision.report import error_for
-from corral.transport.block import Block
-from corral.workers.commands import (
+from corral.engine.executors.contract import Assignment, Capabilities, Vitals
+from corral.engine.executors.env_list import EnvList
+from corral.engine.executors.start_errors import refusals
+from corral.engine.faults.report import error_for
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import ControlViews, DataViews, plan_control, plan_data
+from corral.engine.transport.block import Block
+from corral.engine.worker.commands import (
     MAIL_ENTRY,
     MORE_BIT,
     STEP_ALL_ENTRIES,
@@ -36,11 +35,12 @@ from corral.workers.commands import (
     entry,
     together,
 )
-from corral.workers.context import WorkerContext, here
-from corral.workers.letters import Letter, Reply, describe, kept
-from corral.workers.outlet import Outlet
-from corral.workers.shard import Resume
-from corral.workers.worker import Job, Worker
+from corral.engine.worker.context import WorkerContext, here
+from corral.engine.worker.letters import Letter, Reply, describe, kept
+from corral.engine.worker.shard import Resume
+from corral.engine.worker.shard_outputs import Outlet
+from corral.engine.worker.worker import Job, Worker
+from corral.errors import ClosedError, Fault
 
 
 class SerialExecutor:

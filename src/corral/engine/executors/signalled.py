@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.errors import ClosedError, Fault, FaultError, OptionError
-from corral.executors.contract import Assignment, Vitals
-from corral.executors.replacement import Replacement
-from corral.layout.plan import (
+from corral.engine.executors.contract import Assignment, Vitals
+from corral.engine.executors.replacement import Replacement
+from corral.engine.faults.report import error_for
+from corral.engine.layout.plan import (
     ANSWERING,
     AT,
     BUSY,
@@ -35,10 +35,9 @@ from corral.layout.plan import (
     TICKET_MASK,
     ControlViews,
 )
-from corral.supervision.report import error_for
-from corral.transport.doorbell import Doorbell
-from corral.transport.mailbox import MailboxClosed
-from corral.workers.commands import (
+from corral.engine.transport.doorbell import Doorbell
+from corral.engine.transport.mailbox import MailboxClosed
+from corral.engine.worker.commands import (
     MAIL_ENTRY,
     STEP_ALL_ENTRIES,
     Ask,
@@ -46,8 +45,9 @@ from corral.workers.commands import (
     entry,
     together,
 )
-from corral.workers.letters import Letter, Reply, Sealed
-from corral.workers.shard import Resume
+from corral.engine.worker.letters import Letter, Reply, Sealed
+from corral.engine.worker.shard import Resume
+from corral.errors import ClosedError, Fault, FaultError, OptionError
 
 SLICE = 0.02
 """Seconds between looks at the workers while waiting for them."""

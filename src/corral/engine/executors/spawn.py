@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from multiprocessing import spawn
 from typing import Any
 
-from corral.executors.contract import Assignment
-from corral.executors.output import Output
-from corral.executors.reaping import SILENCE, end, wait_until
-from corral.executors.refusals import refusals
-from corral.layout.plan import LINE, ControlViews
-from corral.transport import descriptors, doorbell, offspring
-from corral.transport.block import Block
-from corral.transport.doorbell import Doorbell
-from corral.transport.lifeline import Lifeline
-from corral.transport.mailbox import Mailbox
-from corral.transport.shared_arrays import SharedArrays
-from corral.workers import luggage, main
+from corral.engine.executors.contract import Assignment
+from corral.engine.executors.reaping import SILENCE, end, wait_until
+from corral.engine.executors.start_errors import refusals
+from corral.engine.executors.worker_output import Output
+from corral.engine.layout.plan import LINE, ControlViews
+from corral.engine.transport import child_processes, descriptors, doorbell
+from corral.engine.transport.block import Block
+from corral.engine.transport.doorbell import Doorbell
+from corral.engine.transport.lifeline import Lifeline
+from corral.engine.transport.mailbox import Mailbox
+from corral.engine.transport.shared_arrays import SharedArrays
+from corral.engine.worker import main, serialization
 
 # What the parent opens; a test counts them.
 _PER_POOL = 13
@@ -56,7 +56,7 @@ class Inheritance:
     stack: int
     shared: SharedArrays | None
     token: str
-    """What the marks of all workers begin with; see `transport.offspring`."""
+    """What the marks of all workers begin with; see `transport.child_processes`."""
 
     def of(self, worker: int, bell: Doorbell, mailbox: int, log: int) -> dict[str, Any]:
         """The arguments of a worker's `main`; see there."""
@@ -77,7 +77,7 @@ class Inheritance:
 
     def mark(self, worker: int, generation: int) -> str:
         """By which the processes are known that a worker's envs have started."""
-        return offspring.mark_of(self.token, worker, generation)
+        return child_processes.mark_of(self.token, worker, generation)
 
     def inherited(self, arguments: dict[str, Any]) -> list[int]:
         """The descriptors among them, and those of shared arrays."""
@@ -132,14 +132,14 @@ def hire(
         arguments = inheritance.of(worker, bell, far.fileno(), writes[2])
         process = _popen(
             # ascii: whatever the locale makes of other characters.
-            [ascii(luggage.absolute_path()), ascii(arguments)],
+            [ascii(serialization.absolute_path()), ascii(arguments)],
             stdout=writes[0],
             stderr=writes[1],
             pass_fds=inheritance.inherited(arguments),
-            env=luggage.environment(
+            env=serialization.environment(
                 assignment.threads_per_worker, assignment.device(worker)
             )
-            | {offspring.VARIABLE: inheritance.mark(worker, generation)},
+            | {child_processes.VARIABLE: inheritance.mark(worker, generation)},
         )
         ours.pop_all()
         output.add(worker, *reads)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from corral.engine.faults.report import error_for
 from corral.errors import Fault
-from corral.supervision.report import error_for
 
 
 @contextmanager

@@ -14,24 +14,24 @@ import weakref
 from collections.abc import Callable
 
 from corral.core import EnvSpec
+from corral.engine.executors.contract import Assignment, Capabilities
+from corral.engine.executors.serial import read_only, start_fault
+from corral.engine.executors.signalled import BelledExecutor
+from corral.engine.executors.start_errors import refusals
+from corral.engine.executors.uninterrupted import undisturbed
+from corral.engine.faults.report import error_for
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import ControlViews, DataViews, plan_control, plan_data
+from corral.engine.transport import doorbell
+from corral.engine.transport.block import Block
+from corral.engine.transport.doorbell import Doorbell
+from corral.engine.transport.mailbox import LocalMailbox, MailboxClosed
+from corral.engine.worker.commands import Ask, Verb, entry
+from corral.engine.worker.forked_copies import guard_of
+from corral.engine.worker.letters import Letter, kept
+from corral.engine.worker.serve import Desk, serve
+from corral.engine.worker.worker import Job, Worker
 from corral.errors import Fault
-from corral.executors.belled import BelledExecutor
-from corral.executors.contract import Assignment, Capabilities
-from corral.executors.refusals import refusals
-from corral.executors.serial import read_only, start_fault
-from corral.executors.undisturbed import undisturbed
-from corral.layout.codec import Codecs
-from corral.layout.plan import ControlViews, DataViews, plan_control, plan_data
-from corral.supervision.report import error_for
-from corral.transport import doorbell
-from corral.transport.block import Block
-from corral.transport.doorbell import Doorbell
-from corral.transport.mailbox import LocalMailbox, MailboxClosed
-from corral.workers.commands import Ask, Verb, entry
-from corral.workers.copies import guard_of
-from corral.workers.letters import Letter, kept
-from corral.workers.serve import Desk, serve
-from corral.workers.worker import Job, Worker
 
 
 class ThreadExecutor(BelledExecutor):

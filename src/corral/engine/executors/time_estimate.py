@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from corral.workers import twins
-from corral.workers.probe import Measurement
+from corral.engine.worker import compiled
+from corral.engine.worker.probe import Measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ PYTHON_TWINS = Costs(
     crowded=(60e-6, 60e-6),
     threads=75e-6,
 )
-COSTS = C_PARTS if twins.COMPILED else PYTHON_TWINS
+COSTS = C_PARTS if compiled.COMPILED else PYTHON_TWINS
 
 
 def serial_time(num_envs: int, measured: Measurement) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 
+from corral.engine.faults.option_syntax import PYTHON, Syntax
 from corral.errors import Fault, UsageError
-from corral.supervision.syntax import PYTHON, Syntax
 
 _NATIVE = (
     "Where Python was is in the output above. If the env is not safe beside others in "

@@ -14,7 +14,7 @@ from corral.errors import Fault
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+),? in (\S+)')
 """As tracebacks have it, and, without the comma, faulthandler."""
-_OURS = str(Path(__file__).parents[1])
+_OURS = str(Path(__file__).parents[2])
 _STDLIB = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _LIBRARIES = tuple(
     f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")

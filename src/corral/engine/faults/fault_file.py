@@ -25,10 +25,10 @@ from typing import IO, Any
 
 import cloudpickle
 
+from corral.engine.faults import signatures
+from corral.engine.faults.report import message_for, shortened
+from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import Fault, OptionError
-from corral.supervision import signatures
-from corral.supervision.report import message_for, shortened
-from corral.supervision.user_key import KeyUnusable
 
 VERSION = 1
 MOST_ACTION = 2_000

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.faults.advice import advice_for
+from corral.engine.faults.option_syntax import PYTHON, Syntax
 from corral.errors import (
     CorralError,
     EnvError,
@@ -21,8 +23,6 @@ from corral.errors import (
     WorkerDied,
     WorkerHung,
 )
-from corral.supervision.advice import advice_for
-from corral.supervision.syntax import PYTHON, Syntax
 
 _CAUSES = {
     "SIGKILL": "killed, often by the out-of-memory killer",

@@ -13,9 +13,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from corral.engine.faults import user_key
+from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import UnsafeFile
-from corral.supervision import user_key
-from corral.supervision.user_key import KeyUnusable
 
 RUN, FAULT = "run", "fault"
 """What is signed: a signature of one kind is none of the other."""

@@ -1,4 +1,4 @@
-/* The C twin of layout/readout.py: see there for the contract.
+/* The C twin of engine/layout/readout.py: see there for the contract.
  *
  * Beside simulators that leave nothing of our code in the caches, what counts is how
  * much code runs, not how fast it is: the Python twins take 240 µs for the infos of 64

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium import Space, spaces
 
+from corral.engine.layout.codec import codec_for
+from corral.engine.layout.composite import JoinedCodec
+from corral.engine.layout.contract import Array, Codec
+from corral.engine.layout.leaves import ArrayCodec
 from corral.errors import SpaceMismatch
-from corral.layout.codec import codec_for
-from corral.layout.contract import Array, Codec
-from corral.layout.joined import JoinedCodec
-from corral.layout.leaves import ArrayCodec
 
 Slots = Sequence[int] | np.ndarray[Any, np.dtype[np.intp]]
 

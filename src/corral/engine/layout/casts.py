@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.layout.contract import Array
 from corral.errors import SpaceMismatch
-from corral.layout.contract import Array
 
 LONGEST = 256
 """Bits of an integer that an error writes out."""

@@ -25,9 +25,9 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.core import EnvSpec
-from corral.layout.contract import Array, Codec, Decode, Encode, Leaf, Split
-from corral.layout.joined import DictCodec, TupleCodec
-from corral.layout.leaves import ArrayCodec, MailedCodec, check_count
+from corral.engine.layout.composite import DictCodec, TupleCodec
+from corral.engine.layout.contract import Array, Codec, Decode, Encode, Leaf, Split
+from corral.engine.layout.leaves import ArrayCodec, MailedCodec, check_count
 
 __all__ = [
     "Codec",

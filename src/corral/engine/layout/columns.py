@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.entries import (
+from corral.engine.layout.entries import (
     Column,
     Identity,
     candidates,
@@ -40,7 +40,7 @@ from corral.layout.entries import (
     eligible,
     python_type,
 )
-from corral.layout.readout import ColumnRead, Mask, copy_out
+from corral.engine.layout.readout import ColumnRead, Mask, copy_out
 
 INFO_ROWS = 3
 FINAL_ROW = 2

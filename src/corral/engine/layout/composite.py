@@ -8,10 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.layout.casts import is_what
+from corral.engine.layout.contract import (
+    Array,
+    Codec,
+    Decode,
+    Encode,
+    Leaf,
+    Split,
+    Walk,
+)
+from corral.engine.layout.leaves import check_count, split_items
 from corral.errors import SpaceMismatch
-from corral.layout.casts import is_what
-from corral.layout.contract import Array, Codec, Decode, Encode, Leaf, Split, Walk
-from corral.layout.leaves import check_count, split_items
 
 
 @dataclass(frozen=True, slots=True)

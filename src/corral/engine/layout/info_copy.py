@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.layout.entries import NUMPY_TYPES
+from corral.engine.layout.entries import NUMPY_TYPES
 
 _CONSTANT = NUMPY_TYPES | {type(None), bool, int, float, complex, str, bytes}
 _NEW = object()

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corral.errors import SpaceMismatch
-from corral.layout.casts import (
+from corral.engine.layout.casts import (
     beyond,
     castable,
     casts,
@@ -19,7 +18,16 @@ from corral.layout.casts import (
     unreadable,
     widened,
 )
-from corral.layout.contract import Array, Codec, Decode, Encode, Leaf, Split, Walk
+from corral.engine.layout.contract import (
+    Array,
+    Codec,
+    Decode,
+    Encode,
+    Leaf,
+    Split,
+    Walk,
+)
+from corral.errors import SpaceMismatch
 
 
 class ArrayCodec(Codec):

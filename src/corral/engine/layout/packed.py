@@ -13,8 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from corral.layout.contract import Array, Codec, Decode, Encode, Leaf, Split, Walk
-from corral.layout.leaves import ArrayCodec
+from corral.engine.layout.contract import (
+    Array,
+    Codec,
+    Decode,
+    Encode,
+    Leaf,
+    Split,
+    Walk,
+)
+from corral.engine.layout.leaves import ArrayCodec
 
 _ALIGNMENT = 16
 LINE = 64

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.casts import widened
-from corral.layout.codec import Codec
-from corral.layout.columns import ARENA_BYTES_PER_SLOT, INFO_ROWS, MAX_COLUMNS
-from corral.layout.fields import Field, Planner
-from corral.layout.times import BUCKETS
+from corral.engine.layout.casts import widened
+from corral.engine.layout.codec import Codec
+from corral.engine.layout.columns import ARENA_BYTES_PER_SLOT, INFO_ROWS, MAX_COLUMNS
+from corral.engine.layout.durations import BUCKETS
+from corral.engine.layout.fields import Field, Planner
 
 ROWS = 2
 FEWEST_ACTION_ROWS, MOST_ACTION_ROWS = 8, 1024
@@ -79,7 +79,7 @@ NUMBER, RESTARTS, SEED, BEGAN, FIRST_BEGAN = range(5)
 """Which of the slot's episodes; how often it was begun again; -1 for no seed; the
 tickets of the commands in which it began, and began for the first time."""
 
-# How long a slot's steps and resets took, counted by length (see `layout.times`).
+# How long a slot's steps and resets took, counted by length (see `layout.durations`).
 TIMES = np.dtype(
     [
         ("step", "u4", (BUCKETS,)),
@@ -208,7 +208,7 @@ def count_action_rows(slots: int, action: Codec) -> int:
     """How many actions of each slot are kept: a power of two, as many as there is room.
 
     >>> from gymnasium.spaces import Box, Discrete
-    >>> from corral.layout.codec import codec_for
+    >>> from corral.engine.layout.codec import codec_for
     >>> count_action_rows(64, codec_for(Discrete(4)))
     1024
     >>> count_action_rows(64, codec_for(Box(0, 1, (1000,))))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.entries import Column
+from corral.engine.layout.entries import Column
 
 Mask = NDArray[np.bool_]
 ColumnRead = tuple[Column, NDArray[Any], Mask]
@@ -91,7 +91,7 @@ def _choose() -> tuple[CopyOut, ToDicts, str]:
     if os.environ.get("CORRAL_PURE_PYTHON") == "1":
         return python_copy_out, python_to_dicts, "python"
     try:
-        from corral.layout._readout import copy_out, to_dicts
+        from corral.engine.layout._readout import copy_out, to_dicts
     except ImportError:
         return python_copy_out, python_to_dicts, "python"
     return copy_out, to_dicts, "c"

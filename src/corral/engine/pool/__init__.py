@@ -9,9 +9,9 @@ A slot has at most one command under way. A pool belongs to the thread and proce
 made it.
 """
 
-from corral.pool.options import FaceOptions, same_spaces
-from corral.pool.pool import Pool
-from corral.pool.questions import Question
-from corral.pool.stats import Stats
+from corral.engine.pool.options import FaceOptions, same_spaces
+from corral.engine.pool.pool import Pool
+from corral.engine.pool.questions import Question
+from corral.engine.pool.stats import Stats
 
 __all__ = ["FaceOptions", "Pool", "Question", "Stats", "same_spaces"]

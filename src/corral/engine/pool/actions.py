@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.codec import Codec
-from corral.layout.plan import DataViews
-from corral.workers.commands import WIDE
+from corral.engine.layout.codec import Codec
+from corral.engine.layout.plan import DataViews
+from corral.engine.worker.commands import WIDE
 
 PLAIN, WIDENED, ELSEWHERE = range(3)
 """Where an action is: in the space's own dtypes, in wide ones, not in the block."""

@@ -8,10 +8,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from corral.adapters.from_batched import MASKS_STEPS, RESETS
 from corral.core import EnvSpec
+from corral.engine.adapters.batched import MASKS_STEPS, RESETS
+from corral.engine.worker.autoreset import MODES, OFF, SAME_STEP
 from corral.errors import OptionError
-from corral.workers.autoreset import MODES, OFF, SAME_STEP
 
 _NAMES = {number: name for name, number in MODES.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from corral.supervision.run_delay import run_delay
+from corral.engine.faults.run_delay import run_delay
 
 
 class Starving:

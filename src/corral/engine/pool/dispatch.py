@@ -16,22 +16,22 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.executors.assign import place_of
+from corral.engine.executors.contract import Executor
+from corral.engine.faults.report import error_for
+from corral.engine.layout.plan import TICKET_MASK
+from corral.engine.pool.caller_time import Clock
+from corral.engine.pool.fault_details import Witness
+from corral.engine.pool.inbox import Inbox
+from corral.engine.pool.ledger import Ledger
+from corral.engine.pool.lifecycle import BROKEN, Life
+from corral.engine.pool.questions import Question
+from corral.engine.pool.receive import Delivery
+from corral.engine.pool.recovery import Mender
+from corral.engine.pool.shared_process_check import Company
+from corral.engine.worker.commands import Verb
+from corral.engine.worker.letters import Letter, Reply
 from corral.errors import CorralError, Fault, FaultError, WorkerDied, WorkerHung
-from corral.executors.assign import place_of
-from corral.executors.contract import Executor
-from corral.layout.plan import TICKET_MASK
-from corral.pool.clock import Clock
-from corral.pool.company import Company
-from corral.pool.delivery import Delivery
-from corral.pool.inbox import Inbox
-from corral.pool.ledger import Ledger
-from corral.pool.life import BROKEN, Life
-from corral.pool.mending import Mender
-from corral.pool.questions import Question
-from corral.pool.witness import Witness
-from corral.supervision.report import error_for
-from corral.workers.commands import Verb
-from corral.workers.letters import Letter, Reply
 
 
 @dataclass(slots=True, eq=False, repr=False)

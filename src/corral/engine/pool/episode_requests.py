@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.plan import TICKET_MASK
+from corral.engine.layout.plan import TICKET_MASK
 
 
 class Told:

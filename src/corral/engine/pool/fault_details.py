@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from corral.core import NO_TASK
-from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
-from corral.executors.contract import Assignment, Executor
-from corral.layout.plan import (
+from corral.engine.executors.contract import Assignment, Executor
+from corral.engine.layout.plan import (
     BEGAN,
     FIRST_BEGAN,
     NUMBER,
@@ -21,14 +20,15 @@ from corral.layout.plan import (
     TICKET_MASK,
     DataViews,
 )
-from corral.pool.actions import Actions
-from corral.pool.ledger import Ledger
-from corral.pool.questions import Question
-from corral.pool.script import Script
-from corral.pool.told import Told
-from corral.workers.kit import Kit
-from corral.workers.letters import Unsendable
-from corral.workers.shard import sampled_task
+from corral.engine.pool.actions import Actions
+from corral.engine.pool.episode_requests import Told
+from corral.engine.pool.ledger import Ledger
+from corral.engine.pool.questions import Question
+from corral.engine.pool.slot_history import Script
+from corral.engine.worker.letters import Unsendable
+from corral.engine.worker.rebuild_spec import Kit
+from corral.engine.worker.shard import sampled_task
+from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
 
 SHOWN = 8
 """Actions that a fault shows; its episode has them all."""

@@ -24,10 +24,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from corral.core import Autoreset
+from corral.engine.executors.contract import Assignment
+from corral.engine.pool.options import FaceOptions
+from corral.engine.pool.slot_history import Script
 from corral.errors import Fault, FaultError
-from corral.executors.contract import Assignment
-from corral.pool.options import FaceOptions
-from corral.pool.script import Script
 
 MOST_SECONDS = 10.0
 """For all of it; what would take longer is not tried, or given up."""

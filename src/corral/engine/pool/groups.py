@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
+from corral.engine.pool.pool import Pool
 from corral.errors import OptionError
-from corral.pool.pool import Pool
 
 Group = NDArray[np.intp]
 

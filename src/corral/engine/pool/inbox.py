@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
+from corral.engine.layout.codec import Codec
+from corral.engine.layout.columns import FINAL_ROW, Columns
+from corral.engine.layout.entries import Column
+from corral.engine.layout.infos import Infos
+from corral.engine.pool.rows import NO_INFOS
+from corral.engine.worker.letters import Letter, completed
 from corral.errors import Fault
-from corral.layout.codec import Codec
-from corral.layout.columns import FINAL_ROW, Columns
-from corral.layout.entries import Column
-from corral.layout.infos import Infos
-from corral.pool.rows import NO_INFOS
-from corral.workers.letters import Letter, completed
 
 
 class Inbox:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.layout.plan import TICKET_MASK
 from corral.errors import OptionError, OrderError
-from corral.layout.plan import TICKET_MASK
 
 Slots = Sequence[int] | NDArray[np.integer]
 BYTE_ORDER = sys.byteorder

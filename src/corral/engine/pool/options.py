@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters import verdicts
-from corral.adapters.team import TEAM
 from corral.core import NO_TASK, EnvSpec
+from corral.engine.adapters import isolation as verdicts
+from corral.engine.adapters.team import TEAM
+from corral.engine.faults.restart_limits import RestartBudget, RestartLimits
+from corral.engine.layout.action_check import Limits
+from corral.engine.pool.recovery import Policy
+from corral.engine.worker.autoreset import MODES
 from corral.errors import OptionError, SpacesDiffer
-from corral.layout.limits import Limits
-from corral.pool.mending import Policy
-from corral.supervision.restarts import RestartBudget, RestartLimits
-from corral.workers.autoreset import MODES
 
 
 def same_spaces(specs: list[EnvSpec], before: str = "", after: str = "") -> EnvSpec:

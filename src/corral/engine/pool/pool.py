@@ -12,38 +12,30 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.factories import (
+from corral.core import Autoreset, EnvSpec, Step
+from corral.engine.adapters.factories import (
     EnvSource,
     Wrap,
     batched_factories_for,
     factories_for,
 )
-from corral.core import Autoreset, EnvSpec, Step
-from corral.errors import (
-    Fault,
-    FaultError,
-    IsolationError,
-    OptionError,
-    OrderError,
-    SpaceMismatch,
-)
-from corral.executors import Placement, place, usable_cores
-from corral.executors.contract import Assignment
-from corral.keywords import checked_keywords
-from corral.layout.codec import Codecs
-from corral.layout.columns import Columns
-from corral.pool.actions import Actions
-from corral.pool.batches import Batches, check_batched
-from corral.pool.clock import Clock
-from corral.pool.company import Company
-from corral.pool.delivery import Delivery
-from corral.pool.inbox import Inbox
-from corral.pool.ledger import Ledger, Slots
-from corral.pool.life import CLOSED, OPEN, SENDING, Life
-from corral.pool.line import Line
-from corral.pool.loans import Loans
-from corral.pool.mending import Mender
-from corral.pool.options import (
+from corral.engine.executors import Placement, place, usable_cores
+from corral.engine.executors.contract import Assignment
+from corral.engine.faults.report import error_for, one_error_for
+from corral.engine.keywords import checked_keywords
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.columns import Columns
+from corral.engine.pool.actions import Actions
+from corral.engine.pool.batched_envs import Batches, check_batched
+from corral.engine.pool.caller_time import Clock
+from corral.engine.pool.cpu_contention import Starving
+from corral.engine.pool.dispatch import Line
+from corral.engine.pool.episode_requests import Told
+from corral.engine.pool.fault_details import Witness, with_kit
+from corral.engine.pool.inbox import Inbox
+from corral.engine.pool.ledger import Ledger, Slots
+from corral.engine.pool.lifecycle import CLOSED, OPEN, SENDING, Life
+from corral.engine.pool.options import (
     Episodes,
     FaceOptions,
     closing_time,
@@ -55,17 +47,25 @@ from corral.pool.options import (
     root_seed,
     why_alone,
 )
-from corral.pool.questions import Question
-from corral.pool.rows import Row
-from corral.pool.starving import Starving
-from corral.pool.stats import Stats, stats_of
-from corral.pool.told import Told
-from corral.pool.witness import Witness, with_kit
-from corral.supervision.report import error_for, one_error_for
-from corral.workers import commands
-from corral.workers.autoreset import SAME_STEP
-from corral.workers.commands import Verb
-from corral.workers.shard import ShardOptions
+from corral.engine.pool.questions import Question
+from corral.engine.pool.receive import Delivery
+from corral.engine.pool.recovery import Mender
+from corral.engine.pool.rows import Row
+from corral.engine.pool.shared_process_check import Company
+from corral.engine.pool.stale_views import Loans
+from corral.engine.pool.stats import Stats, stats_of
+from corral.engine.worker import commands
+from corral.engine.worker.autoreset import SAME_STEP
+from corral.engine.worker.commands import Verb
+from corral.engine.worker.shard import ShardOptions
+from corral.errors import (
+    Fault,
+    FaultError,
+    IsolationError,
+    OptionError,
+    OrderError,
+    SpaceMismatch,
+)
 
 
 class Pool:

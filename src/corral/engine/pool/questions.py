@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corral.executors.assign import place_of
-from corral.workers.commands import Ask
-from corral.workers.letters import Reply
+from corral.engine.executors.assign import place_of
+from corral.engine.worker.commands import Ask
+from corral.engine.worker.letters import Reply
 
 
 @dataclass(frozen=True, slots=True)

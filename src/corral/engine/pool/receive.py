@@ -10,22 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
+from corral.engine.executors.contract import Executor
+from corral.engine.faults.report import one_error_for
+from corral.engine.layout.codec import Codec
+from corral.engine.layout.entries import Column
+from corral.engine.layout.plan import DataViews
+from corral.engine.pool.episode_requests import Told
+from corral.engine.pool.fault_details import Witness
+from corral.engine.pool.inbox import Inbox
+from corral.engine.pool.ledger import Ledger
+from corral.engine.pool.recovery import Mender
+from corral.engine.pool.rows import NO_INFOS, Row, gather
+from corral.engine.pool.shared_process_check import Company
+from corral.engine.pool.stale_views import Loans
+from corral.engine.worker import commands
+from corral.engine.worker.letters import Letter
 from corral.errors import Fault, WorkerDied, WorkerHung
-from corral.executors.contract import Executor
-from corral.layout.codec import Codec
-from corral.layout.entries import Column
-from corral.layout.plan import DataViews
-from corral.pool.company import Company
-from corral.pool.inbox import Inbox
-from corral.pool.ledger import Ledger
-from corral.pool.loans import Loans
-from corral.pool.mending import Mender
-from corral.pool.rows import NO_INFOS, Row, gather
-from corral.pool.told import Told
-from corral.pool.witness import Witness
-from corral.supervision.report import one_error_for
-from corral.workers import commands
-from corral.workers.letters import Letter
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -23,18 +23,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK
+from corral.engine.executors.contract import Executor
+from corral.engine.faults.report import error_for
+from corral.engine.faults.restart_limits import RestartBudget
+from corral.engine.layout.plan import (
+    AFTER_STEP,
+    NUMBER,
+    RESTARTS,
+    TICKET_MASK,
+    DataViews,
+)
+from corral.engine.pool.fault_details import Witness
+from corral.engine.pool.inbox import Inbox
+from corral.engine.pool.ledger import Ledger
+from corral.engine.worker import commands
+from corral.engine.worker.commands import Verb
+from corral.engine.worker.record import LOST, NOISY, OVER, RESUMED
+from corral.engine.worker.shard import Resume
 from corral.errors import Fault, FaultError
-from corral.executors.contract import Executor
-from corral.layout.plan import AFTER_STEP, NUMBER, RESTARTS, TICKET_MASK, DataViews
-from corral.pool.inbox import Inbox
-from corral.pool.ledger import Ledger
-from corral.pool.witness import Witness
-from corral.supervision.report import error_for
-from corral.supervision.restarts import RestartBudget
-from corral.workers import commands
-from corral.workers.commands import Verb
-from corral.workers.record import LOST, NOISY, OVER, RESUMED
-from corral.workers.shard import Resume
 
 LOOK = 0.02
 """Seconds between looks at the workers while results keep coming."""

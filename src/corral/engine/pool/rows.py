@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.layout.codec import Codec
-from corral.layout.infos import Infos
-from corral.layout.plan import DataViews
+from corral.engine.layout.codec import Codec
+from corral.engine.layout.infos import Infos
+from corral.engine.layout.plan import DataViews
 
 NO_INFOS = Infos([], {})
 SCALARS = (

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from corral.core import Autoreset
+from corral.engine.executors.contract import Assignment
+from corral.engine.pool.fault_rerun import OpenPool, Retrial
+from corral.engine.pool.slot_history import Script
+from corral.engine.worker.serialization import travels_itself
 from corral.errors import Fault, UsageError
-from corral.executors.contract import Assignment
-from corral.pool.retrial import OpenPool, Retrial
-from corral.pool.script import Script
-from corral.workers.luggage import travels_itself
 
 TRIED = ("reset", "step")
 """What is done again."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
+from corral.engine.pool.rows import SCALARS
 from corral.errors import StaleViewError
-from corral.pool.rows import SCALARS
 
 
 class Loans:

@@ -12,11 +12,11 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.executors.contract import Executor
-from corral.layout.times import percentile
-from corral.pool.clock import Clock
-from corral.pool.starving import Starving
-from corral.supervision.memory import memory_of
+from corral.engine.executors.contract import Executor
+from corral.engine.faults.process_memory import memory_of
+from corral.engine.layout.durations import percentile
+from corral.engine.pool.caller_time import Clock
+from corral.engine.pool.cpu_contention import Starving
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Times:
     """How long something took, by slot; seconds, nan where it never happened."""
 
     counts: NDArray[np.int64]
-    """[slots, buckets], by length; see `layout.times`."""
+    """[slots, buckets], by length; see `layout.durations`."""
     seconds: NDArray[np.float64]
     """[slots]: all of them together."""
 

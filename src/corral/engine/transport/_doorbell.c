@@ -323,7 +323,7 @@ static PyType_Slot bell_slots[] = {
 };
 
 static PyType_Spec bell_spec = {
-    .name = "corral.transport._doorbell.FutexDoorbell",
+    .name = "corral.engine.transport._doorbell.FutexDoorbell",
     .basicsize = sizeof(Bell),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = bell_slots,

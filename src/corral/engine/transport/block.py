@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from multiprocessing import shared_memory
 from typing import TYPE_CHECKING
 
-from corral.transport import headroom
+from corral.engine.transport import free_memory
 
 if TYPE_CHECKING:
     import fcntl
@@ -132,7 +132,7 @@ class Block:
 @contextlib.contextmanager
 def _named(what: str, size: int, touched: int | None) -> Iterator[None]:
     """Say of whatever is refused how much it was."""
-    headroom.check(size if touched is None else touched, what)
+    free_memory.check(size if touched is None else touched, what)
     try:
         yield
     except (OSError, OverflowError) as error:

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 try:
-    from corral.transport import _doorbell as _doorbell  # lifeline uses it too
+    from corral.engine.transport import _doorbell as _doorbell  # lifeline uses it too
 except ImportError:  # built without a compiler, or not on Linux
     HAS_FUTEX = False
 else:

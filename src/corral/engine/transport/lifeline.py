@@ -34,7 +34,7 @@ import time
 import weakref
 from types import ModuleType
 
-from corral.transport import doorbell, offspring
+from corral.engine.transport import child_processes, doorbell
 
 ctypes: ModuleType | None
 try:
@@ -105,7 +105,7 @@ def watch(
     os.set_inheritable(descriptor, False)
     _continue_when_orphaned()
     if doorbell.KIND == "futex":
-        begins = f"{offspring.VARIABLE}={mark}".encode() if mark else b""
+        begins = f"{child_processes.VARIABLE}={mark}".encode() if mark else b""
         doorbell._doorbell.watch(
             descriptor, memory, stop_offset, bell_offset, grace, begins
         )
@@ -139,7 +139,7 @@ def end_with_offspring(descriptor: int, mark: str, patience: float = 0.0) -> Non
         mark: by which its offspring is known.
         patience: seconds to wait for the hang-up, where another sign of it was seen.
     """
-    offspring.end_own(mark)
+    child_processes.end_own(mark)
     poll = select.poll()
     poll.register(descriptor, 0)
     if poll.poll(patience * 1000) and os.getpgrp() == os.getpid():
@@ -157,7 +157,7 @@ def _watch_until_hangup(
     bell[doorbell.STOPPED] = 1  # seen when the sleep of at most 0.25 s ends
     time.sleep(grace)
     if mark:
-        offspring.end_own(mark)
+        child_processes.end_own(mark)
     if os.getpgrp() == os.getpid():  # never a group that somebody else leads
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.layout.fields import Field, Planner
+from corral.engine.transport.block import Block
 from corral.errors import OptionError
-from corral.layout.fields import Field, Planner
-from corral.transport.block import Block
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-/* The C twin of workers/record.py: see there for the contract.
+/* The C twin of engine/worker/record.py: see there for the contract.
  *
  * One call stores a slot's scalars, which all lie on one cache line, and copies the
  * observation when it is a plain, aligned, C-ordered array of the leaf's type and shape.
@@ -21,20 +21,20 @@
 #define UNFIT 8
 #define NOISY 2
 #define STOPS (1 | 4 | 8) /* OVER, LOST, RESUMED */
-/* Words of `vitals`, as in layout/plan.py: since when, and at which slot. */
+/* Words of `vitals`, as in engine/layout/plan.py: since when, and at which slot. */
 #define MARK 1
 #define AT 4
 #define NOWHERE -1.0
 #define MAX_DIMENSIONS 8
 #define BUCKETS 128
 
-/* Offsets as in layout/plan.py TIMES. */
+/* Offsets as in engine/layout/plan.py TIMES. */
 typedef struct {
     uint32_t step[BUCKETS], reset[BUCKETS];
     double step_seconds, reset_seconds;
 } Times;
 
-/* Offsets as in layout/plan.py RECORD. */
+/* Offsets as in engine/layout/plan.py RECORD. */
 typedef struct {
     double reward;
     double episode_return;
@@ -85,7 +85,7 @@ typedef struct {
     Expected expected;
 } Recorder;
 
-/* How many forks lie between the first process and this one; see workers/copies.py. */
+/* How many forks lie between the first process and this one; see engine/worker/forked_copies.py. */
 static uint32_t forks;
 
 static void count_fork(void) { forks++; }
@@ -106,7 +106,7 @@ static double now(void) {
     return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
 
-/* layout/times.py says the rule. */
+/* engine/layout/durations.py says the rule. */
 static int bucket_of(double seconds) {
     uint64_t nanoseconds = seconds > 0 ? (uint64_t)(seconds * 1e9) : 0;
     if (nanoseconds < 64)
@@ -623,7 +623,7 @@ static PyType_Slot Recorder_slots[] = {
 };
 
 static PyType_Spec Recorder_spec = {
-    .name = "corral.workers._record.Recorder",
+    .name = "corral.engine.worker._record.Recorder",
     .basicsize = sizeof(Recorder),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = Recorder_slots,

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from corral.engine.layout.plan import AFTER_STEP, BEFORE_RESET
+from corral.engine.worker.info_writer import Scribe
+from corral.engine.worker.record import LOST, OVER, RESUMED
 from corral.errors import EpisodeOver
-from corral.layout.plan import AFTER_STEP, BEFORE_RESET
-from corral.workers.record import LOST, OVER, RESUMED
-from corral.workers.scribe import Scribe
 
 NEXT_STEP, SAME_STEP, OFF = range(3)
 MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF}

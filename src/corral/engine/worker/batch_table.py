@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.codec import Codecs
-from corral.layout.plan import DataViews
-from corral.layout.times import bucket_of
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.durations import bucket_of
+from corral.engine.layout.plan import DataViews
 
 Rows = NDArray[np.intp]
 _NONE: Rows = np.zeros(0, np.intp)

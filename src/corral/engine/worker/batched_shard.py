@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.from_batched import Batch, BatchSlot, Outcome, build_batch
 from corral.core import NO_TASK, EnvSpec
-from corral.errors import Fault, OptionError
-from corral.layout.codec import Codecs
-from corral.layout.plan import (
+from corral.engine.adapters.batched import Batch, BatchSlot, Outcome, build_batch
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import (
     AT,
     BEFORE_RESET,
     CONSTRUCTING,
@@ -35,14 +34,15 @@ from corral.layout.plan import (
     TICKET_MASK,
     DataViews,
 )
-from corral.workers import autoreset
-from corral.workers.batch_table import BatchTable
-from corral.workers.commands import MORE, WIDE
-from corral.workers.episode import Episode
-from corral.workers.outlet import Outlet
-from corral.workers.profilers import stop_profilers
-from corral.workers.record import LOST, OVER, STOPS
-from corral.workers.shard import Resume, Shard, refuse_other_spaces
+from corral.engine.worker import autoreset
+from corral.engine.worker.batch_table import BatchTable
+from corral.engine.worker.commands import MORE, WIDE
+from corral.engine.worker.episode import Episode
+from corral.engine.worker.profilers import stop_profilers
+from corral.engine.worker.record import LOST, OVER, STOPS
+from corral.engine.worker.shard import Resume, Shard, refuse_other_spaces
+from corral.engine.worker.shard_outputs import Outlet
+from corral.errors import Fault, OptionError
 
 
 class BatchedShard(Shard):

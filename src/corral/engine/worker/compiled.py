@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from corral.layout import readout
-from corral.transport import doorbell
-from corral.workers import record
+from corral.engine.layout import readout
+from corral.engine.transport import doorbell
+from corral.engine.worker import record
 
 KINDS = {
     "doorbell": doorbell.KIND,

@@ -39,7 +39,7 @@ def _fork_counter() -> Callable[[], int]:
     if os.environ.get("CORRAL_PURE_PYTHON") == "1":
         return os.getpid
     try:
-        from corral.workers._record import forks
+        from corral.engine.worker._record import forks
     except ImportError:
         return os.getpid
     return forks

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from corral.workers.seeds import seed_numpy, seed_python, torch_seed
+from corral.engine.worker.seeds import seed_numpy, seed_python, torch_seed
 
 _WORDS = 624
 _TWISTER_BYTES = 4 * _WORDS + 4

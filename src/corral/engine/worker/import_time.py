@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from corral.supervision.run_delay import own_time
+from corral.engine.faults.run_delay import own_time
 
 
 class ImportTimer:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from corral.engine.layout.columns import FINAL_ROW, Columns
+from corral.engine.layout.info_copy import owned
+from corral.engine.worker.letters import Letter, Packed
+from corral.engine.worker.record import NOISY
+from corral.engine.worker.step_results import counted
 from corral.errors import SpaceMismatch
-from corral.layout.columns import FINAL_ROW, Columns
-from corral.layout.owned import owned
-from corral.workers.letters import Letter, Packed
-from corral.workers.outcomes import counted
-from corral.workers.record import NOISY
 
 
 class Scribe:

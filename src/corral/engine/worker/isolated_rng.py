@@ -31,7 +31,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from corral.workers.generators import Torch, fresh, numpy_generator, python_generator
+from corral.engine.worker.global_rng import (
+    Torch,
+    fresh,
+    numpy_generator,
+    python_generator,
+)
 
 
 class Isolation:

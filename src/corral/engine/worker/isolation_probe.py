@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from corral.supervision.run_delay import own_time
+from corral.engine.faults.run_delay import own_time
 
 ENDS = 2
 """Episode ends in a recording; the next episode is begun as well."""
@@ -61,7 +61,7 @@ class Sharing:
 
 
 class Guest(Protocol):
-    """One env that is tried; see `workers.probe`."""
+    """One env that is tried; see `worker.probe`."""
 
     actions: Iterator[Any]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import cloudpickle
 
+from corral.engine.faults.report import MOST_TEXT, MOST_TRACEBACK, shortened
+from corral.engine.layout.info_copy import owned
 from corral.errors import CorralError, Fault
-from corral.layout.owned import owned
-from corral.supervision.report import MOST_TEXT, MOST_TRACEBACK, shortened
 
 MOST_BYTES = 1 << 20
 """Of an exception that travels; a bigger one is told by its text and traceback."""
@@ -106,7 +106,9 @@ def _readable(error: BaseException) -> str:
     # The frames on top are ours and say nothing about the env.
     while trace is not None and trace.tb_next is not None:
         module = trace.tb_frame.f_globals.get("__name__", "")
-        if not module.startswith("corral.workers") or isinstance(error, CorralError):
+        if not module.startswith("corral.engine.worker") or isinstance(
+            error, CorralError
+        ):
             break
         trace = trace.tb_next
     # Piece by piece: one of them may be an exception's text of many megabytes.

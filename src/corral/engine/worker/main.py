@@ -23,9 +23,9 @@ from typing import Any
 import cloudpickle
 
 from corral.core import EnvSpec
-from corral.errors import Fault
-from corral.layout.codec import Codecs
-from corral.layout.plan import (
+from corral.engine.faults import stacks
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import (
     CLOSING,
     DOING,
     ENDED,
@@ -35,18 +35,18 @@ from corral.layout.plan import (
     DataPlan,
     DataViews,
 )
-from corral.supervision import stacks
-from corral.transport import descriptors, doorbell, lifeline, offspring
-from corral.transport.block import Block
-from corral.transport.mailbox import Mailbox, MailboxClosed
-from corral.transport.shared_arrays import SharedArrays
-from corral.workers import luggage
-from corral.workers.copies import guard_of
-from corral.workers.letters import Letter, Reply, Sealed, describe, for_travel
-from corral.workers.probe import Measurement, Probe, Question, repeated
-from corral.workers.serve import Desk, serve
-from corral.workers.shard import Resume, Retired
-from corral.workers.worker import Job, Worker
+from corral.engine.transport import child_processes, descriptors, doorbell, lifeline
+from corral.engine.transport.block import Block
+from corral.engine.transport.mailbox import Mailbox, MailboxClosed
+from corral.engine.transport.shared_arrays import SharedArrays
+from corral.engine.worker import serialization
+from corral.engine.worker.forked_copies import guard_of
+from corral.engine.worker.letters import Letter, Reply, Sealed, describe, for_travel
+from corral.engine.worker.probe import Measurement, Probe, Question, repeated
+from corral.engine.worker.serve import Desk, serve
+from corral.engine.worker.shard import Resume, Retired
+from corral.engine.worker.worker import Job, Worker
+from corral.errors import Fault
 
 # What the parent runs us with. Nothing but the built-in sys is imported before the path
 # is in place (until then a json.py in the working directory would be everybody's json),
@@ -54,7 +54,7 @@ from corral.workers.worker import Job, Worker
 BOOTSTRAP = (
     "import sys; "
     "sys.path[:] = eval(sys.argv[1]); "
-    "from corral.workers.main import main; "
+    "from corral.engine.worker.main import main; "
     "main(**eval(sys.argv[2]))"
 )
 
@@ -156,7 +156,7 @@ def main(
     if files is not None:
         descriptors.put_back(files)
     control = Block.attach(os.dup(block), control_size)
-    mark = os.environ.get(offspring.VARIABLE, "")
+    mark = os.environ.get(child_processes.VARIABLE, "")
     memory = control.memory
     lifeline.watch(lifeline_descriptor, memory, stop_offset, bell_offset, mark=mark)
 
@@ -220,7 +220,7 @@ class _Process:
         for name, level in welcome.log_levels.items():
             logging.getLogger(name or None).setLevel(level)
         logging.getLogger().addHandler(_LogHandler(log))
-        luggage.unpack_registry(welcome.registry)
+        serialization.unpack_registry(welcome.registry)
         self.views = ControlViews(welcome.control, self.control.memory)
         self.kind = welcome.bell_kind
 
@@ -277,7 +277,7 @@ class _Process:
         if doubt is None:
             return Tried(measured)
         # Packed: the parent may not know what its actions are made of.
-        packed = luggage.dumps(doubt)
+        packed = serialization.dumps(doubt)
         measured = replace(measured, doubt=None)
         return Tried(measured, packed, doubt.trouble, doubt.in_infos_alone)
 

@@ -23,17 +23,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corral.adapters.verdicts import isolation_of
-from corral.supervision.run_delay import own_time
-from corral.workers import company, shared_state
-from corral.workers.company import Doubt, OutOfTime, Recording, Sharing, Watch
-from corral.workers.context import WorkerContext, here
-from corral.workers.copies import ForkCount
-from corral.workers.imports import ImportTimer
-from corral.workers.luggage import opened
-from corral.workers.shared_state import Snapshot
-from corral.workers.trial import DECLARATION, MOST_STEPS, Streams, Trial, Turn
-from corral.workers.worker import Job, Worker
+from corral.engine.adapters.isolation import isolation_of
+from corral.engine.faults.run_delay import own_time
+from corral.engine.worker import isolation_probe, shared_state
+from corral.engine.worker.context import WorkerContext, here
+from corral.engine.worker.forked_copies import ForkCount
+from corral.engine.worker.import_time import ImportTimer
+from corral.engine.worker.isolation_probe import (
+    Doubt,
+    OutOfTime,
+    Recording,
+    Sharing,
+    Watch,
+)
+from corral.engine.worker.probed_env import (
+    DECLARATION,
+    MOST_STEPS,
+    Streams,
+    Trial,
+    Turn,
+)
+from corral.engine.worker.serialization import opened
+from corral.engine.worker.shared_state import Snapshot
+from corral.engine.worker.worker import Job, Worker
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -275,7 +287,7 @@ class Probe:
                 trial = first if guest == 0 else self._new(guest)
                 if trial is not first:
                     trial.build()
-                known[slot] = company.record(trial, self.question.seeded)
+                known[slot] = isolation_probe.record(trial, self.question.seeded)
         return [known[self._slot_of(guest)] for guest in range(len(self._factories))]
 
     def _in_threads(self, first: Trial, measured: Measurement) -> bool:
@@ -321,7 +333,7 @@ class Probe:
 
     def _together(
         self, recordings: list[Recording], watch: Watch
-    ) -> list[company.Difference]:
+    ) -> list[isolation_probe.Difference]:
         self._streams.restore()
         self._drawn: list[str] = []
         self._after: Snapshot | None = None
@@ -339,7 +351,7 @@ class Probe:
             self._after = self._snapshot()
 
         try:
-            return company.together(
+            return isolation_probe.together(
                 build,
                 lambda guest: self._trials[guest].dismiss(),
                 recordings,
@@ -350,7 +362,7 @@ class Probe:
             if self._after is None:
                 look()
 
-    def _at_once(self, recordings: list[Recording]) -> list[company.Difference]:
+    def _at_once(self, recordings: list[Recording]) -> list[isolation_probe.Difference]:
         """The same in a thread each, the second one a turn behind the first."""
         self._streams.restore()
         self._clear()
@@ -358,11 +370,13 @@ class Probe:
         threads = [_thread_of(self.worker.context) for _ in recordings]
         begun = threading.Event()
 
-        def life(guest: int, trial: Trial) -> tuple[list[company.Difference], float]:
+        def life(
+            guest: int, trial: Trial
+        ) -> tuple[list[isolation_probe.Difference], float]:
             if guest:
                 begun.wait(self.question.limit)
             began = time.perf_counter()
-            found = company.walked(trial, guest, recordings[guest], begun.set)
+            found = isolation_probe.walked(trial, guest, recordings[guest], begun.set)
             return found, time.perf_counter() - began
 
         try:
@@ -423,7 +437,7 @@ def repeated(worker: Worker, job: Job, doubt: Doubt) -> bool:
     """
     worker.context.slots = job.slots
     factories = opened(job.factories)
-    again: list[list[company.Said]] = []
+    again: list[list[isolation_probe.Said]] = []
     for guest, recording in enumerate(doubt.recordings):
         slot = next(i for i, one in enumerate(factories) if one is factories[guest])
         if slot < guest:
@@ -432,7 +446,7 @@ def repeated(worker: Worker, job: Job, doubt: Doubt) -> bool:
         trial = Trial(job, slot, factories[guest], worker.shard.guard)
         try:
             trial.build()
-            again.append(company.replayed(trial, recording.turns))
+            again.append(isolation_probe.replayed(trial, recording.turns))
         except Exception:
             return False
         finally:

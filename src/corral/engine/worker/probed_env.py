@@ -11,13 +11,13 @@ from itertools import cycle
 from typing import Any
 
 from corral.core import NO_TASK
-from corral.supervision.run_delay import run_delay
-from corral.workers.context import WorkerContext
-from corral.workers.copies import Guard, no_guard
-from corral.workers.generators import numpy_generator, python_generator
-from corral.workers.shard import Shard, sampled_task
-from corral.workers.shared_state import generator_states
-from corral.workers.worker import Job
+from corral.engine.faults.run_delay import run_delay
+from corral.engine.worker.context import WorkerContext
+from corral.engine.worker.forked_copies import Guard, no_guard
+from corral.engine.worker.global_rng import numpy_generator, python_generator
+from corral.engine.worker.shard import Shard, sampled_task
+from corral.engine.worker.shared_state import generator_states
+from corral.engine.worker.worker import Job
 
 DECLARATION = "corral.threads"
 """The key of an env's metadata that says its steps release the GIL."""

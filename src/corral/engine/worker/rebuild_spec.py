@@ -16,11 +16,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.worker import serialization
+from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.shard import ShardOptions
+from corral.engine.worker.worker import Job, Worker
 from corral.errors import FactoryError, OptionError
-from corral.workers import luggage
-from corral.workers.seeds import episode_seed
-from corral.workers.shard import ShardOptions
-from corral.workers.worker import Job, Worker
 
 MOST_SHARED = 64 << 20
 """Bytes of shared arrays that are packed; more are left to whoever opens the kit."""
@@ -41,12 +41,14 @@ class Surroundings:
             directory = os.getcwd()
         except OSError:
             directory = "a directory that was deleted"
-        return cls(luggage.absolute_path(), directory, luggage.pack_registry())
+        return cls(
+            serialization.absolute_path(), directory, serialization.pack_registry()
+        )
 
     def adopt(self) -> None:
         """Make importable here what was importable there, after our own."""
         sys.path.extend(entry for entry in self.path if entry not in sys.path)
-        for spec in luggage.unpacked_specs(self.registry):
+        for spec in serialization.unpacked_specs(self.registry):
             gymnasium.registry.setdefault(spec.id, spec)
 
 
@@ -84,8 +86,8 @@ class Kit:
                 (worker_init, "worker_init"),
                 (per_worker, "per_worker"),
             ):
-                luggage.pack(function, what)
-            functions = luggage.Unpacked(luggage.dumps(self.functions))
+                serialization.pack(function, what)
+            functions = serialization.Unpacked(serialization.dumps(self.functions))
         except FactoryError as error:
             missing = str(error)
         shared, left_out = self._carried()
@@ -114,7 +116,7 @@ class Kit:
         self._check(arrays)
         if self.surroundings is not None:
             self.surroundings.adopt()
-        factory, worker_init, per_worker = luggage.opened(self.functions)
+        factory, worker_init, per_worker = serialization.opened(self.functions)
         worker = Worker(
             Job(
                 worker=self.worker,

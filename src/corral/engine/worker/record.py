@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.layout.plan import AT, MARK, NOWHERE
-from corral.layout.times import bucket_of
-from corral.workers.copies import Guard, no_guard
+from corral.engine.layout.durations import bucket_of
+from corral.engine.layout.plan import AT, MARK, NOWHERE
+from corral.engine.worker.forked_copies import Guard, no_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ class PythonRecorder:
             times: [shard] of TIMES, where durations are counted.
             vitals: the worker's line of VITALS, where the parent can see since when
                 it is at the present step.
-            guard: called where an env's code came back; see `workers.copies`.
+            guard: called where an env's code came back; see `worker.forked_copies`.
         """
         self.at = 0
         self._done = done
@@ -216,7 +216,7 @@ def _choose() -> tuple[Callable[..., Any], str]:
     if os.environ.get("CORRAL_PURE_PYTHON") == "1":
         return PythonRecorder, "python"
     try:
-        from corral.workers._record import Recorder
+        from corral.engine.worker._record import Recorder
     except ImportError:
         return PythonRecorder, "python"
     return Recorder, "c"

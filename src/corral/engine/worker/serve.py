@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from corral.layout.plan import (
+from corral.engine.layout.plan import (
     BUSY,
     DOING,
     MARK,
@@ -19,10 +19,10 @@ from corral.layout.plan import (
     TICKET_MASK,
     ControlViews,
 )
-from corral.transport.doorbell import Doorbell
-from corral.workers.letters import Letter, Reply
-from corral.workers.outlet import Outlet
-from corral.workers.worker import Worker
+from corral.engine.transport.doorbell import Doorbell
+from corral.engine.worker.letters import Letter, Reply
+from corral.engine.worker.shard_outputs import Outlet
+from corral.engine.worker.worker import Worker
 
 PATIENCE = 0.25
 """Seconds between looks at the stop word; the lifeline wakes us anyway."""

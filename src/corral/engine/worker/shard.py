@@ -16,20 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters import adapt
-from corral.adapters.verdicts import isolation_of
 from corral.core import NO_TASK, Adapter, EnvSpec
-from corral.errors import (
-    Fault,
-    IsolationError,
-    OrderError,
-    SpaceMismatch,
-    SpacesDiffer,
-)
-from corral.layout.codec import Codecs
-from corral.layout.columns import Columns
-from corral.layout.owned import owned
-from corral.layout.plan import (
+from corral.engine.adapters import adapt
+from corral.engine.adapters.isolation import isolation_of
+from corral.engine.faults.process_memory import memory_of
+from corral.engine.faults.report import message_for
+from corral.engine.faults.restart_limits import RestartBudget
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.columns import Columns
+from corral.engine.layout.info_copy import owned
+from corral.engine.layout.plan import (
     AT,
     BEFORE_RESET,
     BEGAN,
@@ -47,19 +43,15 @@ from corral.layout.plan import (
     TICKET_MASK,
     DataViews,
 )
-from corral.supervision.memory import memory_of
-from corral.supervision.report import message_for
-from corral.supervision.restarts import RestartBudget
-from corral.workers import autoreset
-from corral.workers.commands import WIDE
-from corral.workers.copies import Guard, no_guard
-from corral.workers.episode import NO_ACTION, Episode
-from corral.workers.letters import NotSent, describe
-from corral.workers.outcomes import as_reward, defined_at, five_of, two_of
-from corral.workers.outlet import Outlet
-from corral.workers.profilers import stop_profilers
-from corral.workers.randomness import Isolation
-from corral.workers.record import (
+from corral.engine.worker import autoreset
+from corral.engine.worker.commands import WIDE
+from corral.engine.worker.episode import NO_ACTION, Episode
+from corral.engine.worker.forked_copies import Guard, no_guard
+from corral.engine.worker.info_writer import Scribe
+from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.letters import NotSent, describe
+from corral.engine.worker.profilers import stop_profilers
+from corral.engine.worker.record import (
     ENDED,
     LOST,
     OBS,
@@ -69,8 +61,16 @@ from corral.workers.record import (
     UNFIT,
     Recorder,
 )
-from corral.workers.scribe import Scribe
-from corral.workers.seeds import episode_seed
+from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.shard_outputs import Outlet
+from corral.engine.worker.step_results import as_reward, defined_at, five_of, two_of
+from corral.errors import (
+    Fault,
+    IsolationError,
+    OrderError,
+    SpaceMismatch,
+    SpacesDiffer,
+)
 
 LOGGER = logging.getLogger("corral")
 _RESTARTED = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.workers.letters import Letter
+from corral.engine.worker.letters import Letter
 
 
 @dataclass(slots=True)

@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from corral.workers.state_reader import PLAIN, StateReader, is_state
+from corral.engine.worker.state_reader import PLAIN, StateReader, is_state
 
 MOST_LAYERS = 256
 NOT_THE_ENVS = ("gymnasium", "pettingzoo", "corral", "numpy", "torch", "cloudpickle")
 """Packages whose own bookkeeping says nothing about an env."""
-ENVS_OF_THESE = ("gymnasium.envs", "pettingzoo.", "corral.zoo", "corral.testing")
+ENVS_OF_THESE = ("gymnasium.envs", "pettingzoo.", "corral.zoo", "corral.tools.testing")
 NOT_ENVS = ("pettingzoo.utils", "gymnasium.envs.registration")
 
 

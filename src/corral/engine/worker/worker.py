@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from corral.core import NO_TASK, EnvSpec
-from corral.errors import Fault, OptionError
-from corral.layout.codec import Codecs
-from corral.layout.plan import (
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import (
     ANSWERING,
     AT,
     DOING,
@@ -27,17 +26,18 @@ from corral.layout.plan import (
     STEPPING,
     DataViews,
 )
-from corral.workers import commands
-from corral.workers.batched_shard import BatchedShard
-from corral.workers.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
-from corral.workers.context import WorkerContext, here
-from corral.workers.copies import Guard, no_guard
-from corral.workers.letters import Reply, describe
-from corral.workers.luggage import opened
-from corral.workers.outlet import Outlet
-from corral.workers.profilers import stop_profilers
-from corral.workers.seeds import episode_seed, seed_globals
-from corral.workers.shard import Resume, Shard, ShardOptions
+from corral.engine.worker import commands
+from corral.engine.worker.batched_shard import BatchedShard
+from corral.engine.worker.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
+from corral.engine.worker.context import WorkerContext, here
+from corral.engine.worker.forked_copies import Guard, no_guard
+from corral.engine.worker.letters import Reply, describe
+from corral.engine.worker.profilers import stop_profilers
+from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.engine.worker.serialization import opened
+from corral.engine.worker.shard import Resume, Shard, ShardOptions
+from corral.engine.worker.shard_outputs import Outlet
+from corral.errors import Fault, OptionError
 
 RESERVED = ("reset", "step", "close")
 """Calling these behind the shard's back would break the order of its episodes."""

@@ -7,12 +7,12 @@ from typing import Any
 
 from gymnasium import spaces
 
-from corral.learners.framework import functional, nn
 from corral.learners.nets.cnn import is_image
 from corral.learners.nets.encoders import Encoder
 from corral.learners.nets.heads import head_for
 from corral.learners.nets.memory import MEMORIES, MemoryKind
 from corral.learners.nets.mlp import Activation, Mlp, dense
+from corral.learners.torch_import import functional, nn
 
 TOWERS = (64, 64)
 

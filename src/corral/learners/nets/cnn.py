@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.learners.framework import functional, nn, torch
 from corral.learners.nets.mlp import HIDDEN_GAIN, dense, orthogonal
+from corral.learners.torch_import import functional, nn, torch
 
 Layers = tuple[tuple[int, int, int], ...]
 

@@ -14,8 +14,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from corral.errors import SpaceMismatch
-from corral.learners.framework import functional, nn, torch
 from corral.learners.nets.cnn import Cnn, is_image
+from corral.learners.torch_import import functional, nn, torch
 
 ALONE, BESIDE = 512, 256
 """Features of an image that is the whole observation, and of one among others."""

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from corral.core import Generators
 from corral.errors import SpaceMismatch
-from corral.learners.framework import functional, nn, torch
 from corral.learners.nets.mlp import dense
+from corral.learners.torch_import import functional, nn, torch
 
 Array = NDArray[Any]
 Choice = tuple[Array, Array]

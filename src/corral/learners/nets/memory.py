@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from corral.learners.framework import nn, torch
+from corral.learners.torch_import import nn, torch
 
 MemoryKind = Literal["none", "gru", "lstm"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
-from corral.learners.framework import functional, nn, torch
+from corral.learners.torch_import import functional, nn, torch
 
 Activation = Literal["tanh", "relu", "elu", "silu"]
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import MissingExtra, WorkerDied, WorkerHung
-from corral.learners.sb3_ppo import SB3PPO, Collected
+from corral.learners.sb3.ppo import SB3PPO, Collected
+from corral.rollouts.drained_pool import settle
 from corral.rollouts.rollout import EpisodeSummary
-from corral.rollouts.settling import settle
-from corral.workers.seeds import episode_seed
 
 try:
     from stable_baselines3.common.callbacks import BaseCallback

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.learners.framework import torch
+from corral.learners.torch_import import torch
 
 SEEDS = 2**32
 """As many as numpy's can be seeded with."""

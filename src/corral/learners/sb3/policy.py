@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from corral.core import Decision, Generators, Step
-from corral.learners.framework import torch
+from corral.learners.torch_import import torch
 
 CHUNK = 16
 """Rows of every forward pass: a row must not depend on how many there are."""

@@ -27,12 +27,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from corral.errors import CheckpointError, MissingExtra, OptionError, TrainingDiverged
-from corral.learners.framework import nn, torch
-from corral.learners.global_generators import GlobalGenerators
 from corral.learners.ppo import PPOConfig
-from corral.learners.sb3_policy import SB3Policy
-from corral.learners.sb3_scales import SB3Scales
+from corral.learners.sb3.global_rng import GlobalGenerators
+from corral.learners.sb3.normalisation import SB3Scales
+from corral.learners.sb3.policy import SB3Policy
 from corral.learners.schedules import Schedule, scheduled
+from corral.learners.torch_import import nn, torch
 from corral.rollouts.rollout import EpisodeSummary
 
 try:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from corral.bench import machine
-from corral.bench.candidates import check_backends, peers, ways_of
-from corral.bench.heat import Heat, Watcher
-from corral.bench.messages import Built
-from corral.bench.recommend import recommend
-from corral.bench.results import Group, Report, Settings
-from corral.bench.work import iterations_for
+from corral.engine.executors import usable_cores
 from corral.errors import FaultError, OptionError
-from corral.executors import usable_cores
+from corral.tools.bench.candidates import check_backends, peers, ways_of
+from corral.tools.bench.comparison import Heat, Watcher
+from corral.tools.bench.messages import Built
+from corral.tools.bench.recommend import recommend
+from corral.tools.bench.results import Group, Report, Settings
+from corral.tools.bench.simulated_policy import iterations_for
+from corral.train.run import machine
 
 IMPATIENT = 2.0
 """Seconds for lanes to close when the caller has pressed Ctrl-C."""

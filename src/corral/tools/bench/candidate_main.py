@@ -17,22 +17,22 @@ from itertools import cycle, islice
 from multiprocessing.connection import Connection
 from typing import Any
 
-from corral.adapters.named import named
-from corral.bench import usage
-from corral.bench.candidates import Candidate
-from corral.bench.libraries import Build, builder_of
-from corral.bench.measure import draw_actions
-from corral.bench.messages import Built, Failure, Order, Turn
-from corral.bench.work import compute
+from corral.engine.adapters.env_names import named
+from corral.engine.pool import Stats
+from corral.engine.transport import lifeline
 from corral.errors import CorralError, MissingExtra, OptionError
-from corral.pool import Stats
-from corral.transport import lifeline
+from corral.tools.bench.candidates import Candidate
+from corral.tools.bench.libraries import Build, builder_of
+from corral.tools.bench.measure import draw_actions
+from corral.tools.bench.messages import Built, Failure, Order, Turn
+from corral.tools.bench.simulated_policy import compute
+from corral.train.run import process_usage
 
-# Nothing but sys before the path is in place; see `workers.main`.
+# Nothing but sys before the path is in place; see `worker.main`.
 BOOTSTRAP = (
     "import sys; "
     "sys.path[:] = eval(sys.argv[1]); "
-    "from corral.bench.lane_main import main; "
+    "from corral.tools.bench.candidate_main import main; "
     "main(*map(int, sys.argv[2:]))"
 )
 
@@ -46,11 +46,11 @@ class Stand:
         build = _builder(order.candidate)
         # Around nothing but the building: later lanes would share our pages, and what
         # is shared counts by its share.
-        weight = usage.memory()
+        weight = process_usage.memory()
         began = time.perf_counter()
         self._stepped = stepped = build(order, name.factory)
         startup = time.perf_counter() - began
-        memory = max(0, usage.memory() - weight)
+        memory = max(0, process_usage.memory() - weight)
         layout = stepped.layout
         spaces = str(stepped.observation_space), str(stepped.action_space)
         seen, done = stepped.told or spaces
@@ -73,10 +73,10 @@ class Stand:
         stepped = self._stepped
         before = stepped.stats() if stepped.stats else None
         episodes = stepped.episodes() if stepped.episodes else 0
-        cpu, queued = usage.cpu_seconds(), usage.queued_seconds()
+        cpu, queued = process_usage.cpu_seconds(), process_usage.queued_seconds()
         seconds, policy = self._step(batches)
-        queued = usage.queued_seconds() - queued
-        cpu = usage.cpu_seconds() - cpu
+        queued = process_usage.queued_seconds() - queued
+        cpu = process_usage.cpu_seconds() - cpu
         return Turn(
             batches * self._order.num_envs,
             seconds,

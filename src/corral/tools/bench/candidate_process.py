@@ -22,13 +22,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from corral.bench.lane_main import BOOTSTRAP
-from corral.bench.messages import Built, Failure, Order, Turn
+from corral.engine.executors.reaping import end, has_ended, wait_until
+from corral.engine.faults.report import signal_name
+from corral.engine.transport.lifeline import Lifeline
+from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError, OptionError, RemoteTraceback
-from corral.executors.reaping import end, has_ended, wait_until
-from corral.supervision.report import signal_name
-from corral.transport.lifeline import Lifeline
-from corral.workers import luggage
+from corral.tools.bench.candidate_main import BOOTSTRAP
+from corral.tools.bench.messages import Built, Failure, Order, Turn
 
 SLICE = 0.25
 """Seconds between two looks at whether the process still lives: its forked children
@@ -164,7 +164,7 @@ def _start(descriptor: int, lifeline: Lifeline, output: Any) -> subprocess.Popen
         *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
         "-c",
         BOOTSTRAP,
-        ascii(luggage.absolute_path()),
+        ascii(serialization.absolute_path()),
         str(descriptor),
         str(lifeline.read_descriptor),
     ]

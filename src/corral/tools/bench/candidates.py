@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from corral.engine.executors import BACKENDS
+from corral.engine.executors.assign import MOST_PROCESSES, enough_workers
 from corral.errors import OptionError
-from corral.executors import BACKENDS
-from corral.executors.assign import MOST_PROCESSES, enough_workers
 
 WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}
 MOST_THREADS = 128

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from corral.bench.accounts import unit_of
-from corral.bench.candidates import (
+from corral.errors import CorralError, FaultError
+from corral.tools.bench.candidate_process import Lane, close_all
+from corral.tools.bench.candidates import (
     AUTO,
     LOOP,
     Candidate,
@@ -21,11 +22,10 @@ from corral.bench.candidates import (
     layouts,
     ways_of,
 )
-from corral.bench.lane import Lane, close_all
-from corral.bench.measure import Race, batches_for
-from corral.bench.messages import Built, Order
-from corral.bench.results import Entry, Group, Settings, group_of
-from corral.errors import CorralError, FaultError
+from corral.tools.bench.measure import Race, batches_for
+from corral.tools.bench.messages import Built, Order
+from corral.tools.bench.results import Entry, Group, Settings, group_of
+from corral.tools.bench.turn_figures import unit_of
 
 WAITS = 0.5
 """An env that takes less of a core than this may gain by more threads than cores."""

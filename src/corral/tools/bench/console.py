@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from corral.bench import words
-from corral.bench.recommend import best_of
-from corral.bench.results import Report
 from corral.errors import MissingExtra
+from corral.tools.bench import figure_text
+from corral.tools.bench.recommend import best_of
+from corral.tools.bench.results import Report
 
 try:
     from rich import box
@@ -29,12 +29,14 @@ console = Console(highlight=False)
 
 def show(report: Report) -> None:
     """Print the tables, what failed, and what to do."""
-    console.print(f"[bold]{escape(report.settings.env)}[/bold],", words.method(report))
-    console.print(words.machine(report), style="dim")
+    console.print(
+        f"[bold]{escape(report.settings.env)}[/bold],", figure_text.method(report)
+    )
+    console.print(figure_text.machine(report), style="dim")
     console.print()
     _show_whole(_figures(report))
     console.print()
-    for note in words.notes(report):
+    for note in figure_text.notes(report):
         console.print(note, style="dim")
     if any(row.split for group in report.groups for row in group.rows):
         console.print("\nWhere the time goes", style="bold")
@@ -52,8 +54,8 @@ def _show_whole(table: Table) -> None:
 
 
 def _show_troubles(report: Report) -> None:
-    for title, row in words.failures(report):
-        reason = words.brief(row.reason)
+    for title, row in figure_text.failures(report):
+        reason = figure_text.brief(row.reason)
         console.print(Text(f"{title} failed: {reason}", style="red"))
     for peer in report.missing:
         console.print(f"{peer.name} is not installed: {peer.install}", markup=False)
@@ -63,7 +65,7 @@ def _show_troubles(report: Report) -> None:
 
 def _figures(report: Report) -> Table:
     table = _table()
-    for heading in words.HEADINGS:
+    for heading in figure_text.HEADINGS:
         justify: JustifyMethod = "left" if heading == "runner" else "right"
         table.add_column(heading, justify=justify, no_wrap=True, vertical="bottom")
     for group in report.groups:
@@ -71,8 +73,8 @@ def _figures(report: Report) -> Table:
         for number, row in enumerate(group.rows):
             table.add_row(
                 "" if number else str(group.num_envs),
-                words.title(row),
-                *words.figures(row),
+                figure_text.title(row),
+                *figure_text.figures(row),
                 style="bold" if row is best else "red" if row.state == "failed" else "",
             )
         table.add_section()
@@ -83,13 +85,13 @@ def _splits(report: Report) -> Table:
     table = _table()
     table.add_column("envs", justify="right")
     table.add_column("runner", no_wrap=True)
-    for part in words.SPLIT:
+    for part in figure_text.SPLIT:
         table.add_column(part, justify="right")
     for group in report.groups:
         rows = [row for row in group.rows if row.split is not None]
         for number, row in enumerate(rows):
             size = "" if number else str(group.num_envs)
-            table.add_row(size, words.title(row), *words.shares(row))
+            table.add_row(size, figure_text.title(row), *figure_text.shares(row))
         table.add_section()
     return table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.bench.results import Report, Row
+from corral.tools.bench.results import Report, Row
 
 NOTHING = "–"
 HEADINGS = (

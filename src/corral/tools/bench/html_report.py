@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 
-from corral.bench import words
-from corral.bench.candidates import WORDS
-from corral.bench.recommend import best_of
-from corral.bench.results import Group, Report, Row
-from corral.reports.charts import COLORS, INK, Bar, Curve, bars, curves
-from corral.reports.page import Page
+from corral.tools.bench import figure_text
+from corral.tools.bench.candidates import WORDS
+from corral.tools.bench.recommend import best_of
+from corral.tools.bench.results import Group, Report, Row
+from corral.train.reports.charts import COLORS, INK, Bar, Curve, bars, curves
+from corral.train.reports.page import Page
 
 LIBRARIES = {
     "loop": INK,
@@ -39,7 +39,7 @@ def page(report: Report, command: Sequence[str]) -> str:
     """The whole file."""
     built = Page(
         f"{report.settings.env} on {report.machine['cores']} cores",
-        f"{words.method(report)}; {words.machine(report)}",
+        f"{figure_text.method(report)}; {figure_text.machine(report)}",
     )
     if report.interrupted:
         built.paragraph("Interrupted: these are the rounds until then.")
@@ -132,7 +132,7 @@ def _add_split(built: Page, report: Report) -> None:
     panels = {
         _size(group): [
             Bar(
-                words.title(row),
+                figure_text.title(row),
                 {part: PERCENT * getattr(row.split, part) for part in PARTS},
             )
             for row in group.rows
@@ -161,13 +161,15 @@ def _panels(
         for row in _measured(group):
             number = value(row)
             if number is not None:
-                panel.append(Bar(words.title(row), {"": number}, form.format(number)))
+                panel.append(
+                    Bar(figure_text.title(row), {"": number}, form.format(number))
+                )
     return panels
 
 
 def _bar_colors(report: Report) -> dict[str, str]:
     return {
-        words.title(row): _color(row, group, report)
+        figure_text.title(row): _color(row, group, report)
         for group in report.groups
         for row in group.rows
     }
@@ -204,18 +206,20 @@ def _add_table(built: Page, report: Report) -> None:
         best = best_of(group)
         for number, row in enumerate(group.rows):
             size = "" if number else str(group.num_envs)
-            rows.append((size, words.title(row), *words.figures(row)))
+            rows.append((size, figure_text.title(row), *figure_text.figures(row)))
             marks = (number == 0, "first"), (row is best, "strong")
             failed = (row.state == "failed", "bad")
             kinds.append(" ".join(mark for is_so, mark in (*marks, failed) if is_so))
-    headings = [text.replace("-\n", "-").replace("\n", " ") for text in words.HEADINGS]
+    headings = [
+        text.replace("-\n", "-").replace("\n", " ") for text in figure_text.HEADINGS
+    ]
     built.table(headings, rows, texts=(1,), kinds=kinds)
-    for note in words.notes(report):
+    for note in figure_text.notes(report):
         built.paragraph(note, soft=True)
 
 
 def _add_rest(built: Page, report: Report) -> None:
-    failures = words.failures(report)
+    failures = figure_text.failures(report)
     if failures:
         built.heading("What failed")
         built.facts({title: row.reason for title, row in failures})

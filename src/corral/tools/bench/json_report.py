@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from corral.bench.recommend import best_of
-from corral.bench.results import Group, Report, Row
+from corral.tools.bench.recommend import best_of
+from corral.tools.bench.results import Group, Report, Row
 
 FORMAT = 1
 """Goes up when a key changes its meaning or goes away."""

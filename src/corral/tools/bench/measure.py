@@ -23,8 +23,8 @@ from gymnasium import Space
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from corral.engine.executors import usable_cores
 from corral.errors import CorralError
-from corral.executors import usable_cores
 
 ACTION_BATCHES = 64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from corral.bench.candidates import Candidate
+from corral.tools.bench.candidates import Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Built:
     observation_space: str
     action_space: str
     expression: str
-    """How a program names the env; see `adapters.named`."""
+    """How a program names the env; see `adapters.env_names`."""
     import_line: str
     backend: str | None = None
     workers: int | None = None

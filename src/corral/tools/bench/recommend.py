@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from corral.bench.candidates import WORDS
-from corral.bench.results import Group, Recommendation, Row
+from corral.tools.bench.candidates import WORDS
+from corral.tools.bench.results import Group, Recommendation, Row
 
 NEARLY = 0.95
 """Of the fastest: a simpler layout, or fewer envs, is as good from here on."""

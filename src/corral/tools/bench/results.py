@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from corral.bench.accounts import (
+from corral.errors import CorralError, FaultError
+from corral.tools.bench.candidates import Candidate, Peer
+from corral.tools.bench.measure import Rates
+from corral.tools.bench.messages import Turn
+from corral.tools.bench.turn_figures import (
     Split,
     Unit,
     burnt_by,
@@ -15,10 +19,6 @@ from corral.bench.accounts import (
     split_of,
     unit_of,
 )
-from corral.bench.candidates import Candidate, Peer
-from corral.bench.measure import Rates
-from corral.bench.messages import Turn
-from corral.errors import CorralError, FaultError
 
 State = Literal["measured", "failed", "stopped"]
 

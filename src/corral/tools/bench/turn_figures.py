@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corral.bench.measure import Rates
-from corral.bench.messages import Turn
+from corral.tools.bench.measure import Rates
+from corral.tools.bench.messages import Turn
 
 COMPUTING = (0.9, 1.1)
 """A CPU share in between is noise around an env that computes all the time."""

@@ -9,9 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from corral.doctor.examination import check
-    from corral.doctor.finding import Finding
-    from corral.doctor.report import Report
+    from corral.tools.doctor.examination import check
+    from corral.tools.doctor.finding import Finding
+    from corral.tools.doctor.report import Report
 
 _HOMES = {"Finding": "finding", "Report": "report", "check": "examination"}
 
@@ -20,6 +20,6 @@ __all__ = ["Finding", "Report", "check"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        home = importlib.import_module(f"corral.doctor.{_HOMES[name]}")
+        home = importlib.import_module(f"corral.tools.doctor.{_HOMES[name]}")
         return getattr(home, name)
     raise AttributeError(f"corral.doctor has no {name!r}; it has {', '.join(__all__)}")

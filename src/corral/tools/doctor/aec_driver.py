@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.doctor.agents import Agents
-from corral.doctor.moment import Moment
+from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.sampling_agents import Agents
 
 
 class AecGame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.doctor.checks import (
+from corral.tools.doctor.checks import (
     api,
     buffers,
     cost,
@@ -21,7 +21,7 @@ from corral.doctor.checks import (
     waiting,
     window,
 )
-from corral.doctor.contract import Check
+from corral.tools.doctor.contract import Check
 
 CHECKS: tuple[Check, ...] = (
     machine.CHECK,

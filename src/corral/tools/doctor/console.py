@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from corral.doctor.finding import Finding, Severity
-from corral.doctor.report import Report
 from corral.errors import MissingExtra
+from corral.tools.doctor.finding import Finding, Severity
+from corral.tools.doctor.report import Report
 
 try:
     from rich.console import Console

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Patient
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.doctor.moment import Moment
+from corral.tools.doctor.env_response import Moment
 
 FIELDS = ("obs", "reward", "terminated", "truncated")
 """What has to be equal. Infos may hold times and the like."""

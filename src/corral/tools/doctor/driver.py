@@ -15,10 +15,10 @@ from typing import Any
 
 import gymnasium
 
-from corral.adapters import adapt
-from corral.adapters.named import is_pettingzoo
-from corral.doctor.moment import Game, Moment
-from corral.workers.seeds import episode_seed
+from corral.engine.adapters import adapt
+from corral.engine.adapters.env_names import is_pettingzoo
+from corral.engine.worker.seeds import episode_seed
+from corral.tools.doctor.env_response import Game, Moment
 
 SMALL_SEEDS = 0x7FFFFFFF
 """Some envs take no larger ones; the API check looks at those."""
@@ -28,12 +28,12 @@ def game_for(env: Any, seed: int) -> Game:
     """The driver for this kind of env; raises OptionError if there is none."""
     # Each in its turn, so that nobody needs what the others import.
     if is_pettingzoo(env):
-        from corral.doctor.aec_game import AecGame
-        from corral.doctor.parallel_game import ParallelGame
+        from corral.tools.doctor.aec_driver import AecGame
+        from corral.tools.doctor.parallel_driver import ParallelGame
 
         turns = any(base.__name__ == "AECEnv" for base in type(env).__mro__)
         return AecGame(env, seed) if turns else ParallelGame(env, seed)
-    from corral.doctor.gymnasium_game import GymnasiumGame
+    from corral.tools.doctor.gymnasium_driver import GymnasiumGame
 
     adapt(env)  # for its reason why not
     assert isinstance(env, gymnasium.Env)

@@ -9,8 +9,8 @@ from typing import Any
 
 from gymnasium.envs.registration import load_env_creator
 
-from corral.adapters.verdicts import edition_of, subject_of
-from corral.doctor.player import Player
+from corral.engine.adapters.isolation import edition_of, subject_of
+from corral.tools.doctor.driver import Player
 
 
 @dataclass(frozen=True, slots=True)

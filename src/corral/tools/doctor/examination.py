@@ -13,17 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from corral.adapters.factories import Maker, factories_for
-from corral.adapters.named import named
-from corral.adapters.verdicts import Verdict
-from corral.doctor.checklist import CHECKS
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient, brief
-from corral.doctor.recommendation import recommend
-from corral.doctor.report import Report
+from corral.engine.adapters.env_names import named
+from corral.engine.adapters.factories import Maker, factories_for
+from corral.engine.adapters.isolation import Verdict
+from corral.engine.keywords import checked_keywords
 from corral.errors import CorralError, FaultError, OptionError
-from corral.keywords import checked_keywords
+from corral.tools.doctor.checklist import CHECKS
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.recommendation import recommend
+from corral.tools.doctor.report import Report
+from corral.tools.doctor.subject import Patient, brief
 
 NUM_ENVS = 8
 ENOUGH = 2

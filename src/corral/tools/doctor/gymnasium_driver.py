@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium
 from gymnasium import Space
 
-from corral.doctor.moment import Moment
-from corral.workers.outcomes import counted, five_of
+from corral.engine.worker.step_results import counted, five_of
+from corral.tools.doctor.env_response import Moment
 
 
 class GymnasiumGame:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.doctor.agents import Agents
-from corral.doctor.moment import Moment
-from corral.workers.outcomes import counted, five_of
+from corral.engine.worker.step_results import counted, five_of
+from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.sampling_agents import Agents
 
 
 class ParallelGame:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Cost, Patient
-from corral.doctor.report import Recommendation
-from corral.executors.assign import choose, usable_cores
-from corral.workers.probe import MOSTLY_WAITING, WORTH_WAITING_FOR, Measurement
-from corral.workers.trial import DECLARATION
+from corral.engine.executors.assign import choose, usable_cores
+from corral.engine.worker.probe import MOSTLY_WAITING, WORTH_WAITING_FOR, Measurement
+from corral.engine.worker.probed_env import DECLARATION
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.report import Recommendation
+from corral.tools.doctor.subject import Cost, Patient
 
 
 def recommend(

@@ -20,13 +20,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from corral.doctor.rerun import At, Rerun, closed, episode_of, failing_of
+from corral.engine.faults.fault_file import load
+from corral.engine.faults.report import error_for, where
+from corral.engine.keywords import checked_keywords
+from corral.engine.parallel_map import map as run_in_worker
+from corral.engine.worker.letters import describe, for_travel
 from corral.errors import Fault, OptionError, OrderError, WorkerDied
-from corral.keywords import checked_keywords
-from corral.mapping import map as run_in_worker
-from corral.supervision.report import error_for, where
-from corral.supervision.saving import load
-from corral.workers.letters import describe, for_travel
+from corral.tools.doctor.rerun import At, Rerun, closed, episode_of, failing_of
 
 PATIENCE = 60.0
 """Seconds for what failed, in a process of its own, where nobody gave a limit."""

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from corral.adapters.verdicts import Verdict
-from corral.doctor.finding import Finding, Severity, worst
+from corral.engine.adapters.isolation import Verdict
+from corral.tools.doctor.finding import Finding, Severity, worst
 
 STATUS: dict[Severity, int] = {"ok": 0, "note": 0, "warning": 3, "problem": 1}
 """How `corral doctor` ends, by the worst that was found."""

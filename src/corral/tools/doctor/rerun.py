@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Adapter
+from corral.engine.faults.report import error_for
+from corral.engine.layout.codec import codec_for
+from corral.engine.worker.commands import Ask
+from corral.engine.worker.context import here
+from corral.engine.worker.step_results import as_reward, counted, five_of
 from corral.errors import EpisodeRecord, Fault, OptionError, SpaceMismatch
-from corral.layout.codec import codec_for
-from corral.supervision.report import error_for
-from corral.workers.commands import Ask
-from corral.workers.context import here
-from corral.workers.outcomes import as_reward, counted, five_of
 
 At = tuple[str, int]
 """A command, and how many steps of the episode it ends."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from corral.doctor.moment import Moment
-from corral.doctor.player import Player
-from corral.workers.randomness import Isolation
-from corral.workers.seeds import episode_seed, seed_globals
+from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.env_response import Moment
 
 
 def copied(moment: Moment) -> Moment:

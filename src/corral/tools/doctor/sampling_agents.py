@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from corral.workers.seeds import episode_seed
+from corral.engine.worker.seeds import episode_seed
 
 
 class Agents:

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from corral.adapters.registered import make_registered
 from corral.core import Factory
-from corral.doctor.errand import Errand, Measure, run
-from corral.doctor.moment import Moment
-from corral.doctor.pilot import Pilot
+from corral.engine.adapters.gymnasium_registry import make_registered
+from corral.engine.faults.report import error_for
+from corral.engine.parallel_map import map as run_in_workers
+from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError
-from corral.mapping import map as run_in_workers
-from corral.supervision.report import error_for
-from corral.workers import luggage
+from corral.tools.doctor.env_profile import Pilot
+from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.worker_task import Errand, Measure, run
 
 KEPT = 16 * 1024
 """Bytes of output that a fault shows."""
@@ -106,7 +106,9 @@ class Patient:
         self, measure: Measure, arguments: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
         """The same side by side, a worker each; a Fault stands where one failed."""
-        factory = luggage.Unpacked(luggage.pack(self.factory, "the factory"))
+        factory = serialization.Unpacked(
+            serialization.pack(self.factory, "the factory")
+        )
         with tempfile.TemporaryDirectory() as folder:
             errands = [
                 Errand(measure, factory, given, os.path.join(folder, str(number)))

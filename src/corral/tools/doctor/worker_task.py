@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from corral.workers import luggage
+from corral.engine.worker import serialization
 
 Measure = Callable[..., Any]
 """measure(factory, *arguments) -> something that can be sent home."""
@@ -24,7 +24,7 @@ class Errand:
     """What a worker is told."""
 
     measure: Measure
-    factory: luggage.Unpacked
+    factory: serialization.Unpacked
     """Opened where nothing is printed past the file: modules speak when imported."""
     arguments: tuple[Any, ...]
     output: str

@@ -12,15 +12,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from corral.testing.answers import (
+    from corral.tools.testing.answers import (
         Answer,
         KnownAnswers,
         KnownEpisode,
         known_answers,
     )
-    from corral.testing.env_check import check_env
-    from corral.testing.executor_check import check_executor
-    from corral.testing.faulty_envs import (
+    from corral.tools.testing.env_check import check_env
+    from corral.tools.testing.executor_check import check_executor
+    from corral.tools.testing.faulty_envs import (
         ODD_SPACES,
         WAYS,
         Crashing,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         Slow,
         fail,
     )
-    from corral.testing.referee import Referee
-    from corral.testing.report import Finding, Report
+    from corral.tools.testing.referee import Referee
+    from corral.tools.testing.report import Finding, Report
 
 _HOMES = {
     "Answer": "answers",
@@ -82,6 +82,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        home = importlib.import_module(f"corral.testing.{_HOMES[name]}")
+        home = importlib.import_module(f"corral.tools.testing.{_HOMES[name]}")
         return getattr(home, name)
     raise AttributeError(f"corral.testing has no {name!r}; it has {', '.join(__all__)}")

@@ -19,8 +19,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError
-from corral.workers.seeds import episode_seed
 
 ACTIONS = 1000
 MEAN_LENGTH = 20

@@ -14,15 +14,15 @@ import cloudpickle
 import numpy as np
 from gymnasium import Space
 
-from corral.adapters import adapt
-from corral.adapters.factories import factories_for
 from corral.core import NO_TASK, Adapter, EnvSpec, Factory, Step
-from corral.pool import Pool
-from corral.testing.report import Part, Report, Skip, Warn, run_parts
-from corral.testing.values import part_of, same, stored
-from corral.workers import luggage
-from corral.workers.outcomes import as_reward, counted, five_of
-from corral.workers.seeds import episode_seed, seed_globals
+from corral.engine.adapters import adapt
+from corral.engine.adapters.factories import factories_for
+from corral.engine.pool import Pool
+from corral.engine.worker import serialization
+from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.engine.worker.step_results import as_reward, counted, five_of
+from corral.tools.testing.report import Part, Report, Skip, Warn, run_parts
+from corral.tools.testing.values import part_of, same, stored
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class _EnvCheck:
     # By hand --------------------------------------------------------------------------
 
     def can_be_sent(self) -> None:
-        luggage.pack(self._factory, "the factory")
+        serialization.pack(self._factory, "the factory")
 
     def is_built(self) -> None:
         adapter = adapt(self._factory())

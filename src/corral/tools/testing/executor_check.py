@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from corral.core import Autoreset
+from corral.engine.executors.contract import Capabilities
+from corral.engine.pool import Pool
 from corral.errors import (
     ClosedError,
     EnvError,
@@ -25,12 +27,10 @@ from corral.errors import (
     WorkerDied,
     WorkerHung,
 )
-from corral.executors.contract import Capabilities
-from corral.pool import Pool
-from corral.testing.answers import ACTIONS, FORMS, KnownAnswers
-from corral.testing.faulty_envs import Crashing, Hanging, OddSpaces
-from corral.testing.referee import Referee
-from corral.testing.report import Part, Report, Skip, run_parts
+from corral.tools.testing.answers import ACTIONS, FORMS, KnownAnswers
+from corral.tools.testing.faulty_envs import Crashing, Hanging, OddSpaces
+from corral.tools.testing.referee import Referee
+from corral.tools.testing.report import Part, Report, Skip, run_parts
 
 SLOTS = 5
 STEPS = 60
@@ -234,7 +234,7 @@ class _ExecutorCheck:
 
     def leaves_nothing(self) -> None:
         try:
-            from corral.testing.census import take_census
+            from corral.tools.testing.census import take_census
         except MissingExtra as missing:
             raise Skip(str(missing)) from None
         self._open_and_close()

@@ -23,9 +23,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError
-from corral.testing.answers import MEAN_LENGTH, KnownAnswers
-from corral.workers.seeds import episode_seed
+from corral.tools.testing.answers import MEAN_LENGTH, KnownAnswers
 
 # Ways to fail -------------------------------------------------------------------------
 

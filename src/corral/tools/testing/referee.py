@@ -22,10 +22,10 @@ from typing import Any
 from gymnasium import Space
 
 from corral.core import Step
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import Fault
-from corral.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
-from corral.testing.values import part_of, same
-from corral.workers.seeds import episode_seed
+from corral.tools.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
+from corral.tools.testing.values import part_of, same
 
 RESTARTED = 3
 """What sets the seeds of restarted episodes apart."""

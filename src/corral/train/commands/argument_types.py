@@ -67,7 +67,7 @@ def settings_of(given: list[str]) -> dict[str, Any]:
     """Dotted keys -> values, as `--set` was given them."""
     if not given:
         return {}
-    from corral.recipes.resolve import setting
+    from corral.train.recipes.resolve import setting
 
     return dict(setting(text) for text in given)
 

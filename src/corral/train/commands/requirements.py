@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.errors import MissingExtra
-from corral.recipes import EXTRAS
-from corral.run.directory import CONFIG
+from corral.train.recipes import EXTRAS
+from corral.train.run.directory import CONFIG
 
 TRAINING = (
     "matplotlib",

@@ -24,15 +24,15 @@ RECIPES = {
 }
 """Name -> what it is."""
 MODULES = {
-    "ant": "corral.recipes.ant",
-    "bullet_pendulum": "corral.recipes.bullet_pendulum",
-    "cartpole": "corral.recipes.cartpole",
-    "grid_world": "corral.recipes.grid_world",
-    "memory": "corral.recipes.memory",
-    "pendulum": "corral.recipes.pendulum",
-    "tinyphysics": "corral.recipes.tinyphysics",
-    "tinyphysics_tuned": "corral.recipes.tinyphysics_tuned",
-    "upkie": "corral.recipes.upkie",
+    "ant": "corral.train.recipes.ant",
+    "bullet_pendulum": "corral.zoo.bullet_pendulum.recipe",
+    "cartpole": "corral.train.recipes.cartpole",
+    "grid_world": "corral.zoo.grid_world.recipe",
+    "memory": "corral.zoo.positions.recipe",
+    "pendulum": "corral.train.recipes.pendulum",
+    "tinyphysics": "corral.zoo.tinyphysics.recipe",
+    "tinyphysics_tuned": "corral.zoo.tinyphysics.tuned_recipe",
+    "upkie": "corral.zoo.upkie.recipe",
 }
 """Name -> the module that is the recipe."""
 EXTRAS: dict[str, tuple[str, ...]] = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from corral.learners.ppo import PPOConfig
-from corral.recipes import config as base
-from corral.recipes.builder import build
+from corral.train.recipes import config as base
+from corral.train.recipes.builder import build
 
 __all__ = ["Config", "build"]
 

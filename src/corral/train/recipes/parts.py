@@ -14,15 +14,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.adapters.named import named
 from corral.core import Factory
+from corral.engine.adapters.env_names import named
+from corral.engine.pool import Pool
 from corral.errors import MissingExtra, OptionError
-from corral.pool import Pool
-from corral.recipes.config import Config
 from corral.rollouts.collector import Collector
 from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import EpisodeSummary
+from corral.train.recipes.config import Config
 
 try:
     import torch

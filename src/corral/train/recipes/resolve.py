@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from corral.errors import MissingExtra, OptionError
-from corral.recipes import MODULES, RECIPES
-from corral.recipes.config import Config
+from corral.train.recipes import MODULES, RECIPES
+from corral.train.recipes.config import Config
 
 try:
     import yaml

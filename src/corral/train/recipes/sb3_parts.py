@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
+from corral.api.sb3.env import CorralVecEnv
+from corral.engine.pool import Pool
 from corral.errors import OptionError
-from corral.faces.sb3_env import CorralVecEnv
-from corral.learners.sb3_collector import Curriculum, SB3Collector
-from corral.learners.sb3_policy import SB3Policy
-from corral.learners.sb3_ppo import SB3PPO
-from corral.pool import Pool
-from corral.recipes import parts as plain
-from corral.recipes.config import Config
+from corral.learners.sb3.collector import Curriculum, SB3Collector
+from corral.learners.sb3.policy import SB3Policy
+from corral.learners.sb3.ppo import SB3PPO
+from corral.train.recipes import parts as plain
+from corral.train.recipes.config import Config
 
 OpenPool = Callable[[Config, str, int | None], Pool]
 

@@ -17,9 +17,9 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from corral.executors import kill_workers_of
-from corral.run.drafts import replacing
-from corral.run.film import Scene
+from corral.engine.executors import kill_workers_of
+from corral.train.run.atomic_write import replacing
+from corral.train.run.episode_video import Scene
 
 PATIENCE = 0.02
 """Seconds between two looks at whether a film that was given up has ended."""

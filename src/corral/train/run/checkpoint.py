@@ -23,7 +23,7 @@ import numpy as np
 import corral
 from corral.core import EnvSpec
 from corral.errors import CheckpointError
-from corral.run.drafts import replacing
+from corral.train.run.atomic_write import replacing
 
 FORMAT = 1
 """Goes up when a key changes its meaning or goes away."""

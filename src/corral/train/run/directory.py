@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.errors import OptionError, WriteFailed
-from corral.run.drafts import write_text
+from corral.train.run.atomic_write import write_text
 
 ROOT = Path("runs")
 CONFIG = "config.yaml"

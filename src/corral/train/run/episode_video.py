@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.core import Decision, Factory, Generators, Step
+from corral.engine.pool import Pool
 from corral.errors import OptionError
-from corral.pool import Pool
-from corral.recipes.parts import Parts, env_factory
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
-from corral.run.reel import Reel, develop, expose, stand_aside
+from corral.train.recipes.parts import Parts, env_factory
+from corral.train.run.video_frames import Reel, develop, expose, stand_aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Scene:
     @classmethod
     def of(cls, parts: Parts, seed: int) -> Scene:
         """What was learnt so far, in an env that draws; OptionError if it does not."""
-        import corral.sinks.video  # noqa: F401  says so if Pillow is missing
+        import corral.train.sinks.video  # noqa: F401  says so if Pillow is missing
 
         if not renders(parts):
             raise OptionError("the env does not render to rgb_array")

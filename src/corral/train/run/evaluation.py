@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from corral.engine.pool import Pool
+from corral.engine.worker.seeds import episode_seed
 from corral.errors import Fault, OptionError
-from corral.pool import Pool
-from corral.recipes.config import Config
-from corral.recipes.parts import Parts
 from corral.rollouts.evaluation import Evaluation, evaluate
-from corral.run.recent import means_of, numbers_of
-from corral.workers.seeds import episode_seed
+from corral.train.recipes.config import Config
+from corral.train.recipes.parts import Parts
+from corral.train.run.recent_episodes import means_of, numbers_of
 
 VALIDATION, FINAL, VIDEO = 1, 2, 3
 """What seeds of evaluations are made for; the envs that collect have others."""

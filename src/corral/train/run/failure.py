@@ -18,6 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from corral.engine.faults.advice import mended_by_restarts
+from corral.engine.faults.code_location import place_of_error
+from corral.engine.faults.option_syntax import PYTHON, SETTINGS, Syntax
+from corral.engine.faults.report import message_for
 from corral.errors import (
     CorralError,
     Fault,
@@ -27,13 +31,9 @@ from corral.errors import (
     UsageError,
     WriteFailed,
 )
-from corral.recipes.config import Config
-from corral.run.directory import RunDirectory
-from corral.run.drafts import write_text
-from corral.supervision.advice import mended_by_restarts
-from corral.supervision.place import place_of_error
-from corral.supervision.report import message_for
-from corral.supervision.syntax import PYTHON, SETTINGS, Syntax
+from corral.train.recipes.config import Config
+from corral.train.run.atomic_write import write_text
+from corral.train.run.directory import RunDirectory
 
 MORE = 10
 """How many times as much of a limit is proposed where it was used up."""
@@ -154,7 +154,8 @@ class Failure:
     def _call(self, path: str, settings: Mapping[str, Any]) -> str:
         if not self.command:
             trust = "" if self.signed else ", trust=True"
-            return f"corral.run.start.resume(Path({path!r}), {dict(settings)!r}{trust})"
+            given = f"Path({path!r}), {dict(settings)!r}{trust}"
+            return f"corral.train.run.start.resume({given})"
         trusting = [] if self.signed else ["--trust"]
         flags = [*_flags(settings), *trusting]
         return shlex.join(["corral", "train", "--resume", path, *flags])
@@ -179,7 +180,7 @@ class Failure:
         why = f"It would diverge again: begin another run from its {policy}."
         if not self.command:
             call = (
-                f"corral.run.start.begin({f'{path}/config.yaml'!r}, {slower!r}, "
+                f"corral.train.run.start.begin({f'{path}/config.yaml'!r}, {slower!r}, "
                 f"init_from=Path({path!r}))"
             )
         else:

@@ -10,16 +10,16 @@ from typing import Any
 from corral.core import EnvSpec
 from corral.errors import OptionError
 from corral.learners.ppo import PPO
-from corral.recipes.config import Config
-from corral.recipes.parts import Parts
 from corral.rollouts.evaluation import Evaluation
-from corral.run import signed_config
-from corral.run.checkpoint import Checkpoint
-from corral.run.directory import RunDirectory, find
-from corral.run.evaluation import Evaluator
-from corral.run.film import Scene
-from corral.run.restarts import line_of
-from corral.run.start import build, changed, in_the_users_words, load_moment
+from corral.train.recipes.config import Config
+from corral.train.recipes.parts import Parts
+from corral.train.run import signed_config
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.directory import RunDirectory, find
+from corral.train.run.episode_video import Scene
+from corral.train.run.evaluation import Evaluator
+from corral.train.run.restart_log import line_of
+from corral.train.run.start import build, changed, in_the_users_words, load_moment
 
 
 class Revisit:

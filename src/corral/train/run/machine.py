@@ -8,9 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from corral.bench.usage import total_memory
-from corral.executors import usable_cores
-from corral.workers import twins
+from corral.engine.executors import usable_cores
+from corral.engine.worker import compiled
+from corral.train.run.process_usage import total_memory
 
 ALWAYS = ("corral", "gymnasium", "numpy")
 DISTRIBUTIONS = {"sb3": "stable-baselines3"}
@@ -25,7 +25,7 @@ def facts() -> dict[str, Any]:
         "memory_bytes": total_memory(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "compiled": twins.COMPILED,
+        "compiled": compiled.COMPILED,
     }
 
 

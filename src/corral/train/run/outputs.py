@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from corral.errors import Fault
-from corral.recipes.config import Config
-from corral.run.directory import RunDirectory
-from corral.run.drafts import write_text
-from corral.sinks import Sink, jsonl
-from corral.sinks.console import ConsoleSink
-from corral.sinks.fanout import Fanout
-from corral.sinks.jsonl import JsonlSink
-from corral.sinks.tensorboard import TensorboardSink
+from corral.train.recipes.config import Config
+from corral.train.run.atomic_write import write_text
+from corral.train.run.directory import RunDirectory
+from corral.train.sinks import Sink, jsonl
+from corral.train.sinks.console import ConsoleSink
+from corral.train.sinks.fanout import Fanout
+from corral.train.sinks.jsonl import JsonlSink
+from corral.train.sinks.tensorboard import TensorboardSink
 
 WORDS = 200
 """Characters of an error's text that a line keeps."""
@@ -81,7 +81,7 @@ class Outputs:
 
 
 def _wandb(directory: RunDirectory, config: Config) -> Sink:
-    from corral.sinks.wandb import WandbSink
+    from corral.train.sinks.wandb import WandbSink
 
     path = directory.path.resolve()
     name = f"{path.parent.name}-{path.name}"

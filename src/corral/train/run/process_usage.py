@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Iterator
 
+from corral.engine.faults.process_memory import memory_of
+from corral.engine.faults.run_delay import run_delay
 from corral.errors import MissingExtra
-from corral.supervision.memory import memory_of
-from corral.supervision.run_delay import run_delay
 
 try:
     import psutil

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from corral.digits import number
-from corral.reports.charts import COLORS, INK, Curve, histogram, lines
-from corral.reports.page import Draw, Page, Share
-from corral.run.accounts import PARTS
-from corral.run.directory import RunDirectory
-from corral.run.recent import RECENT
-from corral.sinks import jsonl
+from corral.rollouts.number_format import number
+from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
+from corral.train.reports.page import Draw, Page, Share
+from corral.train.run.directory import RunDirectory
+from corral.train.run.recent_episodes import RECENT
+from corral.train.run.time_split import PARTS
+from corral.train.sinks import jsonl
 
 STEPS = "env steps"
 PERCENT = 100.0

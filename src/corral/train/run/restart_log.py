@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 
+from corral.engine.pool import Pool
 from corral.errors import Fault
-from corral.pool import Pool
-from corral.run.outputs import WORDS, Outputs
+from corral.train.run.outputs import WORDS, Outputs
 
 
 class Restarts:

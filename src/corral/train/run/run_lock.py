@@ -10,7 +10,7 @@ import os
 import time
 
 from corral.errors import OptionError
-from corral.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory
 
 try:
     import fcntl

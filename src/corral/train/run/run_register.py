@@ -12,7 +12,7 @@ import json
 import os
 from pathlib import Path
 
-from corral.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory
 
 VARIABLE = "CORRAL_RUNS"
 """The environment variable that names another file."""

@@ -10,8 +10,8 @@ damaged      its about.json cannot be read
 
 from __future__ import annotations
 
-from corral.run.claim import is_held
-from corral.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory
+from corral.train.run.run_lock import is_held
 
 BEGAN = "began"
 

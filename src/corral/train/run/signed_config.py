@@ -18,13 +18,13 @@ from __future__ import annotations
 import json
 import os
 
+from corral.engine.faults import signatures
+from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import OptionError
-from corral.recipes.config import Config
-from corral.recipes.resolve import checked, complete, dump, kind_of, parsed
-from corral.run.directory import RunDirectory
-from corral.run.drafts import write_text
-from corral.supervision import signatures
-from corral.supervision.user_key import KeyUnusable
+from corral.train.recipes.config import Config
+from corral.train.recipes.resolve import checked, complete, dump, kind_of, parsed
+from corral.train.run.atomic_write import write_text
+from corral.train.run.directory import RunDirectory
 
 MARK = "# signature: "
 

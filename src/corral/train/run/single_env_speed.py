@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import perf_counter
 
-from corral.pool import Pool
-from corral.recipes.parts import Parts, env_factory
+from corral.engine.pool import Pool
 from corral.rollouts.collector import Collector
+from corral.train.recipes.parts import Parts, env_factory
 
 SECONDS = 0.4
 ROWS = 16

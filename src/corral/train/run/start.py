@@ -10,30 +10,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from corral.bench import machine
 from corral.errors import CheckpointError, FaultError, OptionError
-from corral.recipes import builder
-from corral.recipes.config import Config
-from corral.recipes.parts import Parts
-from corral.recipes.resolve import (
+from corral.train.recipes import builder
+from corral.train.recipes.config import Config
+from corral.train.recipes.parts import Parts
+from corral.train.recipes.resolve import (
     checked,
     complete,
     put,
     recipe_module,
     resolve,
 )
-from corral.run import outputs, register, signed_config
-from corral.run.checkpoint import Checkpoint, load_learner
-from corral.run.claim import Claim
-from corral.run.directory import ROOT, RunDirectory, create, find
-from corral.run.drafts import sweep
-from corral.run.evaluation import Best
-from corral.run.failure import Failure, written_about
-from corral.run.outputs import Outputs
-from corral.run.recent import RECENT
-from corral.run.training import Progress, Training
-from corral.sinks import jsonl
-from corral.sinks.console import ConsoleSink
+from corral.train.run import machine, outputs, run_register, signed_config
+from corral.train.run.atomic_write import sweep
+from corral.train.run.checkpoint import Checkpoint, load_learner
+from corral.train.run.directory import ROOT, RunDirectory, create, find
+from corral.train.run.evaluation import Best
+from corral.train.run.failure import Failure, written_about
+from corral.train.run.outputs import Outputs
+from corral.train.run.recent_episodes import RECENT
+from corral.train.run.run_lock import Claim
+from corral.train.run.training import Progress, Training
+from corral.train.sinks import jsonl
+from corral.train.sinks.console import ConsoleSink
 
 
 def begin(
@@ -49,7 +48,7 @@ def begin(
     config = resolve(source, settings)
     if wandb:
         # For its MissingExtra, before anything is begun.
-        from corral.sinks import wandb as _  # noqa: F401
+        from corral.train.sinks import wandb as _  # noqa: F401
     weights = None if init_from is None else _weights_path(init_from)
     with in_the_users_words(config, command):
         parts = build(config)
@@ -192,13 +191,13 @@ def _training(
 def _register(directory: RunDirectory, console: ConsoleSink) -> None:
     """So that `corral list` finds it from any directory."""
     try:
-        register.add(directory)
+        run_register.add(directory)
     except OSError as error:
         here = directory.path.resolve().is_relative_to(ROOT.resolve())
         words = ["corral", "list", "--runs", str(directory.path.parent)]
         how = "`corral list` in this folder" if here else f"`{shlex.join(words)}`"
         console.say(
-            f"Only {how} finds this run: {register.path()} cannot be written "
+            f"Only {how} finds this run: {run_register.path()} cannot be written "
             f"({error.strerror or error})",
             "yellow",
         )

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from corral.bench.usage import cpu_seconds
-from corral.executors import usable_cores
-from corral.pool import Pool, Stats
+from corral.engine.executors import usable_cores
+from corral.engine.pool import Pool, Stats
+from corral.train.run.process_usage import cpu_seconds
 
 PARTS = (
     "env",

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from corral.digits import number, rate, score
 from corral.errors import (
     CorralError,
     Fault,
@@ -29,16 +28,16 @@ from corral.errors import (
     RunFailed,
     TrainingDiverged,
 )
-from corral.recipes.parts import Gathered, Parts
-from corral.rollouts import finite
-from corral.run import report
-from corral.run.accounts import Accounts
-from corral.run.camera import Camera
-from corral.run.checkpoint import Checkpoint
-from corral.run.claim import Claim
-from corral.run.directory import RunDirectory
-from corral.run.drafts import write_text
-from corral.run.evaluation import (
+from corral.rollouts import finite_check
+from corral.rollouts.number_format import number, rate, score
+from corral.train.recipes.parts import Gathered, Parts
+from corral.train.run import report
+from corral.train.run.atomic_write import write_text
+from corral.train.run.background_video import Camera
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.directory import RunDirectory
+from corral.train.run.episode_video import Scene
+from corral.train.run.evaluation import (
     CUT,
     FAILED,
     FINAL,
@@ -46,12 +45,13 @@ from corral.run.evaluation import (
     Best,
     Evaluator,
 )
-from corral.run.failure import Failure, written_about
-from corral.run.film import Scene
-from corral.run.outputs import Outputs
-from corral.run.recent import RECENT, Recent, row_of
-from corral.run.restarts import Restarts
-from corral.run.speed import compare
+from corral.train.run.failure import Failure, written_about
+from corral.train.run.outputs import Outputs
+from corral.train.run.recent_episodes import RECENT, Recent, row_of
+from corral.train.run.restart_log import Restarts
+from corral.train.run.run_lock import Claim
+from corral.train.run.single_env_speed import compare
+from corral.train.run.time_split import Accounts
 
 DONE, INTERRUPTED = 0, 130
 FAULTS = "episode/faults"
@@ -542,7 +542,7 @@ def _naming_culprits(rollout: Gathered) -> Iterator[None]:
         yield
     except TrainingDiverged as error:
         seen = getattr(rollout, "obs", ())  # Stable-Baselines3 keeps its own
-        said = finite.culprit(seen, rollout.reward, rollout.valid)
+        said = finite_check.culprit(seen, rollout.reward, rollout.valid)
         if not said:
             raise
         raise TrainingDiverged(f"{error}. {said[0].upper()}{said[1:]}") from error

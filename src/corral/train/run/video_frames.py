@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.workers.context import this_worker
+from corral.engine.worker.context import this_worker
 
 PICTURES = 300
 """Fewer than so many are kept at a time."""
@@ -37,7 +37,7 @@ class Reel:
 
     def developed(self, speed: float) -> bytes:
         """The GIF, with so many steps a second."""
-        from corral.sinks.video import encode
+        from corral.train.sinks.video import encode
 
         return encode(self.frames, speed / self.stride)
 

@@ -4,6 +4,6 @@ sink.write({"episode/return": 87.5}, step=2048)
 sink.close()
 """
 
-from corral.sinks.sink import Sink
+from corral.train.sinks.sink import Sink
 
 __all__ = ["Sink"]

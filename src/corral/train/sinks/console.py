@@ -5,7 +5,7 @@
     [2026-01-31 12:00:06 elapsed 0:00:06 eta 0:00:06] step 51200/100000  8210 steps/s
     [2026-01-31 12:00:06 elapsed 0:00:06 eta 0:00:06] step 51200  evaluated 475 ± 30
 
-With `corral.bench.console` the one place of the package that imports rich.
+With `corral.tools.bench.console` the one place of the package that imports rich.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from time import monotonic, strftime
 from typing import TextIO
 
-from corral.digits import number, rate
 from corral.errors import MissingExtra
+from corral.rollouts.number_format import number, rate
 
 try:
     from rich.console import Console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from corral.sinks.sink import Sink
+from corral.train.sinks.sink import Sink
 
 
 class Fanout:

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from corral.adapters.team import TEAM
+from corral.engine.adapters.team import TEAM
 from corral.errors import OptionError
 from corral.learners.ppo import PPOConfig
-from corral.recipes import config as base
-from corral.recipes import sb3_parts
-from corral.recipes.parts import Parts
+from corral.train.recipes import config as base
+from corral.train.recipes import sb3_parts
+from corral.train.recipes.parts import Parts
 
 __all__ = ["Config", "build"]
 
@@ -27,7 +27,7 @@ class Config(base.Config):
 
     recipe: str = "grid_world"
     learner: Literal["ppo", "sb3_ppo"] = "sb3_ppo"
-    env: str = "corral.recipes.grid_world_envs:make"
+    env: str = "corral.zoo.grid_world.training_env:make"
     env_kwargs: dict[str, Any] = Field(
         default={"size": "small", "ground": 2, "air": 1},
         description="of the grid world: size, ground, air, goal, max_steps, ...",
@@ -60,7 +60,7 @@ def build(config: Config) -> Parts:
         raise OptionError(
             "recipe grid_world is for learner: sb3_ppo; for Corral's PPO give a "
             "collector the pool of corral.make_shared_policy, or write a config of "
-            "your own with env: corral.recipes.grid_world_envs:make"
+            "your own with env: corral.zoo.grid_world.training_env:make"
         )
     kwargs = {**config.env_kwargs, "view": config.view}
     config = config.model_copy(update={"env_kwargs": kwargs})
@@ -70,9 +70,9 @@ def build(config: Config) -> Parts:
 
 
 def _shared(config: Config) -> Parts:
-    from corral.faces.shared_pool import SharedPool
-    from corral.faces.shared_sb3_env import SharedVecEnv
-    from corral.learners.sb3_policy import SB3Policy
+    from corral.api.shared_policy.pool import SharedPool
+    from corral.api.shared_policy.sb3_env import SharedVecEnv
+    from corral.learners.sb3.policy import SB3Policy
 
     parts = sb3_parts.build(
         config,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.adapters.flattened import FlattenedAgents
-from corral.adapters.multi import multi_env
+from corral.engine.adapters.flattened_agents import FlattenedAgents
+from corral.engine.adapters.pettingzoo import multi_env
 from corral.errors import OptionError
 from corral.zoo import grid_world
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from corral.core import EnvSpec, Policy
 from corral.errors import OptionError
-from corral.run.directory import find
+from corral.train.run.directory import find
 from corral.zoo.tinyphysics import PID, make_tinyphysics, make_tinyphysics_batched
 from corral.zoo.tinyphysics.cockpit import make_cockpit, make_cockpit_batched
 
@@ -46,8 +46,8 @@ def controller_of(name: str, checkpoint: str = "best") -> Controller:
 def _trained(path: Path, which: str) -> Controller:
     directory = find(path)
     # Only now: a PID needs neither torch nor pydantic.
-    from corral.run.revisit import load_policy
-    from corral.run.signed_config import read
+    from corral.train.run.loaded_run import load_policy
+    from corral.train.run.signed_config import read
 
     config = read(directory)
     if config.env not in VIEWS:

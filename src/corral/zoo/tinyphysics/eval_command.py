@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corral.cli.kinds import count
-from corral.cli.need import Need, training
-from corral.cli.saving import save
-from corral.digits import number, score
 from corral.errors import MissingExtra, OptionError, WriteFailed
+from corral.rollouts.number_format import number, score
+from corral.train.commands.argument_types import count
+from corral.train.commands.output_files import save
+from corral.train.commands.requirements import Need, training
 
 if TYPE_CHECKING:
-    from corral.run.tinyphysics.controller import Controller
     from corral.zoo.tinyphysics import Costs
+    from corral.zoo.tinyphysics.controller import Controller
 
 NAME = "tinyphysics"
 EXAMPLES = """\
@@ -82,10 +82,9 @@ def need(arguments: argparse.Namespace) -> Need:
 def run(arguments: argparse.Namespace) -> int:
     """Drive, show, write; returns the exit status."""
     _check(arguments)
-    from corral.run.tinyphysics import driving
-    from corral.run.tinyphysics.controller import PID_NAME, controller_of
-    from corral.sinks.progress import bar
-    from corral.zoo.tinyphysics import find_routes
+    from corral.train.sinks.progress import bar
+    from corral.zoo.tinyphysics import evaluation, find_routes
+    from corral.zoo.tinyphysics.controller import PID_NAME, controller_of
 
     name = PID_NAME if arguments.controller is None else arguments.controller
     controller = controller_of(name, arguments.checkpoint)
@@ -93,9 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
     with bar() as progress:
         progress.expect(len(paths))
         progress.say("reading")
-        driving.check(arguments.model, paths)
+        evaluation.check(arguments.model, paths)
         progress.say("driving")
-        with driving.open_pool(
+        with evaluation.open_pool(
             controller,
             arguments.model,
             min(arguments.num_envs or NUM_ENVS, len(paths)),
@@ -104,8 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
             batched=arguments.batched,
         ) as pool:
             policy = controller.policy_for(pool.spec)
-            costs = driving.drive(pool, policy, paths, progress.turn)
-            traces = driving.trace(pool, policy, driving.samples_of(costs))
+            costs = evaluation.drive(pool, policy, paths, progress.turn)
+            traces = evaluation.trace(pool, policy, evaluation.samples_of(costs))
             layout = str(pool.layout)
     _show(controller, costs)
     _write(arguments, controller, costs, traces, layout)
@@ -147,7 +146,7 @@ def _writable(path: Path) -> bool:
 def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
     import numpy as np
 
-    from corral.run.tinyphysics.driving import mean_of
+    from corral.zoo.tinyphysics.evaluation import mean_of
 
     width = max(map(len, costs))
     print(f"{'route':<{width}}  {'lataccel':>9}  {'jerk':>9}  {'total':>9}")
@@ -180,8 +179,8 @@ def _write(
         "layout": layout,
     }
     try:
-        from corral.run.drafts import write_text
-        from corral.run.tinyphysics.page import page
+        from corral.train.run.atomic_write import write_text
+        from corral.zoo.tinyphysics.page import page
 
         write_text(path, page(controller.name, costs, traces, facts, arguments.line))
         print(f"Written: {path}")

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Decision, Generators, Policy, Step
-from corral.pool import Pool
+from corral.engine.pool import Pool
+from corral.engine.worker.context import this_worker
 from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
-from corral.run.tinyphysics.controller import Controller
-from corral.workers.context import this_worker
 from corral.zoo.tinyphysics import Costs, Model, load_route
+from corral.zoo.tinyphysics.controller import Controller
 from corral.zoo.tinyphysics.route import CONTROL_START, COST_END
 
 STEPS = COST_END - CONTROL_START

@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from corral.digits import number, score
-from corral.reports.charts import COLORS, INK, Curve, histogram, lines
-from corral.reports.page import Page
-from corral.run.tinyphysics.driving import Trace, mean_of
+from corral.rollouts.number_format import number, score
+from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
+from corral.train.reports.page import Page
 from corral.zoo.tinyphysics import Costs
 from corral.zoo.tinyphysics.costs import STEP, WEIGHT
+from corral.zoo.tinyphysics.evaluation import Trace, mean_of
 from corral.zoo.tinyphysics.route import CONTROL_START
 
 MEAN = "mean"

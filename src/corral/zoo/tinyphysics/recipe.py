@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from corral.core import Decision, Generators, Policy, Step
+from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.learners.cloning import clone
 from corral.learners.ppo import PPO, PPOConfig
-from corral.pool import Pool
-from corral.recipes import config as base
-from corral.recipes import parts as plain
 from corral.rollouts.collector import Collector
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.evaluation import Evaluation
+from corral.train.recipes import config as base
+from corral.train.recipes import parts as plain
 from corral.zoo.tinyphysics import (
     PID,
     RouteOrder,

@@ -11,8 +11,8 @@ import math
 from pydantic import Field
 
 from corral.learners.ppo import PPOConfig
-from corral.recipes import tinyphysics
-from corral.recipes.tinyphysics import build
+from corral.zoo.tinyphysics import recipe as tinyphysics
+from corral.zoo.tinyphysics.recipe import build
 
 __all__ = ["Config", "build"]
 

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from corral.errors import OptionError
 from corral.learners.ppo import PPOConfig
-from corral.recipes import config as base
-from corral.recipes import sb3_parts
-from corral.recipes.parts import Parts
+from corral.train.recipes import config as base
+from corral.train.recipes import sb3_parts
+from corral.train.recipes.parts import Parts
 
 __all__ = ["Config", "build"]
 

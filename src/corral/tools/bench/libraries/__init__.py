@@ -13,18 +13,18 @@ from typing import Any
 
 from gymnasium import Space
 
-from corral.bench.messages import Order
 from corral.core import Factory
-from corral.executors import Placement
-from corral.pool import Stats
+from corral.engine.executors import Placement
+from corral.engine.pool import Stats
+from corral.tools.bench.messages import Order
 
 HOMES = {
-    "loop": "corral.bench.libraries.bare",
-    "corral": "corral.bench.libraries.ours",
-    "gymnasium": "corral.bench.libraries.gymnasium_vector",
-    "sb3": "corral.bench.libraries.sb3",
-    "agilerl": "corral.bench.libraries.agilerl_vector",
-    "supersuit": "corral.bench.libraries.supersuit_vector",
+    "loop": "corral.tools.bench.libraries.bare",
+    "corral": "corral.tools.bench.libraries.ours",
+    "gymnasium": "corral.tools.bench.libraries.gymnasium_vector",
+    "sb3": "corral.tools.bench.libraries.sb3",
+    "agilerl": "corral.tools.bench.libraries.agilerl_vector",
+    "supersuit": "corral.tools.bench.libraries.supersuit_vector",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.team import Team
+from corral.engine.adapters.team import Team
 from corral.errors import OptionError
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from agilerl.utils.utils import make_vect_envs
 from agilerl.vector.pz_async_vec_env import AsyncPettingZooVecEnv
 
-from corral.adapters.multi import adapt_multi
-from corral.bench.libraries import Stepped
-from corral.bench.libraries.agent_rows import by_agent
-from corral.bench.libraries.gymnasium_vector import stepped
-from corral.bench.messages import Order
 from corral.core import Factory
+from corral.engine.adapters.pettingzoo import adapt_multi
+from corral.tools.bench.libraries import Stepped
+from corral.tools.bench.libraries.agent_rows import by_agent
+from corral.tools.bench.libraries.gymnasium_vector import stepped
+from corral.tools.bench.messages import Order
 
 
 def build(order: Order, factory: Factory) -> Stepped:

@@ -7,12 +7,12 @@ from typing import Any
 
 from gymnasium.vector.utils import batch_space, iterate
 
-from corral.adapters import adapt
-from corral.adapters.multi import MultiAdapter, adapt_multi, has_agents
-from corral.adapters.named import is_pettingzoo
-from corral.bench.libraries import Stepped
-from corral.bench.messages import Order
 from corral.core import Factory
+from corral.engine.adapters import adapt
+from corral.engine.adapters.env_names import is_pettingzoo
+from corral.engine.adapters.pettingzoo import MultiAdapter, adapt_multi, has_agents
+from corral.tools.bench.libraries import Stepped
+from corral.tools.bench.messages import Order
 
 
 class Loop:

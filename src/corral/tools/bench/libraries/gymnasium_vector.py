@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
-from corral.bench.libraries import Stepped
-from corral.bench.messages import Order
 from corral.core import Factory
+from corral.tools.bench.libraries import Stepped
+from corral.tools.bench.messages import Order
 
 KINDS: dict[str, type[AsyncVectorEnv | SyncVectorEnv]] = {
     "sync": SyncVectorEnv,

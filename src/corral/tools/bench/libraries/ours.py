@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from corral.bench.libraries import Stepped
-from corral.bench.messages import Order
+from corral.api.gymnasium.make import make
+from corral.api.pettingzoo.make import make_multi
 from corral.core import Factory
-from corral.faces.gymnasium_make import make
-from corral.faces.multi_make import make_multi
+from corral.tools.bench.libraries import Stepped
+from corral.tools.bench.messages import Order
 
 
 def build(order: Order, factory: Factory) -> Stepped:

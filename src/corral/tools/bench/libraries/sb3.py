@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-from corral.bench.libraries import Stepped
-from corral.bench.messages import Order
 from corral.core import Factory
+from corral.tools.bench.libraries import Stepped
+from corral.tools.bench.messages import Order
 
 KINDS = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
 

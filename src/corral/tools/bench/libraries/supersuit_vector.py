@@ -11,13 +11,13 @@ from supersuit import (
     pettingzoo_env_to_vec_env_v1,
 )
 
-from corral.adapters.multi import adapt_multi
-from corral.bench.libraries import Stepped
-from corral.bench.libraries.agent_rows import by_row
-from corral.bench.libraries.gymnasium_vector import stepped
-from corral.bench.messages import Order
 from corral.core import Factory
-from corral.executors import usable_cores
+from corral.engine.adapters.pettingzoo import adapt_multi
+from corral.engine.executors import usable_cores
+from corral.tools.bench.libraries import Stepped
+from corral.tools.bench.libraries.agent_rows import by_row
+from corral.tools.bench.libraries.gymnasium_vector import stepped
+from corral.tools.bench.messages import Order
 
 
 def build(order: Order, factory: Factory) -> Stepped:

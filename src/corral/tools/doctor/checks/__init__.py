@@ -1,1 +1,1 @@
-"""One check per file; `doctor.checklist` has their order."""
+"""One check per file; `tools.doctor.checklist` has their order."""

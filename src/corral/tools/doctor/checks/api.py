@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from corral.doctor.checks.window import asks_for_window
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding, Severity
-from corral.doctor.moment import Game, Moment
-from corral.doctor.patient import Patient, brief
-from corral.doctor.pilot import Pilot, pilot_of
-from corral.doctor.player import Player
+from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.step_results import as_reward
 from corral.errors import CorralError, FaultError
-from corral.workers.outcomes import as_reward
-from corral.workers.seeds import episode_seed
+from corral.tools.doctor.checks.window import asks_for_window
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.env_profile import Pilot, pilot_of
+from corral.tools.doctor.env_response import Game, Moment
+from corral.tools.doctor.finding import Finding, Severity
+from corral.tools.doctor.subject import Patient, brief
 
 MOMENTS = 300
 """Of a run, where they take no longer than SECONDS and have no more than BYTES."""

@@ -10,12 +10,12 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from corral.doctor.contract import Check
-from corral.doctor.differences import first_difference
-from corral.doctor.finding import Finding
-from corral.doctor.moment import Moment
-from corral.doctor.patient import Patient
-from corral.doctor.player import Player
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.differences import first_difference
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Patient
 
 MOMENTS = 30
 

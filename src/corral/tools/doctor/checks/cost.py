@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.moment import Game, Moment
-from corral.doctor.patient import Cost, Patient
-from corral.doctor.player import Player
-from corral.doctor.times import shown
-from corral.supervision.run_delay import run_delay
+from corral.engine.faults.run_delay import run_delay
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.duration_text import shown
+from corral.tools.doctor.env_response import Game, Moment
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Cost, Patient
 
 SECONDS = 0.7
 MOST = 5000

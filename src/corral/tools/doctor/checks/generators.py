@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from corral.doctor.contract import Check
-from corral.doctor.differences import first_difference
-from corral.doctor.finding import Finding
-from corral.doctor.moment import Moment
-from corral.doctor.patient import Patient
-from corral.doctor.player import Player
-from corral.doctor.runs import copied, own_generators
+from corral.engine.faults.report import error_for
+from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.engine.worker.shared_state import generator_states, moved
 from corral.errors import Fault
-from corral.supervision.report import error_for
-from corral.workers.seeds import episode_seed, seed_globals
-from corral.workers.shared_state import generator_states, moved
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.differences import first_difference
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.runs import copied, own_generators
+from corral.tools.doctor.subject import Patient
 
 NAMES = ("random", "numpy.random", "torch")
 

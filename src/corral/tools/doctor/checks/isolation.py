@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.adapters.verdicts import DECLARATION
-from corral.doctor.checks.determinism import is_deterministic
-from corral.doctor.contract import Check
-from corral.doctor.differences import first_difference
-from corral.doctor.finding import Finding, Severity
-from corral.doctor.moment import Moment
-from corral.doctor.patient import Patient, brief
-from corral.doctor.player import Player
-from corral.doctor.runs import copied, own_generators, run_alone
+from corral.engine.adapters.isolation import DECLARATION
+from corral.engine.faults.report import error_for
 from corral.errors import Fault
-from corral.supervision.report import error_for
+from corral.tools.doctor.checks.determinism import is_deterministic
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.differences import first_difference
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.finding import Finding, Severity
+from corral.tools.doctor.runs import copied, own_generators, run_alone
+from corral.tools.doctor.subject import Patient, brief
 
 NAMES = ("the first env", "the second env", "an env built later")
 REMEDY = 'isolation="slot" gives each env a process of its own'

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient
-from corral.doctor.player import Player
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Patient
 
 CYCLES = 3
 """Envs that are built and closed after the first one, which warms things up."""

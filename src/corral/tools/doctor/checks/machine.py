@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient
-from corral.executors.assign import cgroup_limit, usable_cores
-from corral.transport import headroom
-from corral.workers import twins
+from corral.engine.executors.assign import cgroup_limit, usable_cores
+from corral.engine.transport import free_memory
+from corral.engine.worker import compiled
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Patient
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PER_WORKER = 12
@@ -45,8 +45,8 @@ def _cores() -> Finding:
 
 
 def _twins() -> Finding:
-    kinds = dict(twins.KINDS)
-    if twins.COMPILED:
+    kinds = dict(compiled.KINDS)
+    if compiled.COMPILED:
         text = "doorbell, recorder and readout are the compiled ones"
         return Finding("machine", "ok", text, data=kinds)
     used = ", ".join(f"{part}: {kind}" for part, kind in kinds.items())
@@ -70,7 +70,7 @@ def _descriptors() -> Finding:
 
 
 def _memory() -> str:
-    left = headroom.available()
+    left = free_memory.available()
     parts = [] if left is None else [f"{left.bytes / _GIB:.1f} GiB of memory left"]
     try:
         shared = os.statvfs("/dev/shm")

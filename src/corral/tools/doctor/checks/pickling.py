@@ -6,12 +6,12 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from corral.adapters.named import is_pettingzoo
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient
+from corral.engine.adapters.env_names import is_pettingzoo
+from corral.engine.worker import serialization
 from corral.errors import FactoryError, Fault
-from corral.workers import luggage
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Patient
 
 LARGE = 10 << 20
 """Bytes that are better sent once, and not with every factory."""
@@ -44,7 +44,7 @@ def _spaces(env: Any) -> Iterator[tuple[str, Any]]:
 def examine(patient: Patient) -> Iterator[Finding]:
     """The factory here, the spaces where the env is."""
     try:
-        size = len(luggage.pack(patient.factory, "the factory"))
+        size = len(serialization.pack(patient.factory, "the factory"))
     except FactoryError as error:
         yield Finding(
             "pickling",

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.registered import make_registered
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient, brief
-from corral.doctor.player import Player
-from corral.doctor.times import shown
+from corral.engine.adapters.gymnasium_registry import make_registered
 from corral.errors import Fault
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.duration_text import shown
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Patient, brief
 
 
 def measure(

@@ -10,10 +10,10 @@ import numpy as np
 from gymnasium import Space
 from gymnasium import spaces as kinds
 
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding, Severity
-from corral.doctor.patient import Patient
-from corral.doctor.player import Player
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.finding import Finding, Severity
+from corral.tools.doctor.subject import Patient
 
 
 @dataclass(frozen=True, slots=True)

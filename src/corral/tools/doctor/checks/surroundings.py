@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient
-from corral.doctor.player import Player
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Patient
 
 MOMENTS = 50
 HARMFUL = (

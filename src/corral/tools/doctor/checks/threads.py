@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from corral.doctor.checks.determinism import is_deterministic
-from corral.doctor.contract import Check
-from corral.doctor.differences import first_difference
-from corral.doctor.finding import Finding
-from corral.doctor.moment import Moment
-from corral.doctor.patient import Patient, brief
-from corral.doctor.player import Player
-from corral.doctor.runs import copied, run_alone
+from corral.engine.executors.assign import usable_cores
+from corral.engine.faults.report import error_for
 from corral.errors import Fault
-from corral.executors.assign import usable_cores
-from corral.supervision.report import error_for
+from corral.tools.doctor.checks.determinism import is_deterministic
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.differences import first_difference
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.runs import copied, run_alone
+from corral.tools.doctor.subject import Patient, brief
 
 DECLARATION = "corral.threads"
 EAGER = 1e-5

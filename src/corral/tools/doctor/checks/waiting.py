@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from corral.doctor.checks.cost import measure as measure_cost
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Cost, Patient
-from corral.doctor.player import Player
-from corral.doctor.times import shown
+from corral.tools.doctor.checks.cost import measure as measure_cost
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.duration_text import shown
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Cost, Patient
 
 MOSTLY_WAITING = 0.5
 LONG = 200e-6

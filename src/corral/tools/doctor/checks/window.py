@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from corral.doctor.contract import Check
-from corral.doctor.finding import Finding
-from corral.doctor.patient import Patient
-from corral.doctor.player import Player
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.driver import Player
+from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.subject import Patient
 
 NAMES = ("gui", "use_gui", "render_gui", "visualize", "visualise", "show", "display")
 """Parameters that are true where a window is wanted."""
