@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from corral.engine import old_paths
+
 if TYPE_CHECKING:
     from corral import errors
     from corral.api.async_env import make_async
@@ -91,6 +93,8 @@ __all__ = [
     "two_groups",
 ]
 __version__ = "0.1.0"
+
+old_paths.install()
 
 
 def __getattr__(name: str) -> Any:
