@@ -1,7 +1,7 @@
 """All tests that need no torch, with every Python at hand: `make matrix`.
 
-    python tests/matrix.py 3.10 3.12          these alone
-    python tests/matrix.py 3.10 -- tests/layout -x      and what pytest is given
+    python tests/matrix.py 3.10 3.12                       these alone
+    python tests/matrix.py 3.10 -- tests/engine/layout -x   and what pytest is given
 
 Each has its own environment in .venv/matrix, with `corral[matrix]` installed as
 constraints.txt says. The exit status is 0 if there was one and all of them passed.
