@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
+
+# What Gymnasium's own classes do depends on it: (1, 4).
+GYMNASIUM = tuple(int(part) for part in gymnasium.__version__.split(".")[:2])
 
 
 def assert_same(ours: Any, theirs: Any, where: str = "it") -> None:
