@@ -49,7 +49,8 @@ def test_rows_in_both_dtypes_are_told_apart(actions):
 def test_a_dtype_that_came_out_of_a_pickle_needs_no_second_look(actions, monkeypatch):
     # A space that came from a worker samples in such dtypes: every step would pay.
     batch = np.zeros((SLOTS, 2), pickle.loads(pickle.dumps(np.dtype(np.float32))))
-    monkeypatch.setattr(np, "can_cast", lambda *arguments: pytest.fail("looked"))
+    looked = lambda *arguments: pytest.fail("looked")  # noqa: E731
+    monkeypatch.setattr(Actions, "_fields_for", looked)
     assert actions.write_all([batch], ticket=1) == 0
 
 
