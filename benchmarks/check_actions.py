@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from stats_cost import batch_time, best
 
-from corral.engine.layout.action_check import Limits
+from corral.engine.layout.action_check import ActionCheck
 from corral.engine.layout.codec import codec_for
 
 WORK = (("CartPole-v1", 64), ("Ant-v5", 64))
@@ -34,7 +34,7 @@ def check_cost(env: str, slots: int) -> float:
     made = gymnasium.make(env)
     space = made.action_space
     made.close()
-    limits, all_slots = Limits(space), np.arange(slots)
+    limits, all_slots = ActionCheck(space), np.arange(slots)
     actions = np.stack([space.sample() for _ in all_slots])
     leaves, mailed = codec_for(space).split(actions, slots)
     return best(lambda: limits.check(leaves, mailed, all_slots), calls=2000)

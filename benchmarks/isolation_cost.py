@@ -14,14 +14,14 @@ import time
 from importlib.util import find_spec
 
 from corral.engine.worker import global_rng
-from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.isolated_rng import IsolatedRng
 
 ROUNDS, TURNS = 15, 2000
 
 
 def cost() -> float:
     """Seconds for one entry and one leave, the median of the rounds."""
-    isolation = Isolation(lambda slot: slot)
+    isolation = IsolatedRng(lambda slot: slot)
     with isolation.of(0):
         pass  # the first entry seeds
     rounds = []

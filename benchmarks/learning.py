@@ -33,7 +33,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from corral.tools.bench.measure import machine
 from corral.train.recipes.config import Config
 from corral.train.recipes.resolve import resolve
-from corral.train.run.loaded_run import Revisit
+from corral.train.run.loaded_run import LoadedRun
 from corral.train.run.start import begin
 
 EPISODES = 100
@@ -80,7 +80,7 @@ def score_of_recipe(recipe: str, seed: int, settings: dict[str, object]) -> floa
         chosen = {**settings, "seed": seed, "video": "never"}
         with begin(recipe, chosen, out=Path(folder) / "run") as training:
             training.run()
-        return float(training.directory.told()["final"])
+        return float(training.directory.read_about()["final"])
 
 
 def score_of_last(recipe: str, seed: int, settings: dict[str, object]) -> float:
@@ -90,7 +90,7 @@ def score_of_last(recipe: str, seed: int, settings: dict[str, object]) -> float:
         chosen = {**settings, **ALONE, "seed": seed, "evaluate_episodes": 1}
         with begin(recipe, chosen, out=path) as training:
             training.run()
-        with Revisit(path, which="last") as revisit:
+        with LoadedRun(path, which="last") as revisit:
             return revisit.evaluate(EPISODES, SCORING).mean
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 import corral
-from corral.engine.layout.plan import RECORD, TIMES
-from corral.engine.pool.caller_time import Clock
+from corral.engine.layout.plan import DURATIONS_DTYPE, RECORD_DTYPE
+from corral.engine.pool.caller_time import CallerTime
 from corral.engine.worker.record import Recorder
 
 WORK = (("CartPole-v1", 1), ("CartPole-v1", 8), ("CartPole-v1", 64), ("Ant-v5", 8))
@@ -38,7 +38,7 @@ def main() -> None:
 
 def clock_cost() -> float:
     """Seconds a batch spends on the caller's clock."""
-    clock = Clock()
+    clock = CallerTime()
 
     def batch() -> None:
         clock.enter(True)
@@ -53,9 +53,9 @@ def count_cost() -> float:
     """Seconds a step's duration takes to be counted."""
     obs = np.zeros(4, np.float32)
     costs = []
-    for times in (np.zeros(1, TIMES), None):
+    for times in (np.zeros(1, DURATIONS_DTYPE), None):
         recorder = Recorder(
-            np.zeros((2, 1), RECORD),
+            np.zeros((2, 1), RECORD_DTYPE),
             np.zeros((2, 1, 4), np.float32),
             memoryview(np.zeros(1, np.uint32)),
             None,

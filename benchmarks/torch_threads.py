@@ -27,7 +27,7 @@ from corral.engine.executors import openmp, usable_cores
 from corral.tools.bench.measure import machine
 
 WAYS = ("busy", "sent home", "one")
-WORTHWHILE = openmp.WORTHWHILE
+WORTHWHILE = openmp.MIN_BATCH_SECONDS
 STEPS = 150
 
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 def batch_time(slots: int, workers: int, way: str, threads: int) -> float:
     """Seconds from one batch of observations to the next."""
-    openmp.WORTHWHILE = math.inf if way == "busy" else WORTHWHILE
+    openmp.MIN_BATCH_SECONDS = math.inf if way == "busy" else WORTHWHILE
     torch.set_num_threads(1 if way == "one" else threads)
     make = functools.partial(
         workloads.make_fixed_work, workloads.iterations_for(microseconds=250)

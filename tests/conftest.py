@@ -59,7 +59,7 @@ def nobodys_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def nothing_done_again() -> Iterator[None]:
     """Envs that fail in tests are not tried elsewhere, but where that is the matter."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("corral.engine.pool.fault_rerun.MOST_SECONDS", 0.0)
+        patch.setattr("corral.engine.pool.fault_rerun.MAX_RERUN_SECONDS", 0.0)
         yield
 
 

@@ -13,7 +13,9 @@ from corral.train.run.directory import RunDirectory
 
 @pytest.fixture(autouse=True)
 def nothing_registered(tmp_path, monkeypatch):
-    monkeypatch.setenv(run_register.VARIABLE, str(tmp_path / "state" / "runs"))
+    monkeypatch.setenv(
+        run_register.RUNS_FILE_VARIABLE, str(tmp_path / "state" / "runs")
+    )
 
 
 @pytest.fixture

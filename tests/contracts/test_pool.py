@@ -408,13 +408,13 @@ def test_a_function_is_applied_beside_the_envs_of_chosen_slots(
     wrapped_echoes: Pool,
 ) -> None:
     pool = wrapped_echoes
-    asked = pool.asked
+    asked = pool.question_count
     layers = pool.apply(lambda env: (type(env).__name__, type(env.env).__name__))
     assert layers == (("TimeLimit", "Doubled"),) * 4
     pool.apply(setattr, "mark", 3, slots=[2, 1])  # on the outermost wrapper alone
     marks = pool.apply(lambda env, name: vars(env).get(name), "mark", slots=[1, 3])
     assert marks == (3, None)
-    assert pool.asked == asked + 3
+    assert pool.question_count == asked + 3
 
 
 def test_a_function_that_raises_names_its_slot(wrapped_echoes: Pool) -> None:

@@ -22,7 +22,7 @@ LEFT_OUT = " or ".join([*COUNTS, "generators"])
 
 def test_the_choice_of_twins_is_made_by_the_environment() -> None:
     if PURE:
-        assert [*compiled.KINDS.values()] == ["event", "python", "python"]
+        assert [*compiled.IMPLEMENTATIONS.values()] == ["event", "python", "python"]
         assert not compiled.COMPILED
     else:
         assert (doorbell.KIND == "futex") == doorbell.HAS_FUTEX

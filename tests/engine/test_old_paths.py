@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import corral
-from corral.engine.adapters.env_names import named
+from corral.engine.adapters.env_names import resolve_env
 from corral.engine.old_paths import MODULES, ROOMS, current
 from corral.errors import OptionError
 
@@ -68,10 +68,10 @@ def test_what_was_pickled_by_an_old_name_is_opened():
 
 def test_an_env_of_a_config_is_found_by_its_old_name():
     pytest.importorskip("pettingzoo")
-    found = named("corral.recipes.grid_world_envs:make")
+    found = resolve_env("corral.recipes.grid_world_envs:make")
     assert found.factory.__module__ == "corral.zoo.grid_world.training_env"
     with pytest.raises(OptionError, match="no function or class 'mak'"):
-        named("corral.recipes.grid_world_envs:mak")
+        resolve_env("corral.recipes.grid_world_envs:mak")
 
 
 @pytest.mark.parametrize("name", ["doctor", "dropin", "testing"])

@@ -122,10 +122,10 @@ class Ringing(Forking):
         result = super().step(action)
         import gc
 
-        from corral.engine.worker.serve import Desk
+        from corral.engine.worker.serve import WorkerEndpoint
 
         for desk in gc.get_objects():
-            if isinstance(desk, Desk):
+            if isinstance(desk, WorkerEndpoint):
                 desk.parent_bell.ring(3)
                 desk.parent_bell.flush()
         return result

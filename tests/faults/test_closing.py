@@ -90,10 +90,10 @@ def test_close_while_an_env_hangs_is_bounded(backend, tmp_path):
             wait_until((tmp_path / "go").exists, 600)
 
     pool = corral.Pool(Hanging, 2, backend=backend)
-    question = pool.pose("call", None, lambda _: ("hang", (), {}))
+    question = pool.ask_async("call", None, lambda _: ("hang", (), {}))
     pool.close(timeout=0.2)
     with pytest.raises(ClosedError):
-        pool.collect(question)
+        pool.answers(question)
     (tmp_path / "go").touch()  # threads cannot be ended, only waited for
     wait_until(lambda: not [t for t in threading.enumerate() if "worker" in t.name])
 
@@ -101,7 +101,7 @@ def test_close_while_an_env_hangs_is_bounded(backend, tmp_path):
 def test_close_with_a_full_queue_is_bounded():
     pool = corral.Pool(Env, 1, backend="process")
     pool.reset()
-    pool.pose("call", [0], lambda _: ("hang", (), {}))
+    pool.ask_async("call", [0], lambda _: ("hang", (), {}))
     room = len(pool._executor._queues[0])  # type: ignore[attr-defined]
     while pool._executor._has_room(0):  # type: ignore[attr-defined]
         pool.assign(0, "task")
@@ -220,7 +220,7 @@ def test_busy_env_is_given_longer_than_a_worker_that_is_silent(busy, tmp_path):
 
         def work(self, what):
             (tmp_path / what).touch()
-            time.sleep(reaping.SILENCE + 0.5 if busy == what else 0.0)
+            time.sleep(reaping.SILENT_EXIT_SECONDS + 0.5 if busy == what else 0.0)
 
     pool = corral.Pool(Slow, 1, backend="process", close_timeout=60.0)
     pool.reset()
@@ -237,7 +237,7 @@ def test_env_that_is_slow_to_close_may_finish_also_at_exit(run, ending):
 
         class Slow(Env):
             def close(self):
-                time.sleep({reaping.SILENCE + 0.5})
+                time.sleep({reaping.SILENT_EXIT_SECONDS + 0.5})
                 print("closed")
 
         pool = corral.Pool(Slow, 1, backend="process")

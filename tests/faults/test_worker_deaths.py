@@ -140,10 +140,10 @@ def test_a_death_does_not_take_along_what_was_finished_before(ends):
 
 def test_worker_killed_from_outside_while_it_hangs(pool):
     pids = pool.call("pid")
-    question = pool.pose("call", [3], lambda _: ("hang", (), {}))
+    question = pool.ask_async("call", [3], lambda _: ("hang", (), {}))
     os.kill(pids[3], signal.SIGSEGV)
     with pytest.raises(WorkerDied) as caught:
-        pool.collect(question)
+        pool.answers(question)
     check(caught.value, worker=1, signal_name="SIGSEGV")
 
 

@@ -51,10 +51,10 @@ CHOSEN = {
 }
 """Those that guides show, of modules without `__all__`."""
 POOL = (
-    *("asked", "check_actions", "close_timeout", "collect"),
+    *("answers", "ask_async", "check_actions", "close_timeout"),
     *("debug", "envs"),
-    *("exchange", "fault_count", "mends", "observe", "pose", "sample_task"),
-    *("send_raw", "sends", "shards", "specs", "waiting"),
+    *("fault_count", "observe", "question_count", "restarts_workers", "sample_task"),
+    *("send_count", "send_raw", "shards", "specs", "step_inline", "waiting"),
 )
 INTERNAL: dict[str, tuple[str, ...]] = {
     "corral.Pool": POOL,
@@ -68,10 +68,10 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     "make_multi()": ("reset_groups", "step_groups", "team"),
     "make_multi().groups[name]": ("leaves", "mask_by_info", "mask_in_obs"),
     "make_shared_policy().pool": (
-        "exchange",
         "last",
         "pool",
         "shards",
+        "step_inline",
         "team",
         "waiting",
     ),

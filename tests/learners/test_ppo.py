@@ -17,7 +17,7 @@ from slow_ppo import slow_update
 from corral.engine.pool import Pool
 from corral.errors import CheckpointError, OptionError, SpaceMismatch, TrainingDiverged
 from corral.learners.minibatches import even_parts, shuffled
-from corral.learners.nets.numpy_forward import mirror_of
+from corral.learners.nets.numpy_forward import numpy_forward_of
 from corral.learners.ppo import PPO, PPOConfig
 from corral.rollouts.collector import Collector
 
@@ -488,7 +488,7 @@ def test_actions_are_drawn_as_often_as_they_are_likely(kind):
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
 def test_a_mirror_shows_what_its_net_computes_also_after_learning(kind, activation):
     ppo = learner(ACTIONS[kind], activation=activation)
-    mirror = mirror_of(ppo.net)
+    mirror = numpy_forward_of(ppo.net)
     obs = np.random.default_rng(0).normal(size=(8, 3))
     for _ in range(2):
         ppo.update(made_rollout(ppo, BOX))
@@ -504,7 +504,7 @@ def test_rows_too_many_for_the_mirror_are_judged_by_torch():
     ppo = learner(ACTIONS["box"])
     obs = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     policy = ppo.policy
-    assert len(obs) > policy._mirror.most_rows
+    assert len(obs) > policy._numpy_forward.most_rows
     few = np.concatenate([policy.value(obs[i : i + 8], None) for i in range(0, 200, 8)])
     np.testing.assert_allclose(policy.value(obs, None), few, atol=1e-6)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.rollouts.policy_rng import BLOCK, RowGenerators, SlotGenerators
+from corral.rollouts.policy_rng import NUMBERS_AHEAD, RowGenerators, SlotGenerators
 
 SLOTS = 4
 KINDS = ("random", "normal")
@@ -42,7 +42,7 @@ def test_whatever_the_batches_each_episode_draws_its_own_numbers(
                 assert drawn[slot] == alone(seeds[slot], counts[slot], kind)
                 seeds[slot], counts[slot], drawn[slot] = 100 + number, [], []
             generators.start(slots, [seeds[slot] for slot in slots])
-        count = chance.choice([1, 1, 1, 3, BLOCK, BLOCK + 1])
+        count = chance.choice([1, 1, 1, 3, NUMBERS_AHEAD, NUMBERS_AHEAD + 1])
         rows = RowGenerators(generators, np.array(slots))
         numbers = getattr(rows, kind)(count)
         assert numbers.shape == (len(slots), count)

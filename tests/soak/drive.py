@@ -23,13 +23,13 @@ from corral.tools.testing.values import same
 from tests.soak.explanations import Explanations
 from tests.soak.orders import ORDERS
 
-STUCK = 60.0
+HANG_SECONDS = 60.0
 """Seconds without a result after which a pool is said to hang."""
 ORDER_CHANCE = 1 / 60
 """That a step has an order."""
 WHIM_CHANCE = 1 / 60
 """That something else is done: a reset, a question, a task."""
-CALM = 60
+CALM_TURNS = 60
 """Turns without orders at the end, in which what was ordered comes out."""
 
 
@@ -72,7 +72,7 @@ class Drive:
         turn = self._turn_of[self._style.name]
         while not enough() and not self._lost_track():
             turn(ORDER_CHANCE)
-        for _ in range(CALM):
+        for _ in range(CALM_TURNS):
             turn(0.0)
         while self._pool.waiting:
             self._receive()
@@ -189,7 +189,7 @@ class Drive:
     # Receiving ------------------------------------------------------------------------
 
     def _receive(self, **which: Any) -> None:
-        self._take(self._pool.recv(timeout=STUCK, **which))
+        self._take(self._pool.recv(timeout=HANG_SECONDS, **which))
 
     def _take(self, step: Step) -> None:
         faults = self._pool.faults
@@ -201,7 +201,7 @@ class Drive:
         self._seen = len(faults)
         told = dict(self._referee.check(step))
         for slot, fault in told.items():
-            wrong = self._explanations.known(fault)
+            wrong = self._explanations.explanation_of(fault)
             if wrong is not None:
                 self.mistakes.append(f"slot {slot}: {wrong}: {fault}")
         for slot, valid in zip(step.slots.tolist(), step.valid.tolist(), strict=True):

@@ -92,7 +92,7 @@ class Explanations:
             return f"nobody told it to end with {fault.exit_code}"
         return None
 
-    def known(self, fault: Fault) -> str | None:
+    def explanation_of(self, fault: Fault) -> str | None:
         """What is wrong with the fault in the info of a row."""
         if fault.kind == "raised":
             return None  # `explain` saw it too

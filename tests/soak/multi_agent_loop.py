@@ -14,7 +14,7 @@ from corral.engine.worker.seeds import episode_seed
 
 
 @dataclass
-class Row:
+class LoopRow:
     """What is known after one command to one slot."""
 
     started: bool = False
@@ -33,10 +33,10 @@ class Row:
     infos: dict[Any, Any] = field(default_factory=dict)
     final_infos: dict[Any, Any] | None = None
     state: Any = None
-    again: Row | None = None
+    again: LoopRow | None = None
     """(off) What a reset by hand gave after it."""
 
-    def later(self) -> Row:
+    def later(self) -> LoopRow:
         """The same moment, once others were reset."""
         return replace(
             self,
@@ -57,7 +57,7 @@ def chosen(space: Any, mask: Any, slot: int, time: int, position: int) -> Any:
     return random.uniform(-1, 1, space.shape).astype(space.dtype)
 
 
-class Loop:
+class AgentsEnvLoop:
     """One slot's env; the two kinds below say how it begins and moves on."""
 
     def __init__(self, env: Any, slot: int, seed: int, mode: str) -> None:
@@ -73,7 +73,7 @@ class Loop:
             yield episode_seed(seed, self.slot, number)
             number += 1
 
-    def rows(self, count: int) -> list[Row]:
+    def rows(self, count: int) -> list[LoopRow]:
         """The reset's row, and one for each step."""
         rows = [self.begin()]
         over = False
@@ -91,16 +91,16 @@ class Loop:
             rows.append(row)
         return rows
 
-    def lead_into(self, row: Row, first: Row) -> None:
+    def lead_into(self, row: LoopRow, first: LoopRow) -> None:
         """The next episode begins in the step that ended one."""
         for name in ("started", "alive", "acting", "obs", "masks", "state"):
             setattr(row, name, getattr(first, name))
         row.final_infos, row.infos = row.infos, first.infos
 
-    def begin(self) -> Row:
+    def begin(self) -> LoopRow:
         raise NotImplementedError
 
-    def move(self, time: int) -> Row:
+    def move(self, time: int) -> LoopRow:
         raise NotImplementedError
 
     def act(self, agent: Any, time: int) -> Any:
@@ -115,7 +115,7 @@ class Loop:
             return np.asarray(info["action_mask"], bool)
         return None
 
-    def see(self, row: Row, observations: Any, infos: Any) -> None:
+    def see(self, row: LoopRow, observations: Any, infos: Any) -> None:
         """What the given agents see now, and may do."""
         row.obs = deepcopy({agent: observations[agent] for agent in observations})
         self.masks = {
@@ -128,19 +128,19 @@ class Loop:
     asks_state = False
 
 
-class ParallelLoop(Loop):
+class ParallelLoop(AgentsEnvLoop):
     """All that are alive act at once."""
 
-    def begin(self) -> Row:
+    def begin(self) -> LoopRow:
         seed = next(self.seeds)
         observations, infos = self.env.reset(seed=seed)
         self.alive = list(self.env.agents)
-        row = Row(started=True, seed=seed, alive=self.alive, acting=self.alive)
+        row = LoopRow(started=True, seed=seed, alive=self.alive, acting=self.alive)
         self.see(row, {a: observations[a] for a in self.alive}, infos)
         row.infos = without_masks(infos, self.alive)
         return row
 
-    def move(self, time: int) -> Row:
+    def move(self, time: int) -> LoopRow:
         before = self.alive
         observations, rewards, terminated, truncated, infos = self.env.step(
             {agent: self.act(agent, time) for agent in before}
@@ -148,7 +148,7 @@ class ParallelLoop(Loop):
         over = {a for a in observations if terminated[a] or truncated[a]}
         ended = [agent for agent in before if agent in over]
         self.alive = [agent for agent in self.env.agents if agent not in over]
-        row = Row(alive=self.alive, acting=self.alive, ended=not self.alive)
+        row = LoopRow(alive=self.alive, acting=self.alive, ended=not self.alive)
         row.rewards = dict(rewards)
         row.terminated = [agent for agent in ended if terminated[agent]]
         row.truncated = [agent for agent in ended if truncated[agent]]
@@ -158,20 +158,20 @@ class ParallelLoop(Loop):
         return row
 
 
-class TurnLoop(Loop):
+class TurnLoop(AgentsEnvLoop):
     """One acts at a time, the dead are stepped with None."""
 
     everybody = False
 
-    def begin(self) -> Row:
+    def begin(self) -> LoopRow:
         seed = next(self.seeds)
         self.env.reset(seed=seed)
         self.alive = list(self.env.agents)
-        row = Row(started=True, seed=seed)
+        row = LoopRow(started=True, seed=seed)
         self.pass_on(row, {})
         return row
 
-    def pass_on(self, row: Row, last_words: dict[Any, Any]) -> None:
+    def pass_on(self, row: LoopRow, last_words: dict[Any, Any]) -> None:
         """To whoever of the living is selected."""
         env = self.env
         row.alive, row.ended = list(self.alive), not self.alive
@@ -182,8 +182,8 @@ class TurnLoop(Loop):
         infos = {agent: env.infos.get(agent, {}) for agent in seen}
         row.infos = {**last_words, **without_masks(infos, seen)}
 
-    def move(self, time: int) -> Row:
-        env, row, last_words = self.env, Row(), {}
+    def move(self, time: int) -> LoopRow:
+        env, row, last_words = self.env, LoopRow(), {}
         env.step(self.act(env.agent_selection, time))
         row.rewards = dict(env.rewards)
         while True:
@@ -218,7 +218,7 @@ def without_masks(infos: Any, of: Any) -> dict[Any, Any]:
     return told
 
 
-def assert_equal(envs: Any, rows: list[Row], returned: Any) -> None:
+def assert_equal(envs: Any, rows: list[LoopRow], returned: Any) -> None:
     """Everything the face tells of its last step is what the loops told."""
     obs, rewards, terminations, truncations, _ = returned
     alive, acting, finals = envs.alive, envs.acting, envs.final_obs

@@ -38,19 +38,19 @@ from tests.soak.saboteur import KILL, PAUSE, STOP, Saboteur
 DEADLINE = 1.5
 """Seconds for a step or a reset, many times what either takes."""
 START_DEADLINE = 8.0
-STUCK = 240.0
+ROUND_HANG_SECONDS = 240.0
 """Seconds for a whole round, and for closing; then we say where we hang, and end."""
-FAULTS = 40
+FAULTS_PER_ROUND = 40
 """Of a round. More would only wait longer: the back-off doubles with each of a slot's.
 Another pool counts from the start."""
-ATTACKS = 12
+ATTACKS_PER_ROUND = 12
 """Those of them that come from outside."""
 ATTACK_KINDS = {KILL: 6.0, PAUSE: 4.0, STOP: 2.0}
-GROWTH = 32 * 2**20
+MAX_GROWTH_BYTES = 32 * 2**20
 """Bytes by which our own memory may grow."""
 MEMORY_LIMIT = 160 * 2**20
 GROWING = "memory growth"
-USUAL = tuple(i for i, order in enumerate(ORDERS) if i and order.name != GROWING)
+USUAL_ORDERS = tuple(i for i, order in enumerate(ORDERS) if i and order.name != GROWING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Round:
     slots: int = 8
     workers: int | None = 3
     isolation: str | None = None
-    orders: tuple[int, ...] = USUAL
+    orders: tuple[int, ...] = USUAL_ORDERS
     memory_limit: int | None = None
 
 
@@ -79,7 +79,7 @@ ROUNDS = (
         slots=3,
         workers=None,
         isolation="slot",
-        orders=(*USUAL, *[len(ORDERS) - 1] * 12),
+        orders=(*USUAL_ORDERS, *[len(ORDERS) - 1] * 12),
         memory_limit=MEMORY_LIMIT,
     ),
 )
@@ -111,10 +111,17 @@ def soak(
         while _goes_on(tally, began, seconds, faults):
             shape = ROUNDS[tally.rounds % len(ROUNDS)]
             # One more than a deadline allows would have to be stopped half-way.
-            left = FAULTS if faults is None else faults - tally.faults.total()
+            left = FAULTS_PER_ROUND if faults is None else faults - tally.faults.total()
             end = None if seconds is None else began + seconds
             known = len(tally.mistakes)
-            _play(shape, seed + tally.rounds, min(left, FAULTS), end, folder, tally)
+            _play(
+                shape,
+                seed + tally.rounds,
+                min(left, FAULTS_PER_ROUND),
+                end,
+                folder,
+                tally,
+            )
             _look_for_leaks(before, mark, tally)
             _say(tally, shape, tally.mistakes[known:])
     tally.seconds = time.monotonic() - began
@@ -151,8 +158,8 @@ def _play(
     shape: Round, seed: int, faults: int, end: float | None, folder: str, tally: Tally
 ) -> None:
     """Open a pool, drive it through its faults, close it."""
-    faulthandler.dump_traceback_later(STUCK, exit=True)
-    attacks = min(ATTACKS, faults // 3)
+    faulthandler.dump_traceback_later(ROUND_HANG_SECONDS, exit=True)
+    attacks = min(ATTACKS_PER_ROUND, faults // 3)
     saboteur = Saboteur(seed, 0.6, attacks, ATTACK_KINDS)
     referee = Referee(shape.slots, seed, shape.form)
     with _pool(shape, seed, folder) as pool, saboteur:
@@ -211,7 +218,7 @@ def _look_for_leaks(before: Census, mark: str, tally: Tally) -> None:
         now = take_census(mark)
     tally.mistakes += [f"left behind: {what}" for what in before.lost(now)]
     tally.grown = now.memory - before.memory
-    if tally.grown > GROWTH:
+    if tally.grown > MAX_GROWTH_BYTES:
         tally.mistakes.append(f"our own memory has grown by {tally.grown} bytes")
 
 

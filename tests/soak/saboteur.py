@@ -15,7 +15,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-MARK = b"corral.engine.worker.main"
+WORKER_COMMAND_MARK = b"corral.engine.worker.main"
 """In the command line of a worker."""
 KILL, PAUSE, STOP = "kill -9", "stop, continue", "stop for good"
 
@@ -91,6 +91,6 @@ def workers_of(pid: int) -> set[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):
             for child in (task / "children").read_text().split():
-                if MARK in Path(f"/proc/{child}/cmdline").read_bytes():
+                if WORKER_COMMAND_MARK in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.add(int(child))
     return found

@@ -16,7 +16,7 @@ from tests.soak.programs.kinds import Kind
 from tests.soak.programs.program import Program
 from tests.soak.programs.runner import left_behind
 from tests.soak.programs.shrink import shrunk
-from tests.soak.programs.supervisor import Verdict, run
+from tests.soak.programs.supervisor import ProgramResult, run
 
 SAMPLE = range(500, 520)
 """Seeds of programs over all faces and backends."""
@@ -64,7 +64,7 @@ def test_every_face_and_backend_is_drawn():
 def test_a_wrong_row_is_found_and_the_program_made_smaller():
     mistakes = play(SHARING)
     assert mistakes and mistakes[0].startswith("wrong row: ")
-    smaller = shrunk(Verdict(SHARING, mistakes), limit=60.0)
+    smaller = shrunk(ProgramResult(SHARING, mistakes), limit=60.0)
     assert smaller.steps < SHARING.steps and smaller.kind.infos == "none"
     assert not smaller.kind.wrapped and smaller.kind.state == "class list"
     assert play(smaller)
@@ -87,7 +87,7 @@ def test_a_program_that_ends_its_process_is_told_and_the_next_one_played():
 
 
 def test_what_is_left_behind_is_told(monkeypatch):
-    monkeypatch.setattr("tests.soak.programs.runner.GRACE", 0.0)
+    monkeypatch.setattr("tests.soak.programs.runner.KILLED_EXIT_SECONDS", 0.0)
     before = take_census()
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:

@@ -118,7 +118,7 @@ def test_auto_gives_the_broken_one_a_process_each():
 
 
 def test_one_that_takes_the_simulator_from_another_is_told_of(monkeypatch):
-    monkeypatch.setattr("corral.engine.pool.fault_rerun.MOST_SECONDS", 60.0)
+    monkeypatch.setattr("corral.engine.pool.fault_rerun.MAX_RERUN_SECONDS", 60.0)
     envs = [partial(LeavingPendulum, max_steps=steps) for steps in (5, 20)]
     asked = {"backend": "process", "workers": 1, "autoreset": "next_step"}
     with corral.Pool(envs, isolation="shared", **asked) as pool:

@@ -12,7 +12,7 @@ pytest.importorskip("pettingzoo", reason="the grid world is a PettingZoo env")
 pytest.importorskip("stable_baselines3", reason="its PPO is what learns here")
 
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.loaded_run import Revisit
+from corral.train.run.loaded_run import LoadedRun
 from corral.train.run.start import begin, resume
 from corral.train.sinks import jsonl
 from corral.zoo.grid_world.recipe import build
@@ -49,7 +49,7 @@ def test_a_run_leaves_its_folder_and_can_be_revisited(view):
     assert Checkpoint.load(Path("run/checkpoints/best.pt")).steps > 0
     ended = jsonl.read(Path("run/episodes.jsonl"))
     assert ended and all(1 <= one["length"] <= 20 for one in ended)
-    with Revisit(Path("run")) as revisit:
+    with LoadedRun(Path("run")) as revisit:
         again = revisit.evaluate(2, seed=5)
     assert np.isfinite(again.mean)
 
@@ -83,7 +83,7 @@ def test_slot_0_is_filmed_at_every_evaluation():
         rollout = training.collect()
         training.log(rollout, training.learn(rollout))
         training.evaluate()
-        training.camera.wait()
+        training.background_video.wait()
     (video,) = Path("run/videos").iterdir()
     assert video.name == "update-000001.gif"
     assert video.stat().st_size > 1000

@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from corral.api.episode_ends import finals_of
-from corral.api.pool_owner import Owner
+from corral.api.pool_owner import PoolOwner
 from corral.core import Autoreset, Step
 from corral.engine.adapters.factories import EnvSource, is_count
 from corral.engine.keywords import checked_keywords
@@ -66,7 +66,7 @@ def make_async(
         raise
 
 
-class AsyncEnv(Owner):
+class AsyncEnv(PoolOwner):
     """Batches of the slots that are ready, over a pool; made by `corral.make_async`."""
 
     def __init__(self, pool: Pool, batch_size: int | None = None) -> None:

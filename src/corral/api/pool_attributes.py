@@ -10,7 +10,7 @@ from corral.engine.pool import Pool, Stats
 from corral.errors import OrderError
 
 
-class Watched:
+class PoolAttributes:
     """A face over a pool that keeps the Step it returned last."""
 
     pool: Pool

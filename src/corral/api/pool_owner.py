@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from corral.engine.pool import Pool
 
-Self = TypeVar("Self", bound="Owner")
+Self = TypeVar("Self", bound="PoolOwner")
 
 
-class Owner:
+class PoolOwner:
     """A face that closes its pool, by itself at the end of a `with`."""
 
     pool: Pool

@@ -38,7 +38,7 @@ from corral.train.commands.output_files import save
 from corral.train.commands.requirements import Need
 
 if TYPE_CHECKING:
-    from corral.tools.bench.results import Report, Settings
+    from corral.tools.bench.results import BenchReport, BenchSettings
 
 SUMMARY = "how fast can this environment go on this machine?"
 NUM_ENVS = (1, 8, 64)
@@ -152,10 +152,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if report.faulty else 0
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
-    from corral.tools.bench.results import Settings
+def _settings(arguments: argparse.Namespace) -> BenchSettings:
+    from corral.tools.bench.results import BenchSettings
 
-    return Settings(
+    return BenchSettings(
         env=arguments.env,
         kwargs=arguments.kwargs,
         num_envs=tuple(sorted(set(arguments.num_envs))),
@@ -196,7 +196,7 @@ def _same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve() and not one.is_char_device()
 
 
-def _write(report: Report, arguments: argparse.Namespace) -> None:
+def _write(report: BenchReport, arguments: argparse.Namespace) -> None:
     """Write what was asked for; one file that fails does not cost the other."""
     failures = []
     for path, content in _contents(report, arguments):
@@ -211,7 +211,7 @@ def _write(report: Report, arguments: argparse.Namespace) -> None:
 
 
 def _contents(
-    report: Report, arguments: argparse.Namespace
+    report: BenchReport, arguments: argparse.Namespace
 ) -> Iterator[tuple[Path, str]]:
     command = arguments.line
     if arguments.json is not None:
@@ -225,7 +225,7 @@ def _contents(
         yield arguments.html, page(report, command)
 
 
-def _show_tracebacks(report: Report) -> None:
+def _show_tracebacks(report: BenchReport) -> None:
     for group in report.groups:
         for row in group.rows:
             if row.traceback:

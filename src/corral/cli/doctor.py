@@ -126,17 +126,17 @@ def run(arguments: argparse.Namespace) -> int:
 def _examine(arguments: argparse.Namespace) -> int:
     """0 if nothing has to be done, 3 with warnings, 1 with problems."""
     from corral.tools.doctor import console
-    from corral.tools.doctor.examination import examine, patient_for
-    from corral.tools.doctor.report import STATUS
+    from corral.tools.doctor.examination import examine, subject_for
+    from corral.tools.doctor.report import EXIT_STATUS
 
     path = arguments.json
     argument_types.check_file("--json", path)
-    patient = patient_for(
+    subject = subject_for(
         arguments.env, arguments.kwargs, arguments.seed, syntax="command"
     )
-    with console.progress(patient.name) as progress:
+    with console.progress(subject.name) as progress:
         report = examine(
-            patient,
+            subject,
             arguments.num_envs,
             arguments.only,
             arguments.timeout,
@@ -147,11 +147,11 @@ def _examine(arguments: argparse.Namespace) -> int:
         save(path, (json.dumps(report.document(), indent=2) + "\n").encode())
     if arguments.save:
         _save(report)
-    return 130 if report.interrupted else STATUS[report.severity]
+    return 130 if report.interrupted else EXIT_STATUS[report.severity]
 
 
 def _save(report: Report) -> None:
-    from corral.engine.adapters.isolation import FOLDER, folder, save_verdict
+    from corral.engine.adapters.isolation import FOLDER_VARIABLE, folder, save_verdict
 
     verdict = report.verdict
     if verdict is None:
@@ -168,7 +168,7 @@ def _save(report: Report) -> None:
     except OSError as error:
         raise OptionError(
             f"not saved: {folder()} cannot be written to ({error.strerror}); "
-            f"{FOLDER}=DIRECTORY names another"
+            f"{FOLDER_VARIABLE}=DIRECTORY names another"
         ) from None
 
 

@@ -82,9 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     for system in systems.values():
         system.refuse(arguments)
     seed = SEED if arguments.seed is None else arguments.seed
-    from corral.train.run.loaded_run import Revisit
+    from corral.train.run.loaded_run import LoadedRun
 
-    with Revisit(
+    with LoadedRun(
         arguments.run_path,
         which=arguments.checkpoint,
         num_envs=arguments.num_envs,
@@ -92,14 +92,14 @@ def run(arguments: argparse.Namespace) -> int:
         trust=arguments.trust,
         settings=settings_of(arguments.set),
         command=arguments.line,
-    ) as revisit:
-        print(f"{revisit.path}: {revisit.config.env}, update {revisit.update}")
+    ) as loaded:
+        print(f"{loaded.path}: {loaded.config.env}, update {loaded.update}")
         try:
-            result = revisit.evaluate(
+            result = loaded.evaluate(
                 arguments.episodes or EPISODES, seed, stochastic=arguments.stochastic
             )
         finally:
-            for line in revisit.restarts():
+            for line in loaded.restarts():
                 print(line)
         print(f"return {result}")
         if arguments.json is not None:
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
             }
             save(arguments.json, (json.dumps(table) + "\n").encode())
         if arguments.video is not None:
-            save(arguments.video, revisit.video(seed))
+            save(arguments.video, loaded.video(seed))
     return 0
 
 

@@ -45,13 +45,13 @@ def need(arguments: argparse.Namespace) -> Need:
 def run(arguments: argparse.Namespace) -> int:
     """Print the recipes, then the runs."""
     from corral.train.recipes import RECIPES
-    from corral.train.run.directory import ROOT, every_run
+    from corral.train.run.directory import RUNS_FOLDER, every_run
 
     print("Recipes (corral train NAME):")
     width = max(map(len, RECIPES))
     for name, summary in RECIPES.items():
         print(f"  {name:<{width}}  {summary}")
-    root = arguments.runs or ROOT
+    root = arguments.runs or RUNS_FOLDER
     here = list(every_run(root))
     print(f"\nRuns in {root} (corral eval RUN):" if here else f"\nNo runs in {root}.")
     _show(here)
@@ -66,7 +66,9 @@ def _show_others(here: Iterable[RunDirectory]) -> None:
 
     places = {directory.path.resolve() for directory in here}
     try:
-        others = [one for one in run_register.known() if one.path not in places]
+        others = [
+            one for one in run_register.registered_runs() if one.path not in places
+        ]
     except OSError as error:
         reason = f"{run_register.path()} cannot be read ({error.strerror})"
         print(f"Runs elsewhere are not listed: {reason}", file=sys.stderr)
@@ -91,7 +93,7 @@ def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
     from corral.train.run.run_state import state_of
     from corral.train.sinks import jsonl
 
-    told = directory.told()
+    told = directory.read_about()
     latest = jsonl.latest(directory.metrics, ("step", "episode/return"))
     done, total = latest.get("step", 0), told.get("total_steps")
     steps = f"{done}/{total}" if total else f"{done}"
@@ -116,13 +118,13 @@ def _judged(told: dict[str, Any]) -> str:
 def _training(directory: RunDirectory, latest: dict[str, Any]) -> str:
     """The mean return of the latest episodes, and their standard deviation."""
     from corral.rollouts.number_format import score
-    from corral.train.run.recent_episodes import RECENT
+    from corral.train.run.recent_episodes import RECENT_EPISODES
     from corral.train.sinks import jsonl
 
     mean = _number(latest, "episode/return")
     if mean is None:
         return ""
-    rows = jsonl.last_lines(directory.episodes)[-RECENT:]
+    rows = jsonl.last_lines(directory.episodes)[-RECENT_EPISODES:]
     returns = [value for row in rows if (value := _number(row, "return")) is not None]
     spread = statistics.pstdev(returns) if len(returns) > 1 else None
     return f"{score(mean, spread)} (while training)"

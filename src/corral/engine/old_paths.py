@@ -71,6 +71,7 @@ MODULES = {
     "recipes.tinyphysics": "zoo.tinyphysics.recipe",
     "recipes.tinyphysics_tuned": "zoo.tinyphysics.tuned_recipe",
     "recipes.upkie": "zoo.upkie.recipe",
+    "run.revisit": "train.run.loaded_run",
     "run.tinyphysics": "zoo.tinyphysics",
     "run.tinyphysics.driving": "zoo.tinyphysics.evaluation",
     "supervision.saving": "engine.faults.fault_file",
@@ -79,7 +80,10 @@ MODULES = {
 }
 """Modules with another name than before, where saved files or programs name them."""
 
-NAMES: dict[tuple[str, str], str] = {}
+NAMES = {
+    ("run.revisit", "Revisit"): "LoadedRun",
+    ("workers.kit", "Kit"): "RebuildSpec",
+}
 """(old module, old name) -> the name now, where classes or functions were renamed."""
 
 

@@ -46,10 +46,10 @@ EXECUTORS: dict[str, Callable[[Assignment], Executor]] = {
     "thread": ThreadExecutor,
     "serial": SerialExecutor,
 }
-GRACE = 1.0
+OTHER_ITEMS_SECONDS = 1.0
 """Seconds for the other workers to finish their items after one of them failed."""
 
-_END = object()
+_NO_MORE_ITEMS = object()
 
 
 @overload
@@ -147,8 +147,8 @@ def map(
     _check(fn, backend, workers)
     restarts = _restarts(on_fault, max_restarts, item_timeout, backend)
     pending = iter(items)
-    first = next(pending, _END)
-    if first is _END:
+    first = next(pending, _NO_MORE_ITEMS)
+    if first is _NO_MORE_ITEMS:
         return []
     count = _count(items, backend, workers)
     executor = EXECUTORS[backend](
@@ -170,17 +170,17 @@ def map(
     try:
         executor.build()
         executor.bind(_no_codecs())
-        run = _Run(executor, backend == "process", restarts)
+        run = _MapRun(executor, backend == "process", restarts)
         results = run.over(_chain(first, pending))
     except BaseException:
-        executor.close(GRACE)
+        executor.close(OTHER_ITEMS_SECONDS)
         raise
     executor.close(None)
     return results
 
 
 @dataclass(slots=True)
-class _Item:
+class _MapItem:
     """One call that was asked for."""
 
     index: int
@@ -188,7 +188,7 @@ class _Item:
     runs: int = 0
 
 
-class _Run:
+class _MapRun:
     """One map under way: who has which item, and what came back."""
 
     def __init__(self, executor: Executor, travels: bool, restarts: int | None) -> None:
@@ -197,9 +197,9 @@ class _Run:
         self._restarts = restarts
         """How often an item may be run again; None if the first fault is raised."""
         self._free = list(range(len(executor.shards)))
-        self._busy: dict[int, _Item] = {}
+        self._busy: dict[int, _MapItem] = {}
         """By worker. One that is neither free nor busy is being replaced."""
-        self._again: deque[_Item] = deque()
+        self._again: deque[_MapItem] = deque()
         self._in_vain: Counter[int] = Counter()
         """How often in a row a worker ended that had no item to blame."""
         self._results: list[Any] = []
@@ -219,27 +219,27 @@ class _Run:
             else:
                 self._take()
 
-    def _next(self, pending: Iterator[tuple[int, Any]]) -> _Item | None:
+    def _next(self, pending: Iterator[tuple[int, Any]]) -> _MapItem | None:
         """What is to be run again, else the next item; None if there is none."""
         if self._again:
             return self._again.popleft()
-        index, item = next(pending, (0, _END))
-        if item is _END:
+        index, item = next(pending, (0, _NO_MORE_ITEMS))
+        if item is _NO_MORE_ITEMS:
             return None
         self._results.append(None)
         if self._travels:
             # Opened beside the function, so that one that cannot be is its own fault.
             item = serialization.Unpacked(serialization.pack(item, f"item {index}"))
-        return _Item(index, item)
+        return _MapItem(index, item)
 
-    def _give(self, item: _Item) -> None:
+    def _give(self, item: _MapItem) -> None:
         worker = self._free.pop()
         self._busy[worker] = item
         item.runs += 1
         try:
             self._executor.ask({worker: Ask("run", payload=item.payload)})
         except FaultError as error:
-            self._mend(error.fault)
+            self._replace_worker(error.fault)
 
     def _take(self) -> None:
         """Wait for results, or for a worker to return."""
@@ -247,7 +247,7 @@ class _Run:
         try:
             answers = self._executor.first_answers(lambda: len(self._free) > free)
         except FaultError as error:
-            self._mend(error.fault)
+            self._replace_worker(error.fault)
         else:
             self._sort(answers)
 
@@ -261,7 +261,7 @@ class _Run:
             else:
                 (self._results[item.index],) = reply.values
 
-    def _failed(self, item: _Item, fault: Fault) -> None:
+    def _failed(self, item: _MapItem, fault: Fault) -> None:
         """Have an item run again, or leave it at that."""
         fault = replace(fault, item=item.index, restarts=item.runs - 1)
         if self._restarts is None:
@@ -271,7 +271,7 @@ class _Run:
         else:
             self._results[item.index] = replace(fault, gave_up=True)
 
-    def _mend(self, fault: Fault) -> None:
+    def _replace_worker(self, fault: Fault) -> None:
         """A worker is gone: take what it left, and have another in its place."""
         worker = fault.worker
         if worker is None or self._restarts is None:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from corral.core import Decision, Generators, Step
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
-from corral.learners.nets.numpy_forward import mirror_of
+from corral.learners.nets.numpy_forward import numpy_forward_of
 from corral.learners.tensors import Device, to_tensor
 from corral.learners.torch_import import torch
 
-CHUNK = 16
+FORWARD_ROWS = 16
 """Rows of every forward pass, where a row must not depend on how many there are."""
 CHOSEN, LOG_PROB, VALUE = "chosen", "log_prob", "value"
 """The extras of a decision, and so of a rollout."""
@@ -51,7 +51,7 @@ class NetPolicy:
         self._head = net.head
         self._space = observation_space
         self._device = device
-        self._mirror = mirror_of(net)
+        self._numpy_forward = numpy_forward_of(net)
         self._deterministic = deterministic
         self._exact = exact
 
@@ -105,7 +105,7 @@ class NetPolicy:
         if not self._exact:
             return self._forward(leaves, carry)
         parts = []
-        for begin in range(0, len(leaves[0]), CHUNK):
+        for begin in range(0, len(leaves[0]), FORWARD_ROWS):
             parts.append(self._chunk(leaves, carry, begin))
         outputs, values, carries = zip(*parts, strict=True)
         return np.concatenate(outputs), np.concatenate(values), _joined(carries)
@@ -114,14 +114,14 @@ class NetPolicy:
         """The same of at most CHUNK rows, filled up to so many."""
         last = len(leaves[0]) - 1
         # The last row again and again: of the right kind, whatever the space.
-        index = np.minimum(np.arange(begin, begin + CHUNK), last)
+        index = np.minimum(np.arange(begin, begin + FORWARD_ROWS), last)
         judged = self._forward([leaf[index] for leaf in leaves], _at(carry, index))
         return [_at(one, slice(0, last + 1 - begin)) for one in judged]
 
     def _forward(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any, Any]:
-        mirror, net = self._mirror, self._net
-        if mirror is not None and len(leaves[0]) <= mirror.most_rows:
-            return (*mirror.judged(leaves[0]), None)
+        numpy_forward, net = self._numpy_forward, self._net
+        if numpy_forward is not None and len(leaves[0]) <= numpy_forward.most_rows:
+            return (*numpy_forward.judged(leaves[0]), None)
         with torch.inference_mode():
             tensors = [to_tensor(leaf, self._device) for leaf in leaves]
             if carry is not None:

@@ -29,11 +29,11 @@ from corral.learners.nets.mlp import Activation
 from corral.learners.optimiser import Optimiser
 from corral.learners.policy import CHOSEN, LOG_PROB, VALUE, NetPolicy
 from corral.learners.returns import gae
-from corral.learners.rollout_tensors import Batch, Rows, one_axis
+from corral.learners.rollout_tensors import RolloutTensors, TensorBatch, one_axis
 from corral.learners.schedules import Schedule, scheduled
 from corral.learners.tensors import to_tensor
 from corral.learners.torch_import import torch
-from corral.learners.update_metrics import Account, kl
+from corral.learners.update_metrics import UpdateMetrics, kl
 from corral.rollouts.rollout import Rollout
 
 try:
@@ -138,7 +138,7 @@ class PPOConfig(BaseModel):
             )
 
 
-JUDGED = (
+CHECKED_VALUES = (
     "the policy's output",
     "the value of an observation",
     "the policy loss",
@@ -211,23 +211,29 @@ class PPO:
         lr = scheduled(self.config.lr, self.config.lr_schedule, done)
         clip = scheduled(self.config.clip_range, self.config.clip_schedule, done)
         rows = self._rows(rollout)
-        account = Account()
+        update_metrics = UpdateMetrics()
         for _ in range(self.config.n_epochs):
-            account.begin_epoch()
+            update_metrics.begin_epoch()
             for batch in self._minibatches(rows, rollout):
-                if not self._learn(batch, lr, clip, account):
-                    account.stopped = True
+                if not self._learn(batch, lr, clip, update_metrics):
+                    update_metrics.stopped = True
                     break
-            if account.stopped:
+            if update_metrics.stopped:
                 break
         self.updates += 1
-        metrics = {"lr": lr, "clip_range": clip, **account.metrics(clip, self.net.head)}
+        metrics = {
+            "lr": lr,
+            "clip_range": clip,
+            **update_metrics.metrics(clip, self.net.head),
+        }
         metrics["explained_variance"] = explained_variance(rows, rollout.valid)
         if isinstance(self.net.head, Gaussian):
             metrics["std"] = float(self.net.head.log_std.detach().exp().mean())
         return metrics
 
-    def _learn(self, batch: Batch, lr: float, clip: float, account: Account) -> bool:
+    def _learn(
+        self, batch: TensorBatch, lr: float, clip: float, update_metrics: UpdateMetrics
+    ) -> bool:
         """Move the weights by one minibatch; False if they have moved far enough."""
         rows, config, head = batch.rows, self.config, self.net.head
         features = self.net.unroll(rows.leaves, batch.batch_sizes, batch.carry)
@@ -242,7 +248,9 @@ class PPO:
         policy = policy_loss(log_ratio, advantage, clip)
         critic = value_loss(value.detach(), rows, config.clip_range_vf)
 
-        account.judged(log_ratio, policy.each, critic.each, outputs.detach())
+        update_metrics.add_minibatch(
+            log_ratio, policy.each, critic.each, outputs.detach()
+        )
         if config.target_kl is not None and kl(log_ratio) > 1.5 * config.target_kl:
             return False
         count = len(log_ratio)
@@ -256,12 +264,12 @@ class PPO:
             judged = (outputs, value, policy.each, critic.each)
             raise self._diverged(rows, judged)
         self._optimiser.step(lr, norm, config.max_grad_norm)
-        account.stepped(norm)
+        update_metrics.add_step(norm)
         return True
 
     # Rows -------------------------------------------------------------------------
 
-    def _rows(self, rollout: Rollout) -> Rows:
+    def _rows(self, rollout: Rollout) -> RolloutTensors:
         """What is learnt from, one tensor row per row and slot of the rollout."""
         extras = rollout.extras
         if not {LOG_PROB, VALUE} <= extras.keys():
@@ -285,7 +293,7 @@ class PPO:
         else:
             chosen = self.net.head.from_action(one_axis(rollout.action))
         leaves = split(self.observation_space, rollout.obs)
-        return Rows(
+        return RolloutTensors(
             leaves=[self._narrow(leaf) for leaf in leaves],
             chosen=chosen.to(self.device),
             log_prob=self._flat(extras[LOG_PROB]),
@@ -302,7 +310,9 @@ class PPO:
         flat = self._flat(leaf)
         return flat.float() if flat.dtype == torch.float64 else flat
 
-    def _minibatches(self, rows: Rows, rollout: Rollout) -> Iterator[Batch]:
+    def _minibatches(
+        self, rows: RolloutTensors, rollout: Rollout
+    ) -> Iterator[TensorBatch]:
         """Every valid row once, in an order of its own each time."""
         if self.net.memory is not None:
             yield from self._sequences(rows, rollout)
@@ -312,14 +322,16 @@ class PPO:
         mixed = rows.at(index)
         for part in even_parts(len(index), self.config.batch_size):
             if part.stop > part.start:
-                yield Batch(mixed.part(part))
+                yield TensorBatch(mixed.part(part))
 
-    def _sequences(self, rows: Rows, rollout: Rollout) -> Iterator[Batch]:
+    def _sequences(
+        self, rows: RolloutTensors, rollout: Rollout
+    ) -> Iterator[TensorBatch]:
         packings = shuffled_slots(
             rollout.started, rollout.valid, self.config.batch_size, self._generator
         )
         for packing in packings:
-            yield Batch(
+            yield TensorBatch(
                 rows.at(packing.index),
                 torch.from_numpy(packing.batch_sizes),
                 self._first_carry(rollout.first_carry, packing),
@@ -333,9 +345,11 @@ class PPO:
         begun[packing.fresh] = 0.0
         return to_tensor(begun, self.device)
 
-    def _diverged(self, rows: Rows, judged: tuple[Any, ...]) -> TrainingDiverged:
+    def _diverged(
+        self, rows: RolloutTensors, judged: tuple[Any, ...]
+    ) -> TrainingDiverged:
         """The error, with the quantity's name: causes before what follows of them."""
-        quantities = [*rows.quantities(), *zip(JUDGED, judged, strict=True)]
+        quantities = [*rows.quantities(), *zip(CHECKED_VALUES, judged, strict=True)]
         name, value = "the gradient", math.nan
         for one, tensor in quantities:
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
@@ -419,7 +433,7 @@ def policy_loss(log_ratio: Any, advantage: Any, clip: float) -> Loss:
     return Loss(-torch.min(gain, clipped), -gain.masked_fill(gain > clipped, 0.0))
 
 
-def value_loss(value: Any, rows: Rows, clip: float | None) -> Loss:
+def value_loss(value: Any, rows: RolloutTensors, clip: float | None) -> Loss:
     """The square of how far the critic is from what came; the slope is by the value."""
     if clip is None:
         away = value - rows.returns
@@ -429,7 +443,7 @@ def value_loss(value: Any, rows: Rows, clip: float | None) -> Loss:
     return Loss(away * away, 2.0 * away.masked_fill(moved.abs() > clip, 0.0))
 
 
-def explained_variance(rows: Rows, valid: NDArray[np.bool_]) -> float:
+def explained_variance(rows: RolloutTensors, valid: NDArray[np.bool_]) -> float:
     """How much of what came the critic had expected: 1 all, 0 nothing."""
     places = torch.from_numpy(np.flatnonzero(valid)).to(rows.value.device)
     returns, expected = rows.returns[places], rows.value[places]

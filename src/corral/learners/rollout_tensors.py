@@ -13,7 +13,7 @@ from corral.learners.torch_import import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RolloutTensors:
     """Tensors of (rows, ...)."""
 
     leaves: list[Any]
@@ -26,17 +26,17 @@ class Rows:
     advantage: Any
     returns: Any
 
-    def at(self, index: NDArray[np.intp]) -> Rows:
+    def at(self, index: NDArray[np.intp]) -> RolloutTensors:
         """Some of them, copied."""
         places = torch.from_numpy(index).to(self.value.device)
         return self._mapped(lambda tensor: tensor.index_select(0, places))
 
-    def part(self, part: slice) -> Rows:
+    def part(self, part: slice) -> RolloutTensors:
         """Consecutive ones, as views."""
         return self._mapped(lambda tensor: tensor[part])
 
-    def _mapped(self, function: Callable[[Any], Any]) -> Rows:
-        return Rows(
+    def _mapped(self, function: Callable[[Any], Any]) -> RolloutTensors:
+        return RolloutTensors(
             [function(leaf) for leaf in self.leaves],
             function(self.chosen),
             function(self.log_prob),
@@ -58,10 +58,10 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TensorBatch:
     """A minibatch; with a memory, its rows are packed sequences."""
 
-    rows: Rows
+    rows: RolloutTensors
     batch_sizes: Any = None
     carry: Any = None
     """What is remembered where each sequence begins."""

@@ -8,7 +8,7 @@ from typing import Any
 from corral.learners.torch_import import torch
 
 
-class Account:
+class UpdateMetrics:
     """Keeps what the minibatches say; nothing is computed until all are done."""
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class Account:
         self._epochs += 1
         self._last_epoch = len(self._log_ratios)
 
-    def judged(
+    def add_minibatch(
         self, log_ratio: Any, policy_loss: Any, value_loss: Any, outputs: Any
     ) -> None:
         """A minibatch: what it says of each row."""
         self._log_ratios.append(log_ratio)
         self._losses.append((policy_loss, value_loss, outputs))
 
-    def stepped(self, norm: float) -> None:
+    def add_step(self, norm: float) -> None:
         """Its step, and how long the gradient was."""
         self._norms.append(norm)
 

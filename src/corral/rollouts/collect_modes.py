@@ -22,24 +22,24 @@ from corral.engine.pool import Pool
 from corral.engine.pool.groups import two_groups as in_two_groups
 from corral.rollouts.actor import Actor
 from corral.rollouts.kept_steps import joined, owned, some_of
-from corral.rollouts.rollout_buffer import Tape
+from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.space_rows import At
 
 
-class Lead:
+class CollectLoop:
     """Leads a pool by an actor along a tape."""
 
     def __init__(
         self,
         pool: Pool,
         actor: Actor,
-        tape: Tape,
+        buffer: RolloutBuffer,
         codec: Codec,
         seeds: list[int],
     ) -> None:
         self._pool = pool
         self._actor = actor
-        self._tape = tape
+        self._buffer = buffer
         self._codec = codec
         self._seeds = seeds
         """By slot: of the episode it is in."""
@@ -51,7 +51,7 @@ class Lead:
         """All slots in step; returns what comes after the last row."""
         decide, conclude = self._decide, self._conclude
         recv = self._pool.recv
-        for row in range(self._tape.rows):
+        for row in range(self._buffer.rows):
             decide(row, step, None)
             step = recv(copy=False)
             conclude(row, step)
@@ -73,8 +73,8 @@ class Lead:
         )
 
     def _in_parts(self, parts: list[Step], receive: Callable[[], Step]) -> Step:
-        tape, pool = self._tape, self._pool
-        row = np.zeros(tape.slots, np.intp)
+        buffer, pool = self._buffer, self._pool
+        row = np.zeros(buffer.slots, np.intp)
         """By slot: the one that is open."""
         for part in parts:
             self._decide((0, part.slots), part, part.slots)
@@ -84,7 +84,7 @@ class Lead:
             rows = row[step.slots]
             self._conclude((rows, step.slots), step)
             rows = row[step.slots] = rows + 1
-            on = rows < tape.rows
+            on = rows < buffer.rows
             if not on.all():
                 done.append(some_of(self._codec, step, ~on))
                 if not on.any():
@@ -96,20 +96,20 @@ class Lead:
     # A row ----------------------------------------------------------------------------
 
     def _decide(self, at: At, step: Step, slots: NDArray[np.intp] | None) -> None:
-        tape = self._tape
+        buffer = self._buffer
         seen, decision = self._actor.act(step)
-        whole = slots is None or len(slots) == tape.slots
+        whole = slots is None or len(slots) == buffer.slots
         self._pool.send(decision.action, None if whole else slots)
         # Written down while the workers step.
-        tape.decided(at, step, seen, decision)
-        self._actor.acted(slots, tape.action.row(at))
+        buffer.add_decision(at, step, seen, decision)
+        self._actor.acted(slots, buffer.action.row(at))
 
     def _conclude(self, at: At, step: Step) -> None:
-        self._tape.reward[at] = step.reward
+        self._buffer.reward[at] = step.reward
         count = np.count_nonzero
         # With same_step whatever ends starts again, so that one look is enough.
         if count(step.started) or (not self._same_step and count(step.ended)):
-            self._tape.flagged(at, step)
+            self._buffer.add_flags(at, step)
             self._follow_episodes(at, step)
 
     def _follow_episodes(self, at: At, step: Step) -> None:
@@ -117,7 +117,7 @@ class Lead:
 
         Slot by slot: as a rule they are few, and then numbers are quicker than arrays.
         """
-        tape, seeds = self._tape, self._seeds
+        buffer, seeds = self._buffer, self._seeds
         ended, started = step.ended, step.started
         rows = None if isinstance(at, int) else at[0].tolist()
         begun: list[int] = []
@@ -125,8 +125,8 @@ class Lead:
             slot = step.slots.item(position)
             if ended.item(position):
                 row = at if rows is None else rows[position]
-                if tape.ended(row, step, position, seeds[slot]):
-                    tape.cut(row, slot, self._actor.carry_of([slot]))
+                if buffer.add_end(row, step, position, seeds[slot]):
+                    buffer.add_truncation(row, slot, self._actor.carry_of([slot]))
             if started.item(position):
                 seeds[slot] = step.seed.item(position)
                 begun.append(slot)

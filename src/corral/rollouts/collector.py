@@ -26,15 +26,15 @@ from corral.errors import OptionError, OrderError
 from corral.rollouts import carry as carries
 from corral.rollouts import finite_check
 from corral.rollouts.actor import Actor
-from corral.rollouts.collect_modes import Lead
-from corral.rollouts.drained_pool import check_pool, settle
+from corral.rollouts.collect_modes import CollectLoop
+from corral.rollouts.drained_pool import check_pool, drain
 from corral.rollouts.kept_steps import copied, owned
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import Rollout
-from corral.rollouts.rollout_buffer import Tape
+from corral.rollouts.rollout_buffer import RolloutBuffer
 
 MODES = ("sync", "two_groups", "first_ready")
-_NUMBERED, _AGAIN = 4, 5
+_NUMBERED_SEED_DOMAIN, _RETRY_SEED_DOMAIN = 4, 5
 """Set the roots of episodes after `end_episodes` apart, and after something failed."""
 
 
@@ -129,30 +129,32 @@ class Collector:
         now = self._resumed()
         self._actor.refresh(now.started)
         first_carry = carries.copied(self._actor.carry)
-        tape = Tape(self._codecs, int(steps), now.started, self.obs_norm)
+        buffer = RolloutBuffer(self._codecs, int(steps), now.started, self.obs_norm)
         self._now = None  # until all has gone well
-        now = self._run(tape, now)
+        now = self._run(buffer, now)
         self._actor.own_last()  # the tape is about to be the caller's
         if end_episodes is not None:
-            now = self._cut_off(tape, now, end_episodes)
-        rollout = self._finished(tape, now, first_carry)
-        self._now, self._sends = now, self.pool.sends
+            now = self._cut_off(buffer, now, end_episodes)
+        rollout = self._finished(buffer, now, first_carry)
+        self._now, self._sends = now, self.pool.send_count
         return rollout
 
-    def _run(self, tape: Tape, now: Step) -> Step:
-        lead = Lead(self.pool, self._actor, tape, self._codecs.obs, self._seeds)
+    def _run(self, buffer: RolloutBuffer, now: Step) -> Step:
+        loop = CollectLoop(
+            self.pool, self._actor, buffer, self._codecs.obs, self._seeds
+        )
         if self.mode == "two_groups":
-            return lead.two_groups(now)
+            return loop.two_groups(now)
         if self.mode == "first_ready":
             count = self.min_slots or max(1, self._slots // 2)
-            return lead.first_ready(now, count)
-        return lead.sync(now)
+            return loop.first_ready(now, count)
+        return loop.sync(now)
 
     def _resumed(self) -> Step:
         """What the next row begins with."""
         if self._now is None:
             return self._begin(self._root)
-        if self._sends != self.pool.sends:
+        if self._sends != self.pool.send_count:
             raise OrderError(
                 "somebody else has sent to this pool since the last rollout, so its "
                 "episodes are not where they were left; call end_episodes(number) to "
@@ -174,55 +176,55 @@ class Collector:
         self._begin(self._numbered(number))
 
     def _numbered(self, number: int) -> int:
-        return episode_seed(self.seed, number, _NUMBERED)
+        return episode_seed(self.seed, number, _NUMBERED_SEED_DOMAIN)
 
     def _begin(self, root: int) -> Step:
         """Reset every slot; its episodes have seeds from (root, slot, 0, 1, ...)."""
         self._now = None
-        settle(self.pool)
+        drain(self.pool)
         # If anything fails from here on, the next attempt is another one.
-        self._root = episode_seed(root, _AGAIN)
+        self._root = episode_seed(root, _RETRY_SEED_DOMAIN)
         now = owned(self._codecs.obs, self.pool.reset(seed=root))
         self._seeds[:] = now.seed.tolist()
         self._actor.start(range(self._slots), self._seeds)
-        self._now, self._sends = now, self.pool.sends
+        self._now, self._sends = now, self.pool.send_count
         return now
 
-    def _cut_off(self, tape: Tape, now: Step, number: int) -> Step:
+    def _cut_off(self, buffer: RolloutBuffer, now: Step, number: int) -> Step:
         """Truncate what is running after the last row, and begin anew."""
-        running = tape.valid[-1] & ~(tape.terminated[-1] | tape.truncated[-1])
+        running = buffer.valid[-1] & ~(buffer.terminated[-1] | buffer.truncated[-1])
         for slot in np.flatnonzero(running).tolist():
-            tape.cut_off(now, slot, self._actor.carry_of([slot]))
+            buffer.truncate_after_last_row(now, slot, self._actor.carry_of([slot]))
         return self._begin(self._numbered(number))
 
     # What is handed out ---------------------------------------------------------------
 
-    def _finished(self, tape: Tape, now: Step, first_carry: Any) -> Rollout:
-        bootstrap, next_value = self._values(tape, now)
-        see = self.obs_norm or _as_it_is
+    def _finished(self, buffer: RolloutBuffer, now: Step, first_carry: Any) -> Rollout:
+        bootstrap, next_value = self._values(buffer, now)
+        see = self.obs_norm or _unscaled
         final_obs, next_obs = (
-            see(tape.final_obs()),
+            see(buffer.final_obs()),
             see(copied(self._codecs.obs, now.obs)),
         )
-        reward = tape.reward
-        raw = () if tape.raw is None else tape.raw.whole()
+        reward = buffer.reward
+        raw = () if buffer.raw is None else buffer.raw.whole()
         if self.obs_norm is not None or self.reward_norm is not None:
             finite_check.check(
-                raw, reward, tape.valid
+                raw, reward, buffer.valid
             )  # before either has learnt of it
         if self.obs_norm is not None:
-            self.obs_norm.update(raw, tape.valid)
+            self.obs_norm.update(raw, buffer.valid)
         if self.reward_norm is not None:
-            reward = self.reward_norm(reward, tape.started, tape.valid)
+            reward = self.reward_norm(reward, buffer.started, buffer.valid)
         return Rollout(
-            obs=tape.obs.whole(),
-            action=tape.action.whole(),
+            obs=buffer.obs.whole(),
+            action=buffer.action.whole(),
             reward=reward,
-            terminated=tape.terminated,
-            truncated=tape.truncated,
-            started=tape.started,
-            valid=tape.valid,
-            extras=tape.extras,
+            terminated=buffer.terminated,
+            truncated=buffer.truncated,
+            started=buffer.started,
+            valid=buffer.valid,
+            extras=buffer.extras,
             final_obs=final_obs,
             next_obs=next_obs,
             next_started=now.started.copy(),
@@ -230,21 +232,21 @@ class Collector:
             next_carry=carries.copied(self._actor.carry),
             bootstrap=bootstrap,
             next_value=next_value,
-            episodes=tuple(tape.episodes[place] for place in sorted(tape.episodes)),
-            faults=tuple(tape.faults[place] for place in sorted(tape.faults)),
+            episodes=tuple(buffer.episodes[place] for place in sorted(buffer.episodes)),
+            faults=tuple(buffer.faults[place] for place in sorted(buffer.faults)),
         )
 
     def _values(
-        self, tape: Tape, now: Step
+        self, buffer: RolloutBuffer, now: Step
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What the policy expects where episodes, and the rollout, break off."""
-        actor, see = self._actor, self.obs_norm or _as_it_is
-        bootstrap = np.zeros((tape.rows, tape.slots))
-        cut = tape.cut_short()
+        actor, see = self._actor, self.obs_norm or _unscaled
+        bootstrap = np.zeros((buffer.rows, buffer.slots))
+        cut = buffer.truncated_episodes()
         if cut is not None:
             value = actor.value(see(cut.obs), cut.carry, len(cut.rows))
             bootstrap[cut.rows, cut.slots] = value
-        return bootstrap, actor.value(see(now.obs), actor.carry, tape.slots)
+        return bootstrap, actor.value(see(now.obs), actor.carry, buffer.slots)
 
     # Checkpoints ----------------------------------------------------------------------
 
@@ -269,7 +271,7 @@ class Collector:
                 norm.load_state_dict(saved)
 
 
-def _as_it_is(obs: Any) -> Any:
+def _unscaled(obs: Any) -> Any:
     return obs
 
 

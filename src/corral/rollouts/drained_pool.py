@@ -20,7 +20,7 @@ def check_pool(thing: Any) -> None:
     raise OptionError(f"pool is {thing!r:.80}; pass a pool: {made}")
 
 
-def settle(pool: Pool) -> None:
+def drain(pool: Pool) -> None:
     """Wait for whatever is under way, and drop it."""
     while pool.waiting:
         try:

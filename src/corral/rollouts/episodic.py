@@ -23,7 +23,7 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import episode_seed
 from corral.errors import Fault, FaultError, OptionError
 from corral.rollouts.actor import Actor
-from corral.rollouts.drained_pool import check_pool, settle
+from corral.rollouts.drained_pool import check_pool, drain
 from corral.rollouts.episode import Episode
 from corral.rollouts.kept_steps import some_of
 from corral.rollouts.normalise import ObsNorm
@@ -79,8 +79,8 @@ def run_episodes(
         raise OptionError(f"max_length is {max_length!r}; it must be None or >= 1")
     if not items:
         return []
-    settle(pool)
-    run = _Run(pool, policy, items, rows, max_restarts, max_length, obs_norm)
+    drain(pool)
+    run = _EpisodesRun(pool, policy, items, rows, max_restarts, max_length, obs_norm)
     try:
         while pool.waiting:
             run.go_on(min_slots)
@@ -91,7 +91,7 @@ def run_episodes(
 
 
 @dataclass(slots=True)
-class _Item:
+class _EpisodeItem:
     """One episode asked for."""
 
     number: int
@@ -102,14 +102,14 @@ class _Item:
     """How many of them were its own."""
 
 
-class _Run:
+class _EpisodesRun:
     """Items on their way through the slots of a pool."""
 
     def __init__(
         self,
         pool: Pool,
         policy: Policy,
-        items: Sequence[_Item],
+        items: Sequence[_EpisodeItem],
         rows: bool,
         max_restarts: int,
         max_length: int | None,
@@ -122,7 +122,7 @@ class _Run:
         self._max_restarts = max_restarts
         self._max_length = max_length
         self._queue = deque(items)
-        self._at: list[_Item | None] = [None] * pool.num_envs
+        self._at: list[_EpisodeItem | None] = [None] * pool.num_envs
         self.done: dict[int, Episode] = {}
         self._hand_out(range(pool.num_envs))
 
@@ -200,7 +200,7 @@ class _Run:
             **_rows(rows.get(slot)),
         )
 
-    def _fail(self, item: _Item, fault: Fault) -> None:
+    def _fail(self, item: _EpisodeItem, fault: Fault) -> None:
         """Run the item again, or give it up."""
         item.faults.append(fault)
         item.strikes += fault.kind != "shardmate"
@@ -229,7 +229,7 @@ def _items(
     tasks: Sequence[Any] | None,
     seeds: Sequence[int] | None,
     seed: int,
-) -> list[_Item]:
+) -> list[_EpisodeItem]:
     given = {"tasks": tasks, "seeds": seeds}
     counts = {name: len(each) for name, each in given.items() if each is not None}
     if episodes is not None:
@@ -243,7 +243,7 @@ def _items(
     if count < 0:
         raise OptionError(f"episodes is {episodes!r}; it must be >= 0")
     return [
-        _Item(
+        _EpisodeItem(
             number,
             episode_seed(seed, number) if seeds is None else int(seeds[number]),
             _drawn(pool, seed, number) if tasks is None else tasks[number],

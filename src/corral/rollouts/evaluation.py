@@ -26,7 +26,7 @@ from corral.rollouts.number_format import rate, score
 
 SUCCESS_KEYS = ("is_success", "success")
 """Entries of an episode's last info that say whether it succeeded."""
-SLOTS = 8
+DEFAULT_NUM_ENVS = 8
 """Environments side by side, unless told otherwise."""
 
 
@@ -121,7 +121,7 @@ def evaluate(
             raise OptionError(f"{', '.join(names)}: the pool given was made without")
         return _evaluation(env, policy, episodes, seed, tasks, max_length, obs_norm)
     if num_envs is None and not is_list(env):
-        num_envs = max(1, min(SLOTS, episodes))
+        num_envs = max(1, min(DEFAULT_NUM_ENVS, episodes))
     with Pool(env, num_envs, seed=seed, **options) as pool:
         return _evaluation(pool, policy, episodes, seed, tasks, max_length, obs_norm)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from corral.core import Step
 from corral.engine.layout.codec import Codec
 from corral.engine.layout.infos import Infos
-from corral.engine.pool.rows import SCALARS
+from corral.engine.pool.rows import SCALAR_FIELDS
 from corral.rollouts.space_parts import parts_of
 from corral.rollouts.space_rows import as_batch
 
@@ -35,10 +35,10 @@ def some_of(codec: Codec, step: Step, where: NDArray[Any]) -> Step:
             codec, [part.array_of(step.obs)[positions] for part in parts_of(codec)]
         ),
         final_obs=None,
-        infos=Infos([], _told(infos, positions) if infos else {}),
+        infos=Infos([], _infos_at(infos, positions) if infos else {}),
         final_infos={new: final[old] for new, old in kept if old in final},
         previous_action=None,
-        **{name: getattr(step, name)[positions] for name in SCALARS},
+        **{name: getattr(step, name)[positions] for name in SCALAR_FIELDS},
     )
 
 
@@ -54,7 +54,7 @@ def joined(codec: Codec, steps: Sequence[Step]) -> Step:
     each = [info for step in steps for info in _each(step)]
     scalars = {
         name: np.concatenate([getattr(step, name) for step in steps])[order]
-        for name in SCALARS
+        for name in SCALAR_FIELDS
     }
     return Step(
         slots=slots[order],
@@ -77,6 +77,6 @@ def _each(step: Step) -> list[dict[str, Any]]:
     return [step.infos.of(position) for position in range(len(step))]
 
 
-def _told(infos: Any, positions: NDArray[np.intp]) -> dict[int, dict[str, Any]]:
+def _infos_at(infos: Any, positions: NDArray[np.intp]) -> dict[int, dict[str, Any]]:
     told = ((new, infos.of(old)) for new, old in enumerate(positions.tolist()))
     return {position: info for position, info in told if info}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from corral.engine.layout.codec import codec_for
 from corral.errors import OptionError
 from corral.rollouts import finite_check
-from corral.rollouts.space_parts import Part, assembled, parts_of
+from corral.rollouts.space_parts import SpacePart, assembled, parts_of
 
 Floats = NDArray[np.float64]
 CLIP = 10.0
@@ -107,7 +107,7 @@ class ObsNorm:
     def _refresh(self) -> None:
         self._scaling = [self._scaler(part) for part in self._parts]
 
-    def _scaler(self, part: Part) -> Callable[[Any], Any]:
+    def _scaler(self, part: SpacePart) -> Callable[[Any], Any]:
         norm = self.norms.get(part.name)
         if norm is None:
             return lambda batch: batch
@@ -127,7 +127,7 @@ class ObsNorm:
         pairs = zip(self._parts, self._scaling, strict=True)
         return assembled(self._codec, [scale(part.of(obs)) for part, scale in pairs])
 
-    def dtype_of(self, part: Part) -> np.dtype[Any]:
+    def dtype_of(self, part: SpacePart) -> np.dtype[Any]:
         """What a leaf is once it was scaled."""
         return np.dtype(np.float32) if part.name in self.norms else part.dtype
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 
-DIGITS = 4
+SIGNIFICANT_DIGITS = 4
 """Significant digits of a number of which nothing else is known."""
-EXACT = 8
+EXACT_DIGITS = 8
 """Of one that did not vary."""
-SPREAD = 2
+SPREAD_DIGITS = 2
 """Of a standard deviation; its mean ends at the same place."""
-SMALLEST = 1e-4
+SMALLEST_FIXED = 1e-4
 """Smaller numbers are written as 1.2e-05."""
 
 
@@ -31,11 +31,11 @@ def score(mean: float, spread: float | None = None) -> str:
     """
     if spread is None or not math.isfinite(mean) or not math.isfinite(spread):
         return number(mean)
-    if spread <= abs(mean) * 10.0**-EXACT:  # it did not vary, but for rounding
-        return f"{number(mean, EXACT)} ± 0"
-    if spread < SMALLEST:
-        return f"{mean:.{EXACT}g} ± {spread:.{SPREAD}g}"
-    places = _places(spread, SPREAD)
+    if spread <= abs(mean) * 10.0**-EXACT_DIGITS:  # it did not vary, but for rounding
+        return f"{number(mean, EXACT_DIGITS)} ± 0"
+    if spread < SMALLEST_FIXED:
+        return f"{mean:.{EXACT_DIGITS}g} ± {spread:.{SPREAD_DIGITS}g}"
+    places = _places(spread, SPREAD_DIGITS)
     left, right = _fixed(mean, places), _fixed(spread, places)
     while places and left[-1] == right[-1] == "0":
         places -= 1
@@ -43,11 +43,11 @@ def score(mean: float, spread: float | None = None) -> str:
     return f"{left} ± {right}"
 
 
-def number(value: float, digits: int = DIGITS) -> str:
+def number(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
     """One number, rounded to so many digits, but never left of the point."""
     if not math.isfinite(value):
         return str(value)
-    if 0 < abs(value) < SMALLEST:
+    if 0 < abs(value) < SMALLEST_FIXED:
         return f"{value:.{digits}g}"
     text = _fixed(value, _places(value, digits))
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 
-BLOCK = 64
+NUMBERS_AHEAD = 64
 """How many numbers are drawn ahead for each row, where many rows draw together."""
-KINDS: dict[str, Callable[..., Numbers]] = {
+DRAW_METHODS: dict[str, Callable[..., Numbers]] = {
     "random": np.random.Generator.random,
     "normal": np.random.Generator.standard_normal,
 }
@@ -30,7 +30,7 @@ class SlotGenerators:
         self._seeds = list(range(-slots, 0))
         self._fresh = [False] * slots
         self._generators: list[np.random.Generator | None] = [None] * slots
-        self._blocks: dict[str, _Blocks] = {}
+        self._blocks: dict[str, _NumbersAhead] = {}
 
     def start(self, slots: Iterable[int], seeds: Iterable[int]) -> None:
         """Episodes with these seeds start in these slots.
@@ -58,12 +58,12 @@ class SlotGenerators:
 
     def draw(self, kind: str, slots: NDArray[np.intp], count: int) -> Numbers:
         """So many numbers of a kind for each of these slots."""
-        if count > BLOCK:
-            rows = [KINDS[kind](self.of(slot), count) for slot in slots.tolist()]
+        if count > NUMBERS_AHEAD:
+            rows = [DRAW_METHODS[kind](self.of(slot), count) for slot in slots.tolist()]
             return np.array(rows).reshape(len(slots), count)
         blocks = self._blocks.get(kind)
         if blocks is None:
-            blocks = self._blocks[kind] = _Blocks(self, kind)
+            blocks = self._blocks[kind] = _NumbersAhead(self, kind)
         return blocks.take(slots, count)
 
     def __len__(self) -> int:
@@ -94,35 +94,35 @@ class RowGenerators:
         return self._all.draw("normal", self._slots, count)
 
 
-class _Blocks:
+class _NumbersAhead:
     """Numbers drawn ahead, so that a batch of rows takes them in one go."""
 
     def __init__(self, generators: SlotGenerators, kind: str) -> None:
         slots = len(generators)
         self._generators = generators
-        self._kind = KINDS[kind]
-        self._numbers = np.empty((slots, BLOCK))
+        self._kind = DRAW_METHODS[kind]
+        self._numbers = np.empty((slots, NUMBERS_AHEAD))
         self._flat = self._numbers.reshape(-1)
-        self._first = np.arange(slots) * BLOCK
+        self._first = np.arange(slots) * NUMBERS_AHEAD
         # Where each slot's next number is; at BLOCK there is none.
-        self._at = np.full(slots, BLOCK)
+        self._at = np.full(slots, NUMBERS_AHEAD)
         self._left = 0
         """How often all slots can take `_count` before anybody has to look."""
         self._count = 0
 
     def forget(self, slot: int) -> None:
         """What was drawn for a slot is of an episode that is over."""
-        self._at[slot] = BLOCK
+        self._at[slot] = NUMBERS_AHEAD
         self._left = 0
 
     def take(self, slots: NDArray[np.intp], count: int) -> Numbers:
         """The next numbers of these slots, `(slots, count)`."""
         at = self._at[slots]
         if self._left <= 0 or count != self._count:
-            self._refill(slots[at + count > BLOCK])
+            self._refill(slots[at + count > NUMBERS_AHEAD])
             at = self._at[slots]
             self._count = count
-            self._left = (BLOCK - int(self._at.max())) // count
+            self._left = (NUMBERS_AHEAD - int(self._at.max())) // count
         self._left -= 1
         self._at[slots] = at + count
         places = (self._first[slots] + at)[:, None]

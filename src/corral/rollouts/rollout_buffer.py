@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 @dataclass(slots=True)
-class Cut:
+class TruncatedEpisodes:
     """Episodes that were truncated: where, and what was last known of them."""
 
     rows: NDArray[np.intp]
@@ -38,7 +38,7 @@ class Cut:
     carry: Any
 
 
-class Tape:
+class RolloutBuffer:
     """`[rows, slots]` of everything."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Tape:
         self._carries: dict[tuple[int, int], Any] = {}
         """Of episodes that were truncated."""
 
-    def decided(self, at: At, step: Step, seen: Step, decision: Decision) -> None:
+    def add_decision(self, at: At, step: Step, seen: Step, decision: Decision) -> None:
         """What came, what the policy saw of it, and what it decided."""
         if self._plain_obs is not None:
             self._plain_obs[at] = seen.obs
@@ -101,7 +101,7 @@ class Tape:
                 values, array = self._fitted(name, values, count)
             array[at] = values
 
-    def flagged(self, at: At, step: Step) -> None:
+    def add_flags(self, at: At, step: Step) -> None:
         """Some of the rows are not in the middle of an episode."""
         following = at + 1 if isinstance(at, int) else (at[0] + 1, at[1])
         self._started[following] = step.started
@@ -140,7 +140,7 @@ class Tape:
 
     # Ends -----------------------------------------------------------------------------
 
-    def ended(self, row: int, step: Step, position: int, seed: int) -> bool:
+    def add_end(self, row: int, step: Step, position: int, seed: int) -> bool:
         """Keep what is known of an episode that ended, before another starts.
 
         Returns whether it was truncated, so that its carry is wanted as well. One by
@@ -170,11 +170,11 @@ class Tape:
         )
         return not terminated
 
-    def cut(self, row: int, slot: int, carry: Any) -> None:
+    def add_truncation(self, row: int, slot: int, carry: Any) -> None:
         """A truncated episode's carry, one row, after its last act."""
         self._carries[row, slot] = carry
 
-    def cut_off(self, now: Step, slot: int, carry: Any) -> None:
+    def truncate_after_last_row(self, now: Step, slot: int, carry: Any) -> None:
         """The slot's episode is truncated after the last row; `now` is of all slots."""
         place = self.rows - 1, slot
         self.truncated[place] = True
@@ -185,14 +185,14 @@ class Tape:
         """The last observations of what ended, row by row, as the envs gave them."""
         return self._batch_of(sorted(self._finals))
 
-    def cut_short(self) -> Cut | None:
+    def truncated_episodes(self) -> TruncatedEpisodes | None:
         """Those that were truncated, if any were."""
         places = sorted(self._carries)
         if not places:
             return None
         rows, slots = (np.array(column) for column in zip(*places, strict=True))
         carry = carries.joined([self._carries[place] for place in places])
-        return Cut(rows, slots, self._batch_of(places), carry)
+        return TruncatedEpisodes(rows, slots, self._batch_of(places), carry)
 
     def _batch_of(self, places: list[tuple[int, int]]) -> Any:
         """A batch of last observations."""

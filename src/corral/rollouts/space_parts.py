@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.layout.codec import Codec
-from corral.engine.layout.composite import JoinedCodec
+from corral.engine.layout.composite import CompositeCodec
 from corral.engine.layout.leaves import ArrayCodec
 from corral.engine.layout.packed import PackedCodec
 
 Array = NDArray[Any]
-OBJECTS = np.dtype(object)
+OBJECT_DTYPE = np.dtype(object)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SpacePart:
     """One array of a batch."""
 
     path: tuple[Any, ...]
@@ -54,24 +54,24 @@ class Part:
     def array_of(self, batch: Any) -> Array:
         """The same as an array, also where the batch has a tuple of values."""
         values = self.of(batch)
-        return objects(values) if self.dtype is OBJECTS else values
+        return objects(values) if self.dtype is OBJECT_DTYPE else values
 
 
-def parts_of(codec: Codec, path: tuple[Any, ...] = ()) -> tuple[Part, ...]:
+def parts_of(codec: Codec, path: tuple[Any, ...] = ()) -> tuple[SpacePart, ...]:
     """The parts of the codec's values, depth first."""
     return tuple(_walk(codec, path))
 
 
-def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[Part]:
+def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[SpacePart]:
     if isinstance(codec, PackedCodec):  # of batches nothing is seen of it
         yield from _walk(codec.inner, path)
-    elif isinstance(codec, JoinedCodec):
+    elif isinstance(codec, CompositeCodec):
         for part in codec.parts:
             yield from _walk(part.codec, (*path, part.key))
     elif isinstance(codec, ArrayCodec):
-        yield Part(path, codec.dtype, codec.shape)
+        yield SpacePart(path, codec.dtype, codec.shape)
     else:
-        yield Part(path, OBJECTS, ())
+        yield SpacePart(path, OBJECT_DTYPE, ())
 
 
 def assembled(codec: Codec, arrays: Sequence[Any]) -> Any:
@@ -82,14 +82,14 @@ def assembled(codec: Codec, arrays: Sequence[Any]) -> Any:
 def _assembled(codec: Codec, arrays: Iterator[Any]) -> Any:
     if isinstance(codec, PackedCodec):
         return _assembled(codec.inner, arrays)
-    if isinstance(codec, JoinedCodec):
+    if isinstance(codec, CompositeCodec):
         return codec.join([_assembled(part.codec, arrays) for part in codec.parts])
     return next(arrays)
 
 
 def objects(values: Any) -> Array:
     """An array whose items are these values, whatever they are."""
-    if isinstance(values, np.ndarray) and values.dtype == OBJECTS:
+    if isinstance(values, np.ndarray) and values.dtype == OBJECT_DTYPE:
         return values
     array = np.empty(len(values), object)
     for position, value in enumerate(values):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.layout.codec import Codec
-from corral.engine.layout.composite import JoinedCodec
+from corral.engine.layout.composite import CompositeCodec
 from corral.engine.layout.leaves import ArrayCodec
-from corral.rollouts.space_parts import Part, assembled, objects, parts_of
+from corral.rollouts.space_parts import SpacePart, assembled, objects, parts_of
 
 Array = NDArray[Any]
 At = Any
@@ -26,7 +26,7 @@ class SpaceRows:
         codec: Codec,
         rows: int,
         slots: int,
-        dtype_of: Callable[[Part], np.dtype[Any]] | None = None,
+        dtype_of: Callable[[SpacePart], np.dtype[Any]] | None = None,
     ) -> None:
         self._codec = codec
         self.parts = parts_of(codec)
@@ -84,7 +84,7 @@ def canonical(codec: Codec, batch: Any, count: int) -> list[Array]:
 
 
 def _canonical(codec: Codec, batch: Any, count: int) -> Iterator[Array]:
-    if isinstance(codec, JoinedCodec):
+    if isinstance(codec, CompositeCodec):
         batched = codec.is_batched(batch)
         for part in codec.parts:
             key = part.key

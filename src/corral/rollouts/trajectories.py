@@ -25,9 +25,9 @@ from corral.engine.pool.ledger import Slots, chosen_slots
 from corral.errors import OptionError, OrderError
 from corral.rollouts.drained_pool import check_pool
 from corral.rollouts.trajectory import Trajectory
-from corral.rollouts.trajectory_buffer import FEW, Shelf, SpaceShelf
+from corral.rollouts.trajectory_buffer import INITIAL_ROWS, SlotRowArray, SlotRowSpace
 
-OUTCOMES = ("reward", "terminated", "truncated", "valid")
+OUTCOME_FIELDS = ("reward", "terminated", "truncated", "valid")
 
 
 class Trajectories:
@@ -61,13 +61,15 @@ class Trajectories:
         self.length = length
         self._count = count
         # A fragment's rows, and the one that follows.
-        self._rows = rows = FEW if length is None else length + 1
-        self._obs = SpaceShelf("obs", count, codecs.obs, rows)
-        self._final_obs = SpaceShelf("final_obs", count, codecs.obs)
-        self._action = SpaceShelf("actions", count, codecs.action, rows)
-        self._started = Shelf("started", count, rows)
-        self._outcomes = {name: Shelf(name, count, rows) for name in OUTCOMES}
-        self._extras: dict[str, Shelf] | None = None
+        self._rows = rows = INITIAL_ROWS if length is None else length + 1
+        self._obs = SlotRowSpace("obs", count, codecs.obs, rows)
+        self._final_obs = SlotRowSpace("final_obs", count, codecs.obs)
+        self._action = SlotRowSpace("actions", count, codecs.action, rows)
+        self._started = SlotRowArray("started", count, rows)
+        self._outcomes = {
+            name: SlotRowArray(name, count, rows) for name in OUTCOME_FIELDS
+        }
+        self._extras: dict[str, SlotRowArray] | None = None
         # By slot: the row that is open, and how many of those before it ended.
         self._row = np.zeros(count, np.intp)
         self._ends = np.zeros(count, np.intp)
@@ -108,8 +110,8 @@ class Trajectories:
         arrays = self._checked_extras(extras, len(chosen))
         rows = self._row[chosen]
         self._action.write(chosen, rows, leaves)
-        for name, shelf in (self._extras or {}).items():
-            shelf.write(chosen, rows, arrays[name])
+        for name, store in (self._extras or {}).items():
+            store.write(chosen, rows, arrays[name])
         self._acted[chosen] = True
 
     def rest(self) -> list[Trajectory]:
@@ -135,8 +137,8 @@ class Trajectories:
         part = slice(None) if kept.all() else kept  # a slice makes no copies
         at = slots[part]
         rows = self._row[at]
-        for name, shelf in self._outcomes.items():
-            shelf.write(at, rows, getattr(step, name)[part])
+        for name, store in self._outcomes.items():
+            store.write(at, rows, getattr(step, name)[part])
         self._row[at] += 1
         self._keep_final(step, kept & step.ended)
         return kept
@@ -160,7 +162,7 @@ class Trajectories:
         row = int(self._row[slot])
         done, following = slice(0, row), slice(row, row + 1)
         outcomes = {
-            name: shelf.read(slot, done) for name, shelf in self._outcomes.items()
+            name: store.read(slot, done) for name, store in self._outcomes.items()
         }
         extras = self._extras or {}
         trajectory = Trajectory(
@@ -171,13 +173,13 @@ class Trajectories:
             final_obs=self._final_obs.read(slot, slice(0, int(self._ends[slot]))),
             next_obs=self._obs.read(slot, following),
             next_started=bool(self._started.read(slot, following)[0]),
-            extras={name: shelf.read(slot, done) for name, shelf in extras.items()},
+            extras={name: store.read(slot, done) for name, store in extras.items()},
             **outcomes,
         )
         for space in (self._obs, self._action):
             space.move(slot, row)
-        for shelf in (self._started, *extras.values()):
-            shelf.move(slot, row)
+        for store in (self._started, *extras.values()):
+            store.move(slot, row)
         self._forget(np.array([slot]))
         return trajectory
 
@@ -212,7 +214,7 @@ class Trajectories:
                 )
         if self._extras is None:
             self._extras = {
-                name: Shelf(name, self._count, self._rows) for name in arrays
+                name: SlotRowArray(name, self._count, self._rows) for name in arrays
             }
         if arrays.keys() != self._extras.keys():
             raise OptionError(

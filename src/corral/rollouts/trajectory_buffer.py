@@ -16,14 +16,14 @@ from corral.engine.layout.codec import Codec
 from corral.errors import OptionError
 
 Array = NDArray[Any]
-FEW = 16
+INITIAL_ROWS = 16
 """Rows to begin with where nobody knows how many there will be."""
 
 
-class Shelf:
+class SlotRowArray:
     """One array of any shape per slot and row."""
 
-    def __init__(self, name: str, slots: int, rows: int = FEW) -> None:
+    def __init__(self, name: str, slots: int, rows: int = INITIAL_ROWS) -> None:
         self._name = name
         self._slots = slots
         self._rows = rows
@@ -79,14 +79,16 @@ class Shelf:
             self._array[slot, 0] = self._array[slot, row]
 
 
-class SpaceShelf:
+class SlotRowSpace:
     """Values of a space, one shelf per leaf."""
 
-    def __init__(self, name: str, slots: int, codec: Codec, rows: int = FEW) -> None:
+    def __init__(
+        self, name: str, slots: int, codec: Codec, rows: int = INITIAL_ROWS
+    ) -> None:
         self._name = name
         self._codec = codec
         parts = range(len(codec.leaves) + codec.mailed)
-        self._shelves = [Shelf(name, slots, rows) for _ in parts]
+        self._shelves = [SlotRowArray(name, slots, rows) for _ in parts]
         # Of what nothing was written of, nothing is read: no episode has ended yet.
         self._empty = [np.empty((0, *leaf.shape), leaf.dtype) for leaf in codec.leaves]
         self._empty += [np.empty(0, object)] * codec.mailed

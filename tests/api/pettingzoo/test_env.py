@@ -27,7 +27,7 @@ from corral.errors import (
 )
 from tests.api.multi_envs import Crowd, Echo, Everyone, SmallerCrowd, Table
 from tests.soak.multi_agent_loop import (
-    Loop,
+    AgentsEnvLoop,
     ParallelLoop,
     TurnLoop,
     assert_equal,
@@ -43,7 +43,9 @@ def workers(backend: str) -> dict[str, Any]:
     return {"backend": backend, **({} if backend == "serial" else {"workers": 2})}
 
 
-def reference(make: Any, loop: type[Loop], mode: str, steps: int) -> list[list[Any]]:
+def reference(
+    make: Any, loop: type[AgentsEnvLoop], mode: str, steps: int
+) -> list[list[Any]]:
     """Rows of each slot, of envs stepped by hand."""
     rows = []
     for slot in range(SLOTS):
@@ -115,7 +117,7 @@ def grid_world_in_turns() -> Any:
     return module.env(size=6, max_steps=8, death_on_sight=True)
 
 
-FAMILIES: dict[str, tuple[Any, type[Loop], int, str]] = {
+FAMILIES: dict[str, tuple[Any, type[AgentsEnvLoop], int, str]] = {
     "crowd": (Crowd, ParallelLoop, 40, ""),
     "table": (Table, TurnLoop, 60, ""),
     "rps": (rps, ParallelLoop, 14, "pettingzoo"),

@@ -296,16 +296,16 @@ def test_masks_come_with_the_steps_after_the_first_question(backend, opened):
             ends = {"last", "terminal_observation"} if done else set()
             assert info.keys() == {"TimeLimit.truncated"} | ends
         assert all(info == {} for info in envs.reset_infos)
-        before = envs.pool.asked
+        before = envs.pool.question_count
         masks = [envs.env_method("action_masks") for _ in range(2)]
         assert envs.has_attr("action_masks")
-        assert envs.pool.asked - before == (0 if free else 3)
+        assert envs.pool.question_count - before == (0 if free else 3)
         assert_same(*masks)
         assert np.array_equal(masks[0], masks_should_be(envs))
     envs.reset()
-    before = envs.pool.asked
+    before = envs.pool.question_count
     masks = envs.env_method("action_masks")
-    assert envs.pool.asked - before == (0 if free else 1)
+    assert envs.pool.question_count - before == (0 if free else 1)
     assert np.array_equal(masks, masks_should_be(envs))
 
 

@@ -241,10 +241,10 @@ def test_maskable_ppo_learns_the_same_without_asking_for_masks(backend, opened):
     contrib = pytest.importorskip("sb3_contrib")
     options = {"n_steps": 16, "batch_size": 16, "n_epochs": 2}
     envs = opened(corral.make_sb3(Masked, 3, **backend))
-    before = envs.pool.asked
+    before = envs.pool.question_count
     ours = trained(contrib.MaskablePPO, envs, 96, **options)
     # Two rollouts of 16 steps: does it mask, the first masks, and nothing else.
-    asked = envs.pool.asked - before
+    asked = envs.pool.question_count - before
     assert asked == (2 + 32 if backend["backend"] == "serial" else 2)
     theirs = trained(contrib.MaskablePPO, DummyVecEnv([Masked] * 3), 96, **options)
     assert_bit_equal(ours, theirs)

@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 from corral.engine.adapters.isolation import (
-    Verdict,
+    IsolationVerdict,
     edition_of,
     isolation_of,
     save_verdict,
@@ -33,7 +33,9 @@ def folder(tmp_path, monkeypatch):
 
 def verdict_on(env, **changes):
     values = {"subject": subject_of(env), "edition": edition_of(env)}
-    return Verdict(**{**values, "isolation": "slot", "reason": "tried", **changes})
+    return IsolationVerdict(
+        **{**values, "isolation": "slot", "reason": "tried", **changes}
+    )
 
 
 def test_nobody_said_anything():

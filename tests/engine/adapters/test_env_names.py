@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import corral
-from corral.engine.adapters.env_names import is_pettingzoo, named
+from corral.engine.adapters.env_names import is_pettingzoo, resolve_env
 from corral.errors import OptionError
 
 MODULE = """
@@ -67,7 +67,7 @@ def module(tmp_path, monkeypatch):
 
 
 def test_an_id_is_made_by_gymnasium():
-    found = named("CartPole-v1", {"render_mode": "rgb_array"})
+    found = resolve_env("CartPole-v1", {"render_mode": "rgb_array"})
     env = found.factory()
     assert (env.spec.id, env.render_mode) == ("CartPole-v1", "rgb_array")
     assert (found.expression, found.import_line) == ('"CartPole-v1"', "")
@@ -75,7 +75,7 @@ def test_an_id_is_made_by_gymnasium():
 
 
 def test_a_function_of_the_working_directory_is_found():
-    found = named("robots_here:make_arm")
+    found = resolve_env("robots_here:make_arm")
     assert found.factory().size == 1
     assert found.expression == "make_arm"
     assert found.import_line == "from robots_here import make_arm"
@@ -95,19 +95,19 @@ def test_where_a_module_is_named_its_functions_are_told(tmp_path, name):
     told = f"{dotted} is a module: write {dotted}:parallel_env or {dotted}:env"
     try:
         with pytest.raises(OptionError, match=told):
-            named(name)
+            resolve_env(name)
     finally:
         for known in [one for one in sys.modules if one.startswith("fleet_here")]:
             del sys.modules[known]
 
 
 def test_a_class_takes_its_arguments():
-    env = named("robots_here:Arm", {"size": 7}).factory()
+    env = resolve_env("robots_here:Arm", {"size": 7}).factory()
     assert (env.size, env.depth) == (7, 3)
 
 
 def test_an_id_that_a_module_registers_is_found():
-    found = named("robots_here:NamedTestEnv-v3")
+    found = resolve_env("robots_here:NamedTestEnv-v3")
     assert found.expression == '"robots_here:NamedTestEnv-v3"'
     assert found.factory().spec.id == "NamedTestEnv-v3"
 
@@ -149,7 +149,7 @@ def test_an_id_that_a_module_registers_is_found():
 )
 def test_what_cannot_be_found_says_what_was_looked_for(text, kwargs, told):
     with pytest.raises(OptionError) as caught:
-        named(text, kwargs)
+        resolve_env(text, kwargs)
     for part in told:
         assert part in str(caught.value)
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_found_says_what_was_looked_for(text, kwargs, told):
 )
 def test_arguments_are_asked_for_in_the_syntax_of_the_user(syntax, told):
     with pytest.raises(OptionError) as caught:
-        named("robots_here:Arm", {"depth": 1}, syntax=syntax)
+        resolve_env("robots_here:Arm", {"depth": 1}, syntax=syntax)
     assert str(caught.value).endswith(told)
 
 
@@ -228,7 +228,7 @@ def test_only_an_id_gives_the_vector_env_a_spec():
 
 def test_a_module_that_lacks_a_package_of_its_own_says_which():
     with pytest.raises(ModuleNotFoundError, match="no_such_package_anywhere"):
-        named("broken_here:make")
+        resolve_env("broken_here:make")
 
 
 def test_pettingzoo_envs_are_told_by_their_class():
@@ -240,5 +240,5 @@ def test_pettingzoo_envs_are_told_by_their_class():
 def test_a_game_that_a_package_does_not_have_is_told_with_near_names():
     pytest.importorskip("pettingzoo.classic", reason="PettingZoo is not installed")
     with pytest.raises(OptionError, match="no function or class 'conect_four_v3'") as e:
-        named("pettingzoo.classic:conect_four_v3")
+        resolve_env("pettingzoo.classic:conect_four_v3")
     assert "near names: connect_four_v3" in str(e.value)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from corral.engine.executors.assign import (
-    MOST_PROCESSES,
-    MOST_THREADS,
+    MAX_PROCESSES,
+    MAX_THREADS,
     Placement,
     cgroup_limit,
     choose,
@@ -199,13 +199,13 @@ def test_there_are_as_many_threads_as_keep_the_cores_computing():
 
 
 def test_threads_are_bounded():
-    assert choose(5000, 2, releasing(waiting(1.0, 1e-9))).workers <= MOST_THREADS
+    assert choose(5000, 2, releasing(waiting(1.0, 1e-9))).workers <= MAX_THREADS
 
 
 def test_envs_that_wait_get_a_process_each_up_to_a_limit():
     assert where(choose(8, 2, waiting())) == ("process", 8)
     assert where(choose(32, 2, waiting(50e-3))) == ("process", 32)
-    assert choose(1000, 2, waiting(50e-3)).workers <= MOST_PROCESSES
+    assert choose(1000, 2, waiting(50e-3)).workers <= MAX_PROCESSES
 
 
 def test_envs_that_were_seen_to_wait_get_threads_and_the_reason_says_so():

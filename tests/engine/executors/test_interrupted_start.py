@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import corral
-from corral.engine.executors.uninterrupted import undisturbed
+from corral.engine.executors.uninterrupted import uninterrupted
 
 ROOMS = ("engine/executors", "engine/transport", "engine/pool", "api")
 SOURCE = Path(corral.__file__).parent
@@ -109,7 +109,7 @@ def test_what_is_undisturbed_is_done_whole_and_the_exception_follows():
     sys.settrace(interrupt)
     try:
         with pytest.raises(Alarm):
-            undisturbed(lambda: (work(), None))
+            uninterrupted(lambda: (work(), None))
     finally:
         sys.settrace(None)
         go.set()
@@ -121,4 +121,4 @@ def test_what_undisturbed_work_raises_is_raised():
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
-        undisturbed(work)
+        uninterrupted(work)

@@ -28,7 +28,7 @@ from lonely_envs import (
 
 import corral
 from corral.engine.adapters.isolation import (
-    Verdict,
+    IsolationVerdict,
     edition_of,
     save_verdict,
     subject_of,
@@ -46,7 +46,7 @@ def verdicts(tmp_path, monkeypatch):
 @pytest.fixture
 def patient(monkeypatch):
     """What failed is done again, however busy the machine is."""
-    monkeypatch.setattr(fault_rerun, "MOST_SECONDS", 60.0)
+    monkeypatch.setattr(fault_rerun, "MAX_RERUN_SECONDS", 60.0)
 
 
 def made(kind, **options):
@@ -119,7 +119,9 @@ def test_the_stack_of_a_trial_that_crashed_is_said_to_be_a_trials(capsys):
 def test_a_saved_verdict_counts_for_its_edition_alone():
     env = Walk()
     for edition, alone in ((edition_of(env), True), ("walk 0.0.1", False)):
-        save_verdict(Verdict(subject_of(env), edition, "slot", reason="it was found"))
+        save_verdict(
+            IsolationVerdict(subject_of(env), edition, "slot", reason="it was found")
+        )
         with made(Walk) as pool:
             assert ("one process per slot, since it was found" in str(pool.layout)) == (
                 alone
@@ -219,7 +221,7 @@ def test_whoever_stops_a_retrial_sees_what_it_was_about(patient, tmp_path):
 
 
 def test_long_episodes_are_not_done_again(monkeypatch):
-    monkeypatch.setattr(fault_rerun, "MOST_SECONDS", 1e-4)
+    monkeypatch.setattr(fault_rerun, "MAX_RERUN_SECONDS", 1e-4)
     fault, text = failed(Rude)
     assert (fault.company, fault.alone) == (1, None)
     assert "if it works without" in text

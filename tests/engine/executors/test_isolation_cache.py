@@ -10,8 +10,12 @@ import pytest
 from corral.engine.adapters import isolation
 from corral.engine.executors import isolation_cache
 from corral.engine.executors.contract import Assignment
-from corral.engine.executors.isolation_cache import key_of, recall, remember
-from corral.engine.worker.isolation_probe import Sharing
+from corral.engine.executors.isolation_cache import (
+    cache_key_of,
+    read_cached,
+    write_cached,
+)
+from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.shard import ShardOptions
 from corral.engine.worker.shared_state import digest_of
 from corral.tools.testing.stateful_envs import Plain
@@ -30,11 +34,13 @@ def forget(monkeypatch):
 
 
 def key(factory, **options):
-    return key_of(Assignment([factory] * 2, [], ShardOptions(**options)), [0, 1])
+    return cache_key_of(Assignment([factory] * 2, [], ShardOptions(**options)), [0, 1])
 
 
 def seen(*paths, safe=True):
-    return Sharing(safe, "seen", 3, sources={str(p): digest_of(str(p)) for p in paths})
+    return SharingAnswer(
+        safe, "seen", 3, sources={str(p): digest_of(str(p)) for p in paths}
+    )
 
 
 def test_it_is_kept_by_factory_arguments_and_options():
@@ -56,31 +62,33 @@ def test_it_is_kept_by_what_is_registered(monkeypatch):
 def test_it_is_forgotten_when_the_text_changes(tmp_path, forget):
     text = tmp_path / "env.py"
     text.write_text("one")
-    remember(key(Plain), seen(text))
-    assert recall(key(Plain)) == Sharing(True, "seen", 0, sources=seen(text).sources)
+    write_cached(key(Plain), seen(text))
+    assert read_cached(key(Plain)) == SharingAnswer(
+        True, "seen", 0, sources=seen(text).sources
+    )
     text.write_text("two")
-    assert recall(key(Plain)) is None
+    assert read_cached(key(Plain)) is None
     forget()
-    assert recall(key(Plain)) is None
+    assert read_cached(key(Plain)) is None
     text.write_text("one")
-    assert recall(key(Plain)) is not None
+    assert read_cached(key(Plain)) is not None
 
 
 def test_what_is_not_known_is_forgotten_with_the_process(tmp_path, forget):
-    remember(key(Plain), seen(__file__, safe=None))
-    assert recall(key(Plain)) is not None
+    write_cached(key(Plain), seen(__file__, safe=None))
+    assert read_cached(key(Plain)) is not None
     forget()
-    assert recall(key(Plain)) is None
+    assert read_cached(key(Plain)) is None
 
 
 def test_what_has_no_name_elsewhere_is_forgotten_with_the_process(forget):
     def local():
         return Plain()
 
-    remember(key(local), seen(__file__))
-    assert recall(key(local)) is not None
+    write_cached(key(local), seen(__file__))
+    assert read_cached(key(local)) is not None
     forget()
-    assert recall(key(local)) is None
+    assert read_cached(key(local)) is None
 
 
 def path_of(known):
@@ -90,40 +98,40 @@ def path_of(known):
 
 @pytest.mark.parametrize("damage", ["", "[]", "{}", '{"format": 1, "safe": 1}', "\0"])
 def test_a_damaged_file_says_nothing(damage, forget):
-    remember(key(Plain), seen(__file__))
+    write_cached(key(Plain), seen(__file__))
     path_of(Plain).write_text(damage)
     forget()
-    assert recall(key(Plain)) is None
+    assert read_cached(key(Plain)) is None
 
 
 def test_a_file_of_another_format_says_nothing(forget):
-    remember(key(Plain), seen(__file__))
+    write_cached(key(Plain), seen(__file__))
     path = path_of(Plain)
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 0}))
     forget()
-    assert recall(key(Plain)) is None
+    assert read_cached(key(Plain)) is None
 
 
 def test_a_file_that_others_can_write_to_says_nothing(forget):
-    remember(key(Plain), seen(__file__))
+    write_cached(key(Plain), seen(__file__))
     path = path_of(Plain)
     assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o666)
     forget()
-    assert recall(key(Plain)) is None
+    assert read_cached(key(Plain)) is None
 
 
 def test_a_folder_that_cannot_be_made_is_no_reason_to_fail(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("CORRAL_VERDICTS", str(tmp_path / "file"))
-    remember(key(Plain), seen(__file__))
-    assert recall(key(Plain)) is not None
+    write_cached(key(Plain), seen(__file__))
+    assert read_cached(key(Plain)) is not None
 
 
 def test_there_are_not_more_files_than_so_many(monkeypatch):
-    monkeypatch.setattr(isolation_cache, "MOST_FILES", 3)
+    monkeypatch.setattr(isolation_cache, "MAX_CACHE_FILES", 3)
     for number in range(6):
-        remember(key(functools.partial(Plain, number=number)), seen(__file__))
+        write_cached(key(functools.partial(Plain, number=number)), seen(__file__))
     assert len(os.listdir(isolation.folder() / "tried")) == 3
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from corral import Pool
 from corral.engine.executors import openmp
-from corral.engine.executors.openmp import Helpers
+from corral.engine.executors.openmp import HelperThreads
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -44,35 +44,36 @@ def is_there(helper: str) -> bool:
     return helper in os.listdir(TASKS)
 
 
-def batches(helpers: Helpers, seconds: float) -> None:
+def batches(helpers: HelperThreads, seconds: float) -> None:
     """One batch that took so long, and the beginning of another."""
-    helpers.rest()
-    helpers.back()
+    helpers.before_batch()
+    helpers.after_batch()
     helpers._batch = seconds
-    helpers.rest()
+    helpers.before_batch()
 
 
 def test_idle_helpers_are_sent_home_and_hired_again(helper: str) -> None:
     expected = compute()
-    batches(Helpers(workers=2, cores=2), openmp.WORTHWHILE)
+    batches(HelperThreads(workers=2, cores=2), openmp.MIN_BATCH_SECONDS)
     assert not is_there(helper)
     assert compute() == expected and torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize(
-    ("workers", "seconds"), [(2, openmp.WORTHWHILE / 2), (1, openmp.WORTHWHILE)]
+    ("workers", "seconds"),
+    [(2, openmp.MIN_BATCH_SECONDS / 2), (1, openmp.MIN_BATCH_SECONDS)],
 )
 def test_helpers_stay_where_nobody_needs_their_cores(
     helper: str, workers: int, seconds: float
 ) -> None:
-    batches(Helpers(workers, cores=2), seconds)
+    batches(HelperThreads(workers, cores=2), seconds)
     assert is_there(helper)
 
 
 def test_a_pool_of_processes_sends_them_home_while_it_steps(
     helper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openmp, "WORTHWHILE", 0.0)
+    monkeypatch.setattr(openmp, "MIN_BATCH_SECONDS", 0.0)
     with Pool("CartPole-v1", 2, backend="process", workers=2) as pool:
         pool.reset(seed=0)
         pool._executor._helpers._spare = 0
@@ -83,17 +84,17 @@ def test_a_pool_of_processes_sends_them_home_while_it_steps(
 def test_where_going_home_takes_long_it_is_not_asked_for_a_while(
     helper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openmp, "TOO_LONG", 0.0)
-    monkeypatch.setattr(openmp, "PATIENCE", 2)
-    helpers = Helpers(workers=2, cores=2)
-    batches(helpers, openmp.WORTHWHILE)
+    monkeypatch.setattr(openmp, "MAX_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(openmp, "RETRY_AFTER_BATCHES", 2)
+    helpers = HelperThreads(workers=2, cores=2)
+    batches(helpers, openmp.MIN_BATCH_SECONDS)
     assert not is_there(helper)
     compute()
     hired = os.listdir(TASKS)
-    for _ in range(openmp.PATIENCE):
-        helpers.rest()
+    for _ in range(openmp.RETRY_AFTER_BATCHES):
+        helpers.before_batch()
         assert os.listdir(TASKS) == hired
-    helpers.rest()
+    helpers.before_batch()
     assert len(os.listdir(TASKS)) == len(hired) - 1
 
 
@@ -101,11 +102,11 @@ def test_where_going_home_takes_long_it_is_not_asked_for_a_while(
 def test_nothing_is_looked_for_before_torch_is_there(
     monkeypatch: pytest.MonkeyPatch, missing: list[str]
 ) -> None:
-    helpers = Helpers(workers=2, cores=2)
+    helpers = HelperThreads(workers=2, cores=2)
     with monkeypatch.context() as patch:
         for name in missing:  # without the second one it is being imported
             patch.delitem(sys.modules, name)
-        helpers.rest()
+        helpers.before_batch()
         assert helpers._runtimes is None
-    helpers.rest()
+    helpers.before_batch()
     assert helpers._runtimes

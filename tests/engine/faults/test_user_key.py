@@ -100,17 +100,17 @@ def test_nor_a_link_nor_a_damaged_one(home):
 def test_a_home_that_cannot_be_written_is_told(home, monkeypatch):
     (home / ".local").touch()
     with pytest.raises(KeyUnusable, match=r"cannot be (read|written).*CORRAL_KEY=FILE"):
-        signatures.sign(signatures.RUN, b"data")
+        signatures.sign(signatures.RUN_FILE, b"data")
 
 
 def test_a_signature_is_of_its_data_its_kind_and_its_key(home):
-    signed = signatures.sign(signatures.RUN, b"data")
-    assert signatures.doubt(signatures.RUN, b"data", signed) == ""
-    assert "changed" in signatures.doubt(signatures.RUN, b"datA", signed)
-    assert "changed" in signatures.doubt(signatures.FAULT, b"data", signed)
-    assert "not signed" in signatures.doubt(signatures.RUN, b"data", None)
-    assert "another kind" in signatures.doubt(signatures.RUN, b"data", "md5 x y")
+    signed = signatures.sign(signatures.RUN_FILE, b"data")
+    assert signatures.doubt(signatures.RUN_FILE, b"data", signed) == ""
+    assert "changed" in signatures.doubt(signatures.RUN_FILE, b"datA", signed)
+    assert "changed" in signatures.doubt(signatures.FAULT_FILE, b"data", signed)
+    assert "not signed" in signatures.doubt(signatures.RUN_FILE, b"data", None)
+    assert "another kind" in signatures.doubt(signatures.RUN_FILE, b"data", "md5 x y")
     user_key.path().unlink()
-    assert "another key" in signatures.doubt(signatures.RUN, b"data", signed)
-    signatures.sign(signatures.RUN, b"")
-    assert "another key" in signatures.doubt(signatures.RUN, b"data", signed)
+    assert "another key" in signatures.doubt(signatures.RUN_FILE, b"data", signed)
+    signatures.sign(signatures.RUN_FILE, b"")
+    assert "another key" in signatures.doubt(signatures.RUN_FILE, b"data", signed)

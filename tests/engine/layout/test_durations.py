@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.engine.layout.durations import BOUNDS, BUCKETS, bucket_of, percentile
+from corral.engine.layout.durations import BUCKET_BOUNDS, BUCKETS, bucket_of, percentile
 
 
 @given(st.floats(64e-9, 200.0))
 def test_a_duration_lies_within_its_bucket(seconds):
     bucket = bucket_of(seconds)
-    assert BOUNDS[bucket] * (1 - 1e-9) <= seconds + 1e-9
-    assert seconds < BOUNDS[bucket + 1] * (1 + 1e-9)
+    assert BUCKET_BOUNDS[bucket] * (1 - 1e-9) <= seconds + 1e-9
+    assert seconds < BUCKET_BOUNDS[bucket + 1] * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

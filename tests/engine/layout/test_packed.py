@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.engine.layout.codec import codec_for
-from corral.engine.layout.packed import LINE, PackedCodec
+from corral.engine.layout.packed import CACHE_LINE_BYTES, PackedCodec
 
 SPACE = spaces.Dict(
     {
@@ -32,7 +32,7 @@ def same(one, other) -> bool:
 
 def test_what_is_written_to_the_buffer_is_in_the_batch() -> None:
     codec = PackedCodec(codec_for(SPACE))
-    assert codec.plain and codec.size % LINE == 0
+    assert codec.plain and codec.size % CACHE_LINE_BYTES == 0
     SPACE.seed(1)
     samples = [SPACE.sample() for _ in range(3)]
     block = np.zeros((2, 3, codec.size), np.uint8)

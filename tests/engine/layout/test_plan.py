@@ -9,8 +9,8 @@ from gymnasium import spaces
 from corral.engine.layout.codec import codec_for
 from corral.engine.layout.plan import (
     ACTION_BYTES,
-    FEWEST_ACTION_ROWS,
-    MOST_ACTION_ROWS,
+    MAX_ACTION_ROWS,
+    MIN_ACTION_ROWS,
     DataViews,
     plan_data,
 )
@@ -32,11 +32,11 @@ OBS = codec_for(spaces.Discrete(2))
 def test_action_rows_are_a_power_of_two_within_bounds(space, slots) -> None:
     plan = plan_data(slots, OBS, codec_for(space), start=0)
     rows = plan.action_rows
-    assert FEWEST_ACTION_ROWS <= rows <= MOST_ACTION_ROWS
+    assert MIN_ACTION_ROWS <= rows <= MAX_ACTION_ROWS
     assert rows & (rows - 1) == 0
     size = sum(field.nbytes for field in (*plan.action, *plan.wide_action))
-    assert size <= ACTION_BYTES or rows == FEWEST_ACTION_ROWS
-    assert 2 * size > ACTION_BYTES or rows == MOST_ACTION_ROWS
+    assert size <= ACTION_BYTES or rows == MIN_ACTION_ROWS
+    assert 2 * size > ACTION_BYTES or rows == MAX_ACTION_ROWS
     assert all(field.shape[0] == rows for field in (*plan.action, *plan.wide_action))
 
 

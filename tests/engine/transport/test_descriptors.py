@@ -9,24 +9,28 @@ import sys
 import pytest
 from running import SOURCE
 
-from corral.engine.transport.descriptors import SPARE, enough, taken_now
+from corral.engine.transport.descriptors import (
+    SPARE_DESCRIPTORS,
+    needed_limit,
+    open_count,
+)
 
 
 def test_arithmetic_of_limits() -> None:
-    assert enough(1000, soft=1024, hard=4096) == 1024  # it fits as it is
-    assert enough(1025, soft=1024, hard=4096) == 1025 + SPARE
-    assert enough(4096, soft=1024, hard=4096) == 4096
-    assert enough(4097, soft=1024, hard=4096) is None
+    assert needed_limit(1000, soft=1024, hard=4096) == 1024  # it fits as it is
+    assert needed_limit(1025, soft=1024, hard=4096) == 1025 + SPARE_DESCRIPTORS
+    assert needed_limit(4096, soft=1024, hard=4096) == 4096
+    assert needed_limit(4097, soft=1024, hard=4096) is None
     infinite = resource.RLIM_INFINITY
-    assert enough(10**6, soft=1024, hard=infinite) == 10**6 + SPARE
-    assert enough(10**6, soft=infinite, hard=infinite) == infinite
+    assert needed_limit(10**6, soft=1024, hard=infinite) == 10**6 + SPARE_DESCRIPTORS
+    assert needed_limit(10**6, soft=infinite, hard=infinite) == infinite
 
 
 def test_what_is_open_is_counted() -> None:
-    before = taken_now()
+    before = open_count()
     with open("/dev/null"), open("/dev/null"):
-        assert taken_now() == before + 2
-    assert taken_now() == before
+        assert open_count() == before + 2
+    assert open_count() == before
 
 
 SCRIPT = """
@@ -40,8 +44,8 @@ except OSError as error:
     print(error.errno, error)
 else:
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(count)]
-    print(resource.getrlimit(resource.RLIMIT_NOFILE), descriptors.before())
-    descriptors.put_back(64)
+    print(resource.getrlimit(resource.RLIMIT_NOFILE), descriptors.original_limit())
+    descriptors.restore_limit(64)
     print(resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 

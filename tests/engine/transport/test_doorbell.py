@@ -15,7 +15,7 @@ from running import open_descriptors
 
 from corral.engine.transport import doorbell
 from corral.engine.transport.block import Block
-from corral.engine.transport.doorbell import LINE, Doorbell, Kind
+from corral.engine.transport.doorbell import CACHE_LINE_BYTES, Doorbell, Kind
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Until = Callable[[Callable[[], object]], None]
@@ -30,7 +30,7 @@ from corral.engine.transport import doorbell
 from corral.engine.transport.block import Block
 
 kind, block_descriptor, bell_descriptor = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-block = Block.attach(block_descriptor, doorbell.LINE)
+block = Block.attach(block_descriptor, doorbell.CACHE_LINE_BYTES)
 bell = doorbell.attach(
     block.memory, 0, None if bell_descriptor == "None" else int(bell_descriptor), kind
 )
@@ -42,7 +42,7 @@ class Hung:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.block = Block.create(LINE, shared=True)
+        self.block = Block.create(CACHE_LINE_BYTES, shared=True)
         self.bell: Doorbell = doorbell.create(self.block.memory, 0, kind)
         self.words = self.block.memory.cast("I")
 
@@ -104,7 +104,7 @@ def test_count_wraps_around(hung: Hung) -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(-(2**31) + 1, 2**31 - 1))
 def test_twins_agree_on_what_is_reached(count: int, ahead: int) -> None:
     for kind in ("futex", "event"):
-        line = memoryview(bytearray(LINE)).cast("I")
+        line = memoryview(bytearray(CACHE_LINE_BYTES)).cast("I")
         line[doorbell.COUNT] = count
         bell = doorbell.create(line.cast("B"), 0, kind)
         assert bell.wait(count + ahead, 0.0) == (ahead <= 0)
@@ -270,7 +270,7 @@ def test_futex_closed_under_its_waiter_stays_safe(until: Until) -> None:
 @needs_extension
 @pytest.mark.parametrize("offset", [-64, 2, 8, 2**62])
 def test_futex_outside_its_block_is_refused(offset: int) -> None:
-    block = Block.create(LINE, shared=False)
+    block = Block.create(CACHE_LINE_BYTES, shared=False)
     with pytest.raises(ValueError, match=f"at offset {offset} of a block of 64 bytes"):
         doorbell.create(block.memory, offset, "futex")
 

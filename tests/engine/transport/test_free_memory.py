@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.engine.transport.free_memory import Headroom, available, check
+from corral.engine.transport.free_memory import FreeMemory, available, check
 
 GIB = 1 << 30
 
@@ -27,7 +27,7 @@ MACHINE = {
 
 def test_machine_without_a_container(tmp_path: Path) -> None:
     root = write(tmp_path, {**MACHINE, "proc/self/cgroup": "0::/\n"})
-    assert available(root) == Headroom(9 * GIB, "the machine's 16 GiB")
+    assert available(root) == FreeMemory(9 * GIB, "the machine's 16 GiB")
 
 
 def test_container_whose_files_can_be_dropped(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_container_whose_files_can_be_dropped(tmp_path: Path) -> None:
         "sys/fs/cgroup/memory.swap.current": "0\n",
     }
     root = write(tmp_path, {**MACHINE, **group})
-    assert available(root) == Headroom(2 * GIB + 7, "the container's 4.00 GiB")
+    assert available(root) == FreeMemory(2 * GIB + 7, "the container's 4.00 GiB")
 
 
 def test_the_narrowest_of_the_groups_we_are_in_counts(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_the_narrowest_of_the_groups_we_are_in_counts(tmp_path: Path) -> None:
         f"{top}/jobs/memory.current": f"{5 * GIB}\n",
     }
     root = write(tmp_path, {**MACHINE, **groups})
-    assert available(root) == Headroom(GIB, "the container's 6.00 GiB")
+    assert available(root) == FreeMemory(GIB, "the container's 6.00 GiB")
 
 
 def test_groups_of_the_first_version(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_groups_of_the_first_version(tmp_path: Path) -> None:
         f"{folder}/memory.stat": "cache 9\ntotal_inactive_file 9\n",
     }
     root = write(tmp_path, {**MACHINE, **groups})
-    assert available(root) == Headroom(0, "the container's 2.00 GiB")
+    assert available(root) == FreeMemory(0, "the container's 2.00 GiB")
     unlimited = {f"{folder}/memory.limit_in_bytes": f"{(1 << 63) - 4096}\n"}
-    assert available(write(tmp_path, unlimited)) == Headroom(
+    assert available(write(tmp_path, unlimited)) == FreeMemory(
         9 * GIB, "the machine's 16 GiB"
     )
 

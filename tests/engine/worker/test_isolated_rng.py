@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.engine.worker import global_rng
-from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.seeds import episode_seed, seed_globals
 
 torch = pytest.importorskip("torch")
@@ -44,8 +44,8 @@ def exchange(
     yield
 
 
-def isolation_of(root: int = 0, lock: Any = None) -> Isolation:
-    return Isolation(lambda slot: episode_seed(root, slot), lock)
+def isolation_of(root: int = 0, lock: Any = None) -> IsolatedRng:
+    return IsolatedRng(lambda slot: episode_seed(root, slot), lock)
 
 
 def outside_state() -> tuple[Any, ...]:
@@ -69,7 +69,7 @@ def run_alone(slot: int, steps: list[list[str]]) -> list[list[Any]]:
 
 def test_layouts_are_proved_on_this_interpreter() -> None:
     # Not through the module: the fixture replaces these names there.
-    assert type(Isolation(int)._python).__name__.startswith("_Python")
+    assert type(IsolatedRng(int)._python).__name__.startswith("_Python")
     code = (
         "from corral.engine.worker import global_rng as g;"
         "raise SystemExit(not (g._python_proved() and g._numpy_proved()))"
@@ -217,11 +217,11 @@ def test_a_lock_keeps_threads_apart() -> None:
 
 ARRIVAL = """
 import sys
-from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.seeds import torch_seed
 def seed(slot):
     return 100 + slot
-isolation, finders, lived = Isolation(seed), len(sys.meta_path), {}
+isolation, finders, lived = IsolatedRng(seed), len(sys.meta_path), {}
 for slot in map(int, sys.argv[1]):
     with isolation.of(slot):
         import torch
@@ -247,8 +247,8 @@ def test_a_slot_that_imports_torch_draws_its_own_numbers_at_once() -> None:
 def test_a_failing_import_of_torch_is_only_a_failing_import() -> None:
     code = (
         "import sys, types; sys.modules['torch'] = None\n"
-        "from corral.engine.worker.isolated_rng import Isolation\n"
-        "isolation, finders = Isolation(int), len(sys.meta_path)\n"
+        "from corral.engine.worker.isolated_rng import IsolatedRng\n"
+        "isolation, finders = IsolatedRng(int), len(sys.meta_path)\n"
         "for _ in range(2):\n"
         "    with isolation.of(0):\n"
         "        try:\n"

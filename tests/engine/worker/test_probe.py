@@ -14,7 +14,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from corral import this_worker
 from corral.engine.worker.context import here
-from corral.engine.worker.probe import Measurement, Probe, Question
+from corral.engine.worker.probe import Measurement, Probe, ProbeRequest
 from corral.engine.worker.shard import ShardOptions
 from corral.engine.worker.worker import Job, Worker
 
@@ -63,7 +63,7 @@ def probed(first, second, **job) -> Measurement:
     asked = Job(0, range(2), [first, second], ShardOptions(), **job)
     worker = Worker(replace(asked, slots=range(0), factories=()))
     worker.prepare()
-    return Probe(worker, asked, Question(SECONDS, judges=False)).run()
+    return Probe(worker, asked, ProbeRequest(SECONDS, judges=False)).run()
 
 
 def diaries(threads):

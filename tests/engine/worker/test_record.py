@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from corral.engine.layout.durations import bucket_of
-from corral.engine.layout.plan import RECORD, TIMES
+from corral.engine.layout.plan import DURATIONS_DTYPE, RECORD_DTYPE
 from corral.engine.worker import record
 from corral.engine.worker.record import (
-    ENDED,
-    NOISY,
-    OBS,
-    OVER,
-    REWARD,
-    UNFIT,
+    EPISODE_ENDED,
+    EPISODE_OVER,
+    HAS_INFOS,
+    NOTHING_WRITTEN,
+    OBS_UNWRITTEN,
+    REWARD_UNWRITTEN,
     PythonRecorder,
 )
 
@@ -39,7 +39,7 @@ class Desk:
         plain: bool = True,
         times: Any = None,
     ) -> None:
-        self.records = np.zeros((2, SLOTS), RECORD)
+        self.records = np.zeros((2, SLOTS), RECORD_DTYPE)
         self.obs = np.zeros((2, SLOTS, *SHAPE), dtype)
         self.done = np.zeros(SLOTS, np.uint32)
         self.rings = 0
@@ -56,7 +56,7 @@ class Desk:
 
     def row(self, row: int, slot: int) -> dict[str, Any]:
         """One record, without the time it took."""
-        names = [name for name in RECORD.names or () if name != "step_time"]
+        names = [name for name in RECORD_DTYPE.names or () if name != "step_time"]
         return {name: self.records[name][row, slot].item() for name in names}
 
 
@@ -99,7 +99,7 @@ def test_a_plain_step_leaves_nothing_to_do(desk: Desk) -> None:
 def test_an_end_is_reported_and_the_next_step_counts_anew(
     desk: Desk, flags: tuple[bool, bool]
 ) -> None:
-    assert desk.recorder.record(0, 0, image(1), 2.0, *flags) == ENDED
+    assert desk.recorder.record(0, 0, image(1), 2.0, *flags) == EPISODE_ENDED
     ended = desk.row(0, 0)
     assert (ended["terminated"], ended["truncated"]) == flags
     assert desk.recorder.record(1, 0, image(1), 3.0, False, False) == 0
@@ -111,7 +111,7 @@ def test_an_end_is_reported_and_the_next_step_counts_anew(
     "truth", [(np.True_, np.False_), (1, 0), ("yes", ""), ([0], [])], ids=repr
 )
 def test_flags_are_what_is_true_in_python(desk: Desk, truth: tuple[Any, Any]) -> None:
-    assert desk.recorder.record(0, 0, image(1), 0.0, *truth) == ENDED
+    assert desk.recorder.record(0, 0, image(1), 0.0, *truth) == EPISODE_ENDED
     assert desk.row(0, 0)["terminated"] is True and desk.row(0, 0)["truncated"] is False
 
 
@@ -129,7 +129,10 @@ def test_plain_rewards_are_stored_as_they_are(desk: Desk, reward: Any) -> None:
 )
 def test_other_rewards_are_left_to_the_shard(desk: Desk, reward: Any) -> None:
     desk.records["episode_return"][1, 0] = 5.0
-    assert desk.recorder.record(0, 0, image(1), reward, True, False) == REWARD | ENDED
+    assert (
+        desk.recorder.record(0, 0, image(1), reward, True, False)
+        == REWARD_UNWRITTEN | EPISODE_ENDED
+    )
     assert desk.row(0, 0)["episode_return"] == 5.0
 
 
@@ -158,7 +161,7 @@ class Subclass(np.ndarray):
     ids=lambda obs: f"{type(obs).__name__}-{getattr(obs, 'dtype', '')}{np.shape(obs)}",
 )
 def test_other_observations_are_left_to_the_shard(desk: Desk, obs: Any) -> None:
-    assert desk.recorder.record(0, 0, obs, 1.0, False, False) == OBS
+    assert desk.recorder.record(0, 0, obs, 1.0, False, False) == OBS_UNWRITTEN
     assert not desk.obs.any()
     assert desk.row(0, 0)["reward"] == 1.0
 
@@ -167,7 +170,7 @@ def test_without_a_plain_leaf_every_observation_is_left(
     make: Callable[..., Any],
 ) -> None:
     desk = Desk(make, plain=False)
-    assert desk.recorder.record(0, 0, image(1), 1.0, False, False) == OBS
+    assert desk.recorder.record(0, 0, image(1), 1.0, False, False) == OBS_UNWRITTEN
 
 
 def test_observations_in_another_order_arrive_all_the_same(desk: Desk) -> None:
@@ -175,7 +178,7 @@ def test_observations_in_another_order_arrive_all_the_same(desk: Desk) -> None:
     for laid_out in (np.asfortranarray(obs), np.repeat(obs, 2, 1)[:, ::2], obs):
         left = desk.recorder.record(0, 1, laid_out, 1.0, False, False)
         # Copied, or left to who can: never stored in the wrong order.
-        assert left == OBS or (desk.obs[0, 1] == obs).all()
+        assert left == OBS_UNWRITTEN or (desk.obs[0, 1] == obs).all()
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "i8", "f2", "f4", "f8"])
@@ -314,13 +317,13 @@ def test_slots_can_be_run_from_the_last_to_the_first(desk: Desk) -> None:
     ("outcome", "flags"),
     [
         (plain(2, word="x"), 0),
-        ((image(2), 2.0, True, False, {}), ENDED),
-        ((image(2, np.float64), 2.0, False, False, {}), OBS),
-        ((image(2), np.float32(2), False, False, {}), REWARD),
+        ((image(2), 2.0, True, False, {}), EPISODE_ENDED),
+        ((image(2, np.float64), 2.0, False, False, {}), OBS_UNWRITTEN),
+        ((image(2), np.float32(2), False, False, {}), REWARD_UNWRITTEN),
         ((image(2), 2.0, False, False, None), 0),
-        ((image(2), 2.0, False, {}), UNFIT),
-        ([image(2), 2.0, False, False, {}], UNFIT),
-        (None, UNFIT),
+        ((image(2), 2.0, False, {}), NOTHING_WRITTEN),
+        ([image(2), 2.0, False, False, {}], NOTHING_WRITTEN),
+        (None, NOTHING_WRITTEN),
     ],
     ids=["info", "end", "obs", "reward", "no info", "4-tuple", "list", "None"],
 )
@@ -338,13 +341,13 @@ def test_it_stops_at_what_needs_care_before_publishing(
 
 def test_a_slot_that_is_over_is_not_stepped(desk: Desk) -> None:
     steps, given = stepping(plain(1), plain(2), plain(3))
-    assert run(desk, steps, care=bytes([0, OVER, 0])) == (0, None)
+    assert run(desk, steps, care=bytes([0, EPISODE_OVER, 0])) == (0, None)
     assert desk.recorder.at == 1 and given == [10]
 
 
 def test_a_slot_that_was_noisy_is_stopped_at_even_when_it_is_silent(desk: Desk) -> None:
     steps, _ = stepping(plain(1), plain(2), plain(3))
-    left, result = run(desk, steps, care=bytes([0, 0, NOISY]))
+    left, result = run(desk, steps, care=bytes([0, 0, HAS_INFOS]))
     assert left == 0 and result[1] == 3 and desk.recorder.at == 2
     assert desk.done.tolist() == [9, 9, 0]
 
@@ -367,7 +370,7 @@ def test_the_recorder_that_is_used_was_chosen_once() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 63e-9, 64e-9, 1e-6, 0.37, 3.0, 1e9])
 def test_both_count_a_duration_in_the_same_bucket(make, seconds: float) -> None:
-    times = np.zeros(SLOTS, TIMES)
+    times = np.zeros(SLOTS, DURATIONS_DTYPE)
     desk = Desk(make, times=times)
     desk.recorder.reset_took(1, seconds)
     assert times["reset"][1].nonzero()[0].tolist() == [bucket_of(seconds)]
@@ -376,7 +379,7 @@ def test_both_count_a_duration_in_the_same_bucket(make, seconds: float) -> None:
 
 
 def test_every_recorded_step_is_counted(make) -> None:
-    times = np.zeros(SLOTS, TIMES)
+    times = np.zeros(SLOTS, DURATIONS_DTYPE)
     desk = Desk(make, times=times)
     for _ in range(3):
         desk.recorder.record(0, 2, np.zeros(SHAPE, np.float32), 1.0, False, False)
@@ -385,8 +388,8 @@ def test_every_recorded_step_is_counted(make) -> None:
 
 
 def test_times_of_another_size_are_refused() -> None:
-    with pytest.raises(ValueError, match="TIMES"):
-        Desk(c_recorder, times=np.zeros(SLOTS + 1, TIMES))
+    with pytest.raises(ValueError, match="DURATIONS_DTYPE"):
+        Desk(c_recorder, times=np.zeros(SLOTS + 1, DURATIONS_DTYPE))
 
 
 class Notebook:
@@ -432,7 +435,10 @@ def test_an_expected_info_is_written_and_does_not_stop_it() -> None:
     desk, notes = Desk(c_recorder), Notebook()
     notes.begin(1, 0, 1, 2)
     assert notes.offered_to(desk.recorder)
-    steps, care = speaking(FAMILIAR, dict(FAMILIAR), FAMILIAR), bytearray([NOISY] * 3)
+    steps, care = (
+        speaking(FAMILIAR, dict(FAMILIAR), FAMILIAR),
+        bytearray([HAS_INFOS] * 3),
+    )
     assert desk.recorder.run(1, 2, -1, steps, iter("abc"), care, 4) is None
     assert notes.counts.tolist() == [0] * 6 + [7] * 3 + [0] * 6
     assert notes.speeds.tolist() == [0] * 6 + [2.5] * 3 + [0] * 6
@@ -458,7 +464,7 @@ def test_it_stops_at_an_info_that_is_not_as_expected(odd: Any) -> None:
     desk, notes = Desk(c_recorder), Notebook()
     notes.begin(0, 0, 1, 2)
     assert notes.offered_to(desk.recorder)
-    steps, care = speaking(FAMILIAR, odd, FAMILIAR), bytearray([NOISY] * 3)
+    steps, care = speaking(FAMILIAR, odd, FAMILIAR), bytearray([HAS_INFOS] * 3)
     left, result = desk.recorder.run(0, 0, 1, steps, iter("abc"), care, 4)
     assert (left, desk.recorder.at) == (0, 1) and result[4] is odd
     assert desk.done.tolist() == [4, 0, 0]
@@ -470,7 +476,7 @@ def test_it_stops_where_an_expected_info_is_the_first_of_its_kind() -> None:
     assert notes.offered_to(desk.recorder)
     steps = speaking(FAMILIAR, FAMILIAR, FAMILIAR)
     run = desk.recorder.run
-    assert run(0, 0, 1, steps, iter("abc"), bytearray([NOISY] * 3), 4)[0] == 0
+    assert run(0, 0, 1, steps, iter("abc"), bytearray([HAS_INFOS] * 3), 4)[0] == 0
     assert desk.recorder.at == 1, "its presence is not marked"
     assert run(0, 0, 1, steps, iter("abc"), bytearray(3), 4)[0] == 0
     assert desk.recorder.at == 0, "it was silent until now"
@@ -488,7 +494,7 @@ def test_it_refuses_to_expect_what_it_cannot_write() -> None:
     with pytest.raises(TypeError, match="expect"):
         desk.recorder.expect(1, 2)
     notes.begin(0, 0, 1, 2)
-    steps, care = speaking(FAMILIAR, FAMILIAR, FAMILIAR), bytearray([NOISY] * 3)
+    steps, care = speaking(FAMILIAR, FAMILIAR, FAMILIAR), bytearray([HAS_INFOS] * 3)
     assert desk.recorder.run(0, 0, 1, steps, iter("abc"), care, 4)[0] == 0
 
 

@@ -18,7 +18,7 @@ from corral.engine.worker.state_reader import StateReader
 @pytest.fixture(autouse=True)
 def time_enough(monkeypatch):
     """The bounds are a trial's; here every module of the test run is looked at."""
-    monkeypatch.setattr(state_reader, "MOST_SECONDS", 60.0)
+    monkeypatch.setattr(state_reader, "MAX_READ_SECONDS", 60.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -96,7 +96,8 @@ def test_an_object_that_raises_when_it_is_read_is_named():
 
 
 @pytest.mark.parametrize(
-    ("bound", "most"), [("MOST_OBJECTS", 100), ("MOST_BYTES", 100), ("MOST_SECONDS", 0)]
+    ("bound", "most"),
+    [("MAX_OBJECTS", 100), ("MAX_BYTES", 100), ("MAX_READ_SECONDS", 0)],
 )
 def test_what_is_too_much_is_named(bound, most, monkeypatch):
     monkeypatch.setattr(state_reader, bound, most)

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from tests.soak.programs.draw import FACES, draw
 from tests.soak.programs.program import Program
 from tests.soak.programs.shrink import shrunk
-from tests.soak.programs.supervisor import LIMIT, Verdict, run
+from tests.soak.programs.supervisor import PROGRAM_SECONDS, ProgramResult, run
 
-SHOWN = 20
+MAX_SHOWN_FAILURES = 20
 """Failures that are shown in full."""
-TEXT = 6000
+MAX_MISTAKE_CHARACTERS = 6000
 """Characters of a mistake that are shown."""
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{options.count} programs, --seed {seed}", flush=True)
         programs = [draw(seed + n, _faces(options.faces)) for n in range(options.count)]
     began = time.monotonic()
-    verdicts = list(_told(run(programs, options.jobs, options.limit), options))
+    verdicts = list(_summary(run(programs, options.jobs, options.limit), options))
     print(_table(verdicts, time.monotonic() - began))
     return 1 if any(verdict.mistakes for verdict in verdicts) else 0
 
@@ -47,7 +47,9 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--program", metavar="JSON", help="a program written down")
     parser.add_argument("--faces", default="", help="comma-separated: these alone")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for each")
+    parser.add_argument(
+        "--limit", type=float, default=PROGRAM_SECONDS, help="seconds for each"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="show as drawn")
     return parser.parse_args(arguments)
 
@@ -59,19 +61,21 @@ def _faces(names: str) -> dict[str, int] | None:
 # Telling ------------------------------------------------------------------------------
 
 
-def _told(
-    verdicts: Iterator[Verdict], options: argparse.Namespace
-) -> Iterator[Verdict]:
+def _summary(
+    verdicts: Iterator[ProgramResult], options: argparse.Namespace
+) -> Iterator[ProgramResult]:
     """Say what failed as soon as it is known."""
     failures = 0
     for verdict in verdicts:
         if verdict.mistakes:
             failures += 1
-            print(_failure(verdict, options, failures <= SHOWN), flush=True)
+            print(
+                _failure(verdict, options, failures <= MAX_SHOWN_FAILURES), flush=True
+            )
         yield verdict
 
 
-def _failure(verdict: Verdict, options: argparse.Namespace, whole: bool) -> str:
+def _failure(verdict: ProgramResult, options: argparse.Namespace, whole: bool) -> str:
     program = verdict.program
     again = f"python -m tests.soak.programs --only {program.seed}"
     if options.faces:
@@ -81,14 +85,16 @@ def _failure(verdict: Verdict, options: argparse.Namespace, whole: bool) -> str:
     lines = [f"FAILED {program.seed}: {program}", f"  again: {again}"]
     if not whole:
         return "\n".join([*lines, f"  {verdict.mistakes[0].splitlines()[0]}"])
-    lines += [f"  {mistake[:TEXT]}" for mistake in verdict.mistakes[:3]]
+    lines += [
+        f"  {mistake[:MAX_MISTAKE_CHARACTERS]}" for mistake in verdict.mistakes[:3]
+    ]
     if not (options.no_shrink or options.program or verdict.sort == "hang"):
         smaller = shrunk(verdict, options.limit)
         lines += [f"  smaller: {smaller}", f"  --program '{smaller.to_json()}'"]
     return "\n".join(lines)
 
 
-def _table(verdicts: list[Verdict], seconds: float) -> str:
+def _table(verdicts: list[ProgramResult], seconds: float) -> str:
     failed = [verdict for verdict in verdicts if verdict.mistakes]
     lines = [f"{'face':26}{'programs':>9}{'failed':>8}"]
     played = Counter(verdict.program.face for verdict in verdicts)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from corral.tools.testing.values import part_of
 
-SHOWN = 160
+MAX_VALUE_CHARACTERS = 160
 """Characters of a value that are shown."""
 
 
@@ -18,29 +18,29 @@ def difference(got: Any, expected: Any, where: str = "") -> str:
     if isinstance(expected, np.ndarray) or isinstance(got, np.ndarray):
         return _of_arrays(got, expected, where)
     if type(got) is not type(expected):
-        return _said(got, expected, where)
+        return _difference_text(got, expected, where)
     if isinstance(expected, dict):
         return _of_dicts(got, expected, where)
     if isinstance(expected, (list, tuple)):
         if len(got) != len(expected):
-            return _said(got, expected, where)
+            return _difference_text(got, expected, where)
         pairs = enumerate(zip(got, expected, strict=True))
         found = (difference(a, b, f"{where}[{place}]") for place, (a, b) in pairs)
         return next(filter(None, found), "")
     if isinstance(expected, (float, np.floating)):
         same = got == expected or (got != got and expected != expected)
-        return "" if same else _said(got, expected, where)
-    return "" if got == expected else _said(got, expected, where)
+        return "" if same else _difference_text(got, expected, where)
+    return "" if got == expected else _difference_text(got, expected, where)
 
 
 def _of_arrays(got: Any, expected: Any, where: str) -> str:
     alike = type(got) is type(expected) and got.dtype == expected.dtype
     if not alike or got.shape != expected.shape:
-        return _said(got, expected, where)
+        return _difference_text(got, expected, where)
     if got.dtype == object:
         return difference(got.tolist(), expected.tolist(), where)
     equal = got.tobytes() == expected.tobytes()
-    return "" if equal else _said(got, expected, where)
+    return "" if equal else _difference_text(got, expected, where)
 
 
 def _of_dicts(got: dict[Any, Any], expected: dict[Any, Any], where: str) -> str:
@@ -52,7 +52,7 @@ def _of_dicts(got: dict[Any, Any], expected: dict[Any, Any], where: str) -> str:
     return next(filter(None, found), "")
 
 
-def _said(got: Any, expected: Any, where: str) -> str:
+def _difference_text(got: Any, expected: Any, where: str) -> str:
     return f"{where} is {_shown(got)} instead of {_shown(expected)}"
 
 
@@ -61,7 +61,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray):
         kind += f" {value.dtype}{value.shape}"
     text = " ".join(repr(value).split())
-    return f"{text[:SHOWN]} ({kind})"
+    return f"{text[:MAX_VALUE_CHARACTERS]} ({kind})"
 
 
 def obs_difference(

@@ -74,7 +74,7 @@ class Patchwork(gymnasium.Env[Any, Any]):
         self._touch_in_reset()
         self._replace_in_reset()
         self._meet("reset")
-        return self._observe(), self._tell()
+        return self._observe(), self._info()
 
     def step(self, action: Any) -> tuple[Any, ...]:
         """One step."""
@@ -117,7 +117,7 @@ class Patchwork(gymnasium.Env[Any, Any]):
         self._buffer = _written_over(self._buffer, value)
         return self._buffer
 
-    def _tell(self) -> dict[str, Any]:
+    def _info(self) -> dict[str, Any]:
         return STYLES[self.kind.infos](self._state, self._keeper)
 
     def _earned(self) -> float:
@@ -128,7 +128,7 @@ class Patchwork(gymnasium.Env[Any, Any]):
         flag = self._state >> 40 & 3
         terminated, truncated = ended and flag != 1, ended and flag in (1, 2)
         Patchwork.ends += ended and self.kind.state == "class, at the end"
-        outcome = (self._observe(), reward, terminated, truncated, self._tell())
+        outcome = (self._observe(), reward, terminated, truncated, self._info())
         if self.kind.numbers == "numpy":
             obs, _, _, _, info = outcome
             flags = np.bool_(terminated), np.bool_(truncated)

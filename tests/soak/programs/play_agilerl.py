@@ -17,13 +17,13 @@ from corral import dropin
 from tests.soak.multi_agent_loop import chosen
 from tests.soak.programs.compare import difference
 from tests.soak.programs.program import Program, options_of
-from tests.soak.programs.stage import Stage
+from tests.soak.programs.stage import ProgramPlay
 from tests.soak.programs.team import ParallelAgents
 
 NAMES = ["observation", "reward", "terminated", "truncated", "info"]
 
 
-class AgilePlay(Stage):
+class AgilePlay(ProgramPlay):
     """Every slot beside what AgileRL's worker does with one environment."""
 
     def play(self) -> None:

@@ -15,14 +15,14 @@ from corral.tools.testing.faulty_envs import OnPurpose
 from tests.soak.programs.compare import difference
 from tests.soak.programs.digests import digest
 from tests.soak.programs.program import Program
-from tests.soak.programs.stage import Stage
+from tests.soak.programs.stage import ProgramPlay
 
-WAYS = ("raise", "kill", "exit")
-UNLUCKY = 9
+FAILURE_WAYS = ("raise", "kill", "exit")
+ITEMS_PER_FAILURE = 9
 """One of so many items fails, where a program has such."""
 
 
-class MapPlay(Stage):
+class MapPlay(ProgramPlay):
     """Items, some of which fail."""
 
     def play(self) -> None:
@@ -31,7 +31,7 @@ class MapPlay(Stage):
         items = [rng.getrandbits(30) for _ in range(rng.randint(0, 30))]
         backend = self.program.backend.replace("auto", "process")
         way = (
-            rng.choice(("", *WAYS))
+            rng.choice(("", *FAILURE_WAYS))
             if backend == "process"
             else rng.choice(("", "raise"))
         )
@@ -67,7 +67,7 @@ class MapPlay(Stage):
 
 def is_unlucky(item: int, way: str) -> bool:
     """Whether an item fails."""
-    return bool(way) and item % UNLUCKY == 0
+    return bool(way) and item % ITEMS_PER_FAILURE == 0
 
 
 def work(way: str, item: int) -> dict[str, Any]:

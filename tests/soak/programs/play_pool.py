@@ -13,8 +13,8 @@ from tests.soak.programs.env import build
 from tests.soak.programs.flock import Flock
 from tests.soak.programs.kinds import DEADLY, HANGING
 from tests.soak.programs.program import Program, options_of
-from tests.soak.programs.stage import Stage, errors_for, start_errors_for
-from tests.soak.programs.truth import Row, kept
+from tests.soak.programs.stage import ProgramPlay, errors_for, start_errors_for
+from tests.soak.programs.truth import ExpectedRow, kept
 
 MODES = ("same_step", "next_step", "off")
 SCALARS = (
@@ -30,12 +30,12 @@ SCALARS = (
 KINDS = {**dict.fromkeys(DEADLY, "died"), HANGING: "hung"}
 
 
-class PoolPlay(Stage):
+class PoolPlay(ProgramPlay):
     """A pool, and one row expected of every slot that has a command under way."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self.expected: dict[int, Row] = {}
+        self.expected: dict[int, ExpectedRow] = {}
         self.broken = False
         """Whether a worker is gone, so that nothing is left but to close."""
 
@@ -171,7 +171,7 @@ class PoolPlay(Stage):
         for slot, item in zip(slots, items, strict=True):
             self.expect(slot, self.slots[slot].step(item, mode))
 
-    def expect(self, slot: int, row: Row) -> None:
+    def expect(self, slot: int, row: ExpectedRow) -> None:
         """What a slot has to come back with."""
         self.expected[slot] = kept(self.program.info_choice, row)
 
@@ -213,7 +213,7 @@ class PoolPlay(Stage):
             else:
                 self.check(self.row(step, position, row))
 
-    def row(self, step: Step, position: int, row: Row) -> str:
+    def row(self, step: Step, position: int, row: ExpectedRow) -> str:
         """Where a row is not as expected."""
         where = f"slot {step.slots[position]}: "
         for name in SCALARS:
@@ -223,7 +223,7 @@ class PoolPlay(Stage):
                 return found
         info = dict(step.infos.of(position))
         told = info.pop("fault", None)
-        found = self.told(told, row, where)
+        found = self.fault_text(told, row, where)
         found = found or obs_difference(
             self.obs_space, step.obs, position, row.obs, f"{where}obs"
         )
@@ -238,7 +238,7 @@ class PoolPlay(Stage):
             found = difference(final, row.final_info, f"{where}final_info")
         return found
 
-    def told(self, fault: Fault | None, row: Row, where: str) -> str:
+    def fault_text(self, fault: Fault | None, row: ExpectedRow, where: str) -> str:
         """Where what is told of a fault is not as expected."""
         kind = KINDS.get(row.fault, "raised") if row.fault else None
         got = None if fault is None else fault.kind

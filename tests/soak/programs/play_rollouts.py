@@ -18,10 +18,10 @@ from tests.soak.programs.compare import canonical, difference
 from tests.soak.programs.digests import digest
 from tests.soak.programs.program import Program, options_of
 from tests.soak.programs.shapes import sampled
-from tests.soak.programs.stage import Stage, batch_of
-from tests.soak.programs.truth import Row, kept
+from tests.soak.programs.stage import ProgramPlay, batch_of
+from tests.soak.programs.truth import ExpectedRow, kept
 
-LONGEST = 40
+MAX_EPISODE_STEPS = 40
 """Steps after which an episode of `run_episodes` is truncated."""
 
 
@@ -65,7 +65,7 @@ def rows_of(space: Any, batch: Any, count: int) -> list[Any]:
     return [part_of(space, batch, row) for row in range(count)]
 
 
-class RolloutPlay(Stage):
+class RolloutPlay(ProgramPlay):
     """A pool that is led by a policy."""
 
     def open(self) -> Pool:
@@ -104,8 +104,8 @@ class RolloutPlay(Stage):
             self.again(lambda r=rollout, t=tape: self.compare_rollout(r, t))  # type: ignore[misc]
 
     def row_by_row(
-        self, slot: int, now: list[Row], asked: list[int], steps: int
-    ) -> list[tuple[Row, Any, int, Row]]:
+        self, slot: int, now: list[ExpectedRow], asked: list[int], steps: int
+    ) -> list[tuple[ExpectedRow, Any, int, ExpectedRow]]:
         """What one slot sees, does and gets: rows before, actions, rows after."""
         rows = []
         for _ in range(steps):
@@ -201,7 +201,7 @@ class RolloutPlay(Stage):
             seeds=seeds,
             seed=seed,
             rows=rows,
-            max_length=LONGEST,
+            max_length=MAX_EPISODE_STEPS,
         )
         self.check(difference([e.item for e in episodes], list(range(count)), "items"))
         for item, episode in enumerate(episodes):
@@ -224,11 +224,11 @@ class RolloutPlay(Stage):
         task = NO_TASK if tasks is None else tasks[item]
         return self.episode(own, task)
 
-    def episode(self, seed: int, task: Any) -> tuple[list[Row], list[Any], int]:
+    def episode(self, seed: int, task: Any) -> tuple[list[ExpectedRow], list[Any], int]:
         """An episode of an environment that is as new."""
         slot, asked = self.slots[0], 0
         rows, actions = [slot.reset(seed, None, task)], []
-        while not rows[-1].ended and len(rows) <= LONGEST:
+        while not rows[-1].ended and len(rows) <= MAX_EPISODE_STEPS:
             asked += 1
             actions.append(self.policy.choose(rows[-1].obs, asked))
             rows.append(slot.step(actions[-1], "off"))
@@ -269,7 +269,7 @@ class RolloutPlay(Stage):
         count = self.rng.randint(1, 12)
         tasks, _, seed = self.asked_for(count)
         scores = evaluate(
-            self.policy, pool, count, seed, tasks=tasks, max_length=LONGEST
+            self.policy, pool, count, seed, tasks=tasks, max_length=MAX_EPISODE_STEPS
         )
         truths = [self.by_hand(item, tasks, None, seed) for item in range(count)]
         returns = [moments[-1].episode_return for moments, _, _ in truths]

@@ -16,15 +16,15 @@ from tests.soak.programs.env import Around
 from tests.soak.programs.kinds import METHOD, NONE, OWN
 from tests.soak.programs.program import Program, options_of
 from tests.soak.programs.stage import (
-    Stage,
+    ProgramPlay,
     batch_of,
     errors_for,
     start_errors_for,
 )
-from tests.soak.programs.truth import Row, kept
+from tests.soak.programs.truth import ExpectedRow, kept
 
 
-class SB3Play(Stage):
+class SB3Play(ProgramPlay):
     """Every slot is commanded together, and begins anew in the step that ends."""
 
     def __init__(self, program: Program, peer: bool = False) -> None:
@@ -117,7 +117,7 @@ class SB3Play(Stage):
         self.compare(got, [kept(self.program.info_choice, row) for row in rows])
         return True
 
-    def called(self, call: Callable[[], Any], rows: list[Row]) -> Any:
+    def called(self, call: Callable[[], Any], rows: list[ExpectedRow]) -> Any:
         """What a call returned; None if it raised what it had to."""
         faults = [row.fault for row in rows if row.fault]
         raises = faults and self.program.on_fault == "raise"
@@ -132,7 +132,7 @@ class SB3Play(Stage):
             self.missing(faults[0])
         return got
 
-    def compare(self, got: Any, rows: list[Row]) -> None:
+    def compare(self, got: Any, rows: list[ExpectedRow]) -> None:
         """All that a step returns."""
         obs, rewards, dones, infos = got
         obs = {**obs} if isinstance(obs, dict) else obs
@@ -151,7 +151,7 @@ class SB3Play(Stage):
                 info.pop("fault", None)
                 self.check(difference(info, row.info, where))
 
-    def info(self, row: Row) -> dict[str, Any]:
+    def info(self, row: ExpectedRow) -> dict[str, Any]:
         """What Stable-Baselines3 tells of a row."""
         info = deepcopy(row.info)
         if row.ended:
@@ -160,7 +160,7 @@ class SB3Play(Stage):
         late = row.truncated and not row.terminated
         return {**info, "TimeLimit.truncated": late}
 
-    def shown(self, infos: list[Any], rows: list[Row]) -> list[Any]:
+    def shown(self, infos: list[Any], rows: list[ExpectedRow]) -> list[Any]:
         """What was told, without faults, in types that compare."""
         seen = []
         for info, row in zip(infos, rows, strict=True):

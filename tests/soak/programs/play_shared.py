@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from corral.api.shared_policy.make import make_shared_policy
-from tests.soak.multi_agent_loop import ParallelLoop, Row, chosen
+from tests.soak.multi_agent_loop import LoopRow, ParallelLoop, chosen
 from tests.soak.programs.compare import difference
 from tests.soak.programs.play_team import copying
 from tests.soak.programs.program import Program, options_of
-from tests.soak.programs.stage import Stage
-from tests.soak.programs.team import EYES, SEEN, ParallelAgents
+from tests.soak.programs.stage import ProgramPlay
+from tests.soak.programs.team import EYES, OBSERVATION_SPACES, ParallelAgents
 
 
-class SharedPlay(Stage):
+class SharedPlay(ProgramPlay):
     """Rows of agents beside one loop for each slot."""
 
     def play(self) -> None:
@@ -78,13 +78,13 @@ class SharedPlay(Stage):
             self.check(difference(dones.tolist(), ends, "dones"))
             self.finals([info.get("terminal_observation") for info in infos], time)
 
-    def moments(self, time: int) -> list[tuple[Row, Row, str]]:
+    def moments(self, time: int) -> list[tuple[LoopRow, LoopRow, str]]:
         """Of every row: its slot before and after a step, and its agent."""
         return [
             (rows[time], rows[time + 1], agent) for rows in self.rows for agent in EYES
         ]
 
-    def ended(self, row: Row, agent: str) -> bool:
+    def ended(self, row: LoopRow, agent: str) -> bool:
         """Whether an agent's part ended."""
         return agent in row.terminated or agent in row.truncated
 
@@ -101,7 +101,7 @@ class SharedPlay(Stage):
         expected = [
             rows[time].obs.get(agent, nothing) for rows in self.rows for agent in EYES
         ]
-        truth = np.stack(expected).astype(SEEN["eye"].dtype)
+        truth = np.stack(expected).astype(OBSERVATION_SPACES["eye"].dtype)
         self.again(lambda: difference(obs, truth, f"obs {time}"))
 
     def finals(self, finals: Any, time: int) -> None:

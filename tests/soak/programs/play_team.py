@@ -10,7 +10,7 @@ import numpy as np
 
 from corral.api.pettingzoo.make import make_multi
 from tests.soak.multi_agent_loop import (
-    Loop,
+    AgentsEnvLoop,
     ParallelLoop,
     TurnLoop,
     assert_equal,
@@ -18,11 +18,11 @@ from tests.soak.multi_agent_loop import (
 )
 from tests.soak.programs.compare import difference
 from tests.soak.programs.program import Program, options_of
-from tests.soak.programs.stage import Stage
-from tests.soak.programs.team import Agents, AgentsInTurns, ParallelAgents
+from tests.soak.programs.stage import ProgramPlay
+from tests.soak.programs.team import AgentsInTurns, ParallelAgents, TeamEnv
 
 
-class TeamPlay(Stage):
+class TeamPlay(ProgramPlay):
     """Every slot beside a loop of its own."""
 
     def play(self) -> None:
@@ -47,13 +47,13 @@ class TeamPlay(Stage):
         finally:
             envs.close()
 
-    def sort(self) -> tuple[type[Agents], type[Loop]]:
+    def sort(self) -> tuple[type[TeamEnv], type[AgentsEnvLoop]]:
         """Environments and loops of the program's sort."""
         if self.program.face == "turns":
             return AgentsInTurns, TurnLoop
         return ParallelAgents, ParallelLoop
 
-    def by_hand(self, loop: type[Loop], make: Any, slot: int) -> list[Any]:
+    def by_hand(self, loop: type[AgentsEnvLoop], make: Any, slot: int) -> list[Any]:
         """The rows of one slot; infos are copied, since their env keeps them."""
         mode, seed = self.program.autoreset, self.root
         rows = copying(loop)(make(), slot, seed, mode).rows(self.program.steps)
@@ -86,7 +86,7 @@ class TeamPlay(Stage):
             self.again(lambda t=told, e=expected: difference(t, e, "infos"))  # type: ignore[misc]
 
 
-def copying(loop: type[Loop]) -> Any:
+def copying(loop: type[AgentsEnvLoop]) -> Any:
     """The loop, on an environment whose infos are copied when they are told."""
 
     class Copied(loop):  # type: ignore[valid-type,misc]

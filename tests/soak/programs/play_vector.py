@@ -18,12 +18,12 @@ from tests.soak.programs.kinds import METHOD, NONE, OWN
 from tests.soak.programs.play_pool import set_bonus
 from tests.soak.programs.program import Program, options_of
 from tests.soak.programs.stage import (
-    Stage,
+    ProgramPlay,
     batch_of,
     errors_for,
     start_errors_for,
 )
-from tests.soak.programs.truth import Row, kept
+from tests.soak.programs.truth import ExpectedRow, kept
 
 MODES = {
     "next_step": AutoresetMode.NEXT_STEP,
@@ -34,7 +34,7 @@ MODES = {
 FAULT = "a fault"
 
 
-class VectorPlay(Stage):
+class VectorPlay(ProgramPlay):
     """Every slot is commanded together, as Gymnasium does it."""
 
     def __init__(self, program: Program, peer: bool = False) -> None:
@@ -42,7 +42,7 @@ class VectorPlay(Stage):
         alone = program.isolate_rng or program.kind.state == OWN
         super().__init__(program, seeded=False, together=here and not alone)
         self.peer = peer
-        self.rows: list[Row] = []
+        self.rows: list[ExpectedRow] = []
 
     def open(self) -> VectorEnv[Any, Any, Any]:
         """The environments of the program."""
@@ -111,7 +111,7 @@ class VectorPlay(Stage):
             for truth in self.slots:
                 truth.new_root(seed)
         chosen = range(count) if mask is None else np.flatnonzero(mask).tolist()
-        rows: dict[int, Row] = {}
+        rows: dict[int, ExpectedRow] = {}
         for slot in chosen:
             own = None if seeds is None else seeds[slot]
             rows[slot] = self.slots[slot].reset(own, options)
@@ -145,7 +145,7 @@ class VectorPlay(Stage):
         self.envs.step_async(batch)  # type: ignore[attr-defined]
         return self.envs.step_wait()  # type: ignore[attr-defined]
 
-    def called(self, call: Callable[[], Any], rows: dict[int, Row]) -> Any:
+    def called(self, call: Callable[[], Any], rows: dict[int, ExpectedRow]) -> Any:
         """What a call returned; None if it raised what it had to."""
         faults = [row.fault for row in rows.values() if row.fault]
         raises = faults and self.program.on_fault == "raise"
@@ -162,7 +162,7 @@ class VectorPlay(Stage):
 
     # Comparing ------------------------------------------------------------------------
 
-    def compare_reset(self, got: Any, rows: dict[int, Row]) -> None:
+    def compare_reset(self, got: Any, rows: dict[int, ExpectedRow]) -> None:
         """Observations of all, infos of those that were reset."""
         obs, infos = got
         choice = self.program.info_choice

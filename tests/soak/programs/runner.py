@@ -24,9 +24,9 @@ from corral.tools.testing.census import Census, take_census
 from tests.soak.programs.faces import play
 from tests.soak.programs.program import Program
 
-MARK = "CORRAL_PROGRAMS"
+MARK_VARIABLE = "CORRAL_PROGRAMS"
 """The variable that all processes of a runner have in their environment."""
-GRACE = 3.0
+KILLED_EXIT_SECONDS = 3.0
 """Seconds for what was killed to be gone."""
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     os.dup2(2, 1)
     logging.basicConfig(level=logging.ERROR)
     warnings.simplefilter("ignore")
-    mark = f"{MARK}={os.environ[MARK]}"
+    mark = f"{MARK_VARIABLE}={os.environ[MARK_VARIABLE]}"
     owner = os.getpid()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
@@ -58,7 +58,7 @@ def main() -> None:
 
 def left_behind(before: Census, mark: str) -> list[str]:
     """What is there now and was not before, in words."""
-    deadline = time.monotonic() + GRACE
+    deadline = time.monotonic() + KILLED_EXIT_SECONDS
     gc.collect()
     lost = before.lost(take_census(mark))
     while lost and time.monotonic() < deadline:

@@ -8,16 +8,16 @@ from dataclasses import fields, replace
 
 from tests.soak.programs.kinds import Kind
 from tests.soak.programs.program import Program
-from tests.soak.programs.supervisor import Runner, Verdict
+from tests.soak.programs.supervisor import ProgramResult, ProgramRunner
 
-TRIES = 25
+MAX_TRIES = 25
 """Programs that are tried, at most."""
 FIXED = ("seed", "face", "kind", "slots", "steps")
 
 
-def shrunk(verdict: Verdict, limit: float) -> Program:
+def shrunk(verdict: ProgramResult, limit: float) -> Program:
     """A program no bigger that fails in the same way."""
-    runner, smallest, left = Runner(limit), verdict.program, TRIES
+    runner, smallest, left = ProgramRunner(limit), verdict.program, MAX_TRIES
     try:
         candidates = _smaller(smallest)
         while left:
@@ -34,7 +34,7 @@ def shrunk(verdict: Verdict, limit: float) -> Program:
     return smallest
 
 
-def _waited(runner: Runner) -> Verdict:
+def _waited(runner: ProgramRunner) -> ProgramResult:
     while not runner.late():
         if select.select([runner.output], [], [], 0.2)[0]:
             return runner.answered()

@@ -28,17 +28,17 @@ from tests.soak.programs.env import Doomed, build
 from tests.soak.programs.kinds import DEADLY, HANGING, Kind
 from tests.soak.programs.program import Program, task_for
 from tests.soak.programs.shapes import sampled, space
-from tests.soak.programs.truth import Rules, Slot
+from tests.soak.programs.truth import SlotModel, SlotRules
 
-MOST = 5
+MAX_MISTAKES = 5
 """Mistakes after which a program is given up."""
 
 
-class Enough(Exception):
+class TooManyMistakes(Exception):
     """So many mistakes were found that looking further tells nothing."""
 
 
-class Stage:
+class ProgramPlay:
     """One program under way.
 
     Args:
@@ -60,18 +60,18 @@ class Stage:
         self._later: list[Callable[[], str]] = []
         self._counts = [0] * program.slots
         process = ProcessState() if together else None
-        rules = Rules(
+        rules = SlotRules(
             root=self.root,
             seeded=seeded,
             restarts=program.on_fault == "restart",
             isolate_rng=program.isolate_rng,
             sample_task=task_for if program.samples_tasks else None,
         )
-        self.slots: list[Slot] = []
+        self.slots: list[SlotModel] = []
         self.cannot_start = False
         try:
             for slot in range(program.slots):
-                self.slots.append(Slot(self.kind, slot, rules, process))
+                self.slots.append(SlotModel(self.kind, slot, rules, process))
         except Doomed:
             self.cannot_start = True
 
@@ -100,10 +100,10 @@ class Stage:
         clear()
         try:
             play()
-        except Enough:
+        except TooManyMistakes:
             pass
         except (Exception, SystemExit) as error:
-            self.mistakes.append(told(error))
+            self.mistakes.append(unexpected_error_text(error))
         for slot in self.slots:
             slot.close()
         return self.mistakes
@@ -114,8 +114,8 @@ class Stage:
         """Note a difference, if it is one."""
         if found:
             self.mistakes.append(f"wrong row: {found}")
-            if len(self.mistakes) >= MOST:
-                raise Enough
+            if len(self.mistakes) >= MAX_MISTAKES:
+                raise TooManyMistakes
 
     def again(self, look: Callable[[], str]) -> None:
         """Look now, and once more at the end: what was given must not change."""
@@ -175,7 +175,7 @@ def start_errors_for(fault: str, own: bool) -> tuple[type, ...]:
     return (StartError, OnPurpose, SystemExit) if own else (StartError,)
 
 
-def told(error: BaseException) -> str:
+def unexpected_error_text(error: BaseException) -> str:
     """An error that nobody expected, with where it came from."""
     sort = "unexpected" if isinstance(error, CorralError) else "untyped"
     text = "".join(traceback.format_exception(error))

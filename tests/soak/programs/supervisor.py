@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.soak.programs.program import Program
-from tests.soak.programs.runner import MARK
+from tests.soak.programs.runner import MARK_VARIABLE
 
-LIMIT = 60.0
+PROGRAM_SECONDS = 60.0
 """Seconds for one program, many times what any takes."""
-STACKS = 6000
+MAX_LOG_CHARACTERS = 6000
 """Characters of the log that are shown with a hang or a death."""
 
 
 @dataclass(slots=True)
-class Verdict:
+class ProgramResult:
     """What came of one program."""
 
     program: Program
@@ -42,10 +42,10 @@ class Verdict:
         return self.mistakes[0].partition(":")[0] if self.mistakes else ""
 
 
-class Runner:
+class ProgramRunner:
     """A process that plays programs; started when it is needed, and again after it."""
 
-    def __init__(self, limit: float = LIMIT) -> None:
+    def __init__(self, limit: float = PROGRAM_SECONDS) -> None:
         self._limit = limit
         self._process: subprocess.Popen[str] | None = None
         self._mark = ""
@@ -80,18 +80,18 @@ class Runner:
         """Whether its program has taken too long."""
         return self.busy and time.monotonic() - self._began > self._limit
 
-    def answered(self) -> Verdict:
+    def answered(self) -> ProgramResult:
         """Its answer, or what is known of its end."""
         program = self._taken()
         line = self.output.readline()
         if line:
-            return Verdict(program, **json.loads(line))
+            return ProgramResult(program, **json.loads(line))
         assert self._process is not None
         code = self._process.wait()
         text = f"death: the program ended its own process, exit code {code}\n"
         return self._end(program, text)
 
-    def stopped(self) -> Verdict:
+    def stopped(self) -> ProgramResult:
         """Give up its program, with the stacks of where it hangs."""
         program = self._taken()
         assert self._process is not None
@@ -106,11 +106,13 @@ class Runner:
         program, self._program = self._program, None
         return program
 
-    def _end(self, program: Program, text: str) -> Verdict:
+    def _end(self, program: Program, text: str) -> ProgramResult:
         assert self._log is not None
-        log = Path(self._log.name).read_text(errors="replace")[-STACKS:]
+        log = Path(self._log.name).read_text(errors="replace")[-MAX_LOG_CHARACTERS:]
         self.close()
-        return Verdict(program, [f"{text}\n{log}"], time.monotonic() - self._began)
+        return ProgramResult(
+            program, [f"{text}\n{log}"], time.monotonic() - self._began
+        )
 
     # Its process ----------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class Runner:
             text=True,
             env={
                 **os.environ,
-                MARK: self._mark,
+                MARK_VARIABLE: self._mark,
                 "PYTHONFAULTHANDLER": "1",
                 # What is found out about these environments is nobody else's.
                 "CORRAL_VERDICTS": self._verdicts.name,
@@ -143,7 +145,7 @@ class Runner:
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
-        if not self._gone(process, 5.0):
+        if not self._has_ended(process, 5.0):
             process.kill()
             process.wait()
         process.stdout.close()
@@ -154,7 +156,7 @@ class Runner:
             self._log.close()
             self._verdicts.cleanup()
 
-    def _gone(self, process: subprocess.Popen[str], seconds: float) -> bool:
+    def _has_ended(self, process: subprocess.Popen[str], seconds: float) -> bool:
         if self.busy or self._program is not None:
             return False
         try:
@@ -165,7 +167,7 @@ class Runner:
 
     def _family(self) -> list[int]:
         """The processes that were started by it, directly or not."""
-        mark = f"{MARK}={self._mark}".encode()
+        mark = f"{MARK_VARIABLE}={self._mark}".encode()
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -184,7 +186,7 @@ class Runner:
         return words
 
 
-def run(programs: Any, jobs: int, limit: float = LIMIT) -> Any:
+def run(programs: Any, jobs: int, limit: float = PROGRAM_SECONDS) -> Any:
     """Have programs played, so many at a time; yields verdicts as they come.
 
     Args:
@@ -193,7 +195,7 @@ def run(programs: Any, jobs: int, limit: float = LIMIT) -> Any:
         limit: seconds for one program.
     """
     waiting = iter(programs)
-    runners = [Runner(limit) for _ in range(jobs)]
+    runners = [ProgramRunner(limit) for _ in range(jobs)]
     try:
         for runner in runners:
             _next(waiting, runner)
@@ -212,7 +214,7 @@ def run(programs: Any, jobs: int, limit: float = LIMIT) -> Any:
             runner.close()
 
 
-def _next(waiting: Any, runner: Runner) -> None:
+def _next(waiting: Any, runner: ProgramRunner) -> None:
     program = next(waiting, None)
     if program is not None:
         runner.give(program)

@@ -17,7 +17,7 @@ from tests.soak.programs.kinds import Kind
 from tests.soak.programs.shapes import sampled
 
 EYES, HANDS = ("eye_0", "eye_1", "eye_2"), ("hand_0", "hand_1")
-SEEN: dict[str, spaces.Space[Any]] = {
+OBSERVATION_SPACES: dict[str, spaces.Space[Any]] = {
     "eye": spaces.Box(0, 255, (2, 3), np.uint8),
     "hand": spaces.Dict(
         {
@@ -26,13 +26,13 @@ SEEN: dict[str, spaces.Space[Any]] = {
         }
     ),
 }
-DONE: dict[str, spaces.Space[Any]] = {
+ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "eye": spaces.Discrete(4),
     "hand": spaces.Box(-1.0, 1.0, (2,), np.float32),
 }
 
 
-class Agents:
+class TeamEnv:
     """Who is there, and what they see, earn and are told."""
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -55,11 +55,11 @@ class Agents:
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Of one agent."""
-        return SEEN[agent.partition("_")[0]]
+        return OBSERVATION_SPACES[agent.partition("_")[0]]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
         """Of one agent."""
-        return DONE[agent.partition("_")[0]]
+        return ACTION_SPACES[agent.partition("_")[0]]
 
     @property
     def unwrapped(self) -> Any:
@@ -90,7 +90,7 @@ class Agents:
         buffer[...] = value
         return buffer
 
-    def _told(self, agent: str) -> dict[str, Any]:
+    def _info_of(self, agent: str) -> dict[str, Any]:
         info = dict(
             STYLES[self.kind.infos](self._of(agent, "info"), self._keepers[agent])
         )
@@ -111,14 +111,14 @@ class Agents:
         return self._state // 2001 % max(self.kind.mean_length, 2) == 0
 
 
-class ParallelAgents(Agents):
+class ParallelAgents(TeamEnv):
     """All act at once."""
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:
         """Begin an episode."""
         self._begin(seed, options)
         seen = {agent: self._look(agent) for agent in self.agents}
-        return seen, {agent: self._told(agent) for agent in self.agents}
+        return seen, {agent: self._info_of(agent) for agent in self.agents}
 
     def step(self, actions: dict[str, Any]) -> Any:
         """One step of all."""
@@ -135,14 +135,14 @@ class ParallelAgents(Agents):
         for agent in present:
             self._keepers[agent].add(self._of(agent, "keep"))
         seen = {agent: self._look(agent) for agent in present}
-        infos = {agent: self._told(agent) for agent in present}
+        infos = {agent: self._info_of(agent) for agent in present}
         self.agents = [agent for agent in present if not any(fates[agent])]
         terminated = {agent: fates[agent][0] for agent in present}
         truncated = {agent: fates[agent][1] for agent in present}
         return seen, rewards, terminated, truncated, infos
 
 
-class AgentsInTurns(Agents):
+class AgentsInTurns(TeamEnv):
     """One acts at a time; those whose part is over are stepped with None."""
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
@@ -151,7 +151,7 @@ class AgentsInTurns(Agents):
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
-        self.infos = {agent: self._told(agent) for agent in self.agents}
+        self.infos = {agent: self._info_of(agent) for agent in self.agents}
         self._turn = 0
         self.agent_selection: str | None = self.agents[0]
 
@@ -179,7 +179,7 @@ class AgentsInTurns(Agents):
             if over or each == agent:
                 fate = self._fate(each, over)
                 self.terminations[each], self.truncations[each] = fate
-        self.infos = {each: self._told(each) for each in self.agents}
+        self.infos = {each: self._info_of(each) for each in self.agents}
         self._turn += 1
         self._select()
 

@@ -20,13 +20,13 @@ from tests.soak.programs.alone import ProcessState
 from tests.soak.programs.env import Doomed, build
 from tests.soak.programs.kinds import Kind
 
-RESTARTED = 3
+RESTART_SEED_DOMAIN = 3
 """What sets the seeds of restarted episodes apart."""
 Sampler = Callable[[int, int, np.random.Generator], Any]
 
 
 @dataclass(slots=True)
-class Row:
+class ExpectedRow:
     """All that there is to know of one slot after one command."""
 
     obs: Any
@@ -52,7 +52,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SlotRules:
     """How slots are treated."""
 
     root: int = 0
@@ -63,7 +63,7 @@ class Rules:
     sample_task: Sampler | None = None
 
 
-class Slot:
+class SlotModel:
     """One environment, reset and stepped as the guides say.
 
     Args:
@@ -74,7 +74,11 @@ class Slot:
     """
 
     def __init__(
-        self, kind: Kind, slot: int, rules: Rules, process: ProcessState | None = None
+        self,
+        kind: Kind,
+        slot: int,
+        rules: SlotRules,
+        process: ProcessState | None = None,
     ) -> None:
         self._kind, self._slot, self._rules = kind, slot, rules
         seed = episode_seed(rules.root, slot) if rules.isolate_rng else None
@@ -88,7 +92,7 @@ class Slot:
         """Whether the episode has ended and the next has not begun."""
         self.failed = False
         """(raise) Whether it wants a reset after a fault."""
-        self._row = Row(None)
+        self._row = ExpectedRow(None)
         self._build()
 
     def _build(self) -> None:
@@ -103,7 +107,7 @@ class Slot:
         seed: int | None = None,
         options: dict[str, Any] | None = None,
         task: Any = NO_TASK,
-    ) -> Row:
+    ) -> ExpectedRow:
         """The caller begins an episode."""
         self._broken = False
         if task is not NO_TASK:
@@ -112,10 +116,10 @@ class Slot:
             obs, info = self._begin(seed, options)
         except Doomed as doom:
             return self._lost(doom)
-        self._row = Row(obs, seed=self._word, info=info)
+        self._row = ExpectedRow(obs, seed=self._word, info=info)
         return self._row
 
-    def step(self, action: Any, mode: str) -> Row:
+    def step(self, action: Any, mode: str) -> ExpectedRow:
         """The caller steps, under an autoreset mode."""
         try:
             self._row = self._filler() if self.over else self._stepped(action, mode)
@@ -123,17 +127,17 @@ class Slot:
             self._row = self._lost(doom, mode)
         return self._row
 
-    def _filler(self) -> Row:
+    def _filler(self) -> ExpectedRow:
         obs, info = self._begin(None, None)
-        return Row(obs, valid=False, seed=self._word, info=info)
+        return ExpectedRow(obs, valid=False, seed=self._word, info=info)
 
-    def _stepped(self, action: Any, mode: str) -> Row:
+    def _stepped(self, action: Any, mode: str) -> ExpectedRow:
         before = self._row
         with self._process:
             outcome = self.env.step(deepcopy(action))
             obs, reward, terminated, truncated, info = deepcopy(outcome)
         fresh = before.ended or before.started
-        row = Row(
+        row = ExpectedRow(
             obs=stored(self._space, obs),
             reward=float(reward),
             terminated=bool(terminated),
@@ -146,7 +150,7 @@ class Slot:
         )
         return self._ended(row, mode) if row.ended else row
 
-    def _ended(self, row: Row, mode: str) -> Row:
+    def _ended(self, row: ExpectedRow, mode: str) -> ExpectedRow:
         row.final_obs = row.obs
         if mode == "same_step":
             row.final_info = row.info
@@ -185,7 +189,7 @@ class Slot:
         if seed is not None:
             return seed
         if self._restarts:
-            parts = self._slot, self.number, RESTARTED, self._restarts
+            parts = self._slot, self.number, RESTART_SEED_DOMAIN, self._restarts
             return episode_seed(self.root, *parts)
         if self._rules.seeded:
             return episode_seed(self.root, self._slot, self.number)
@@ -205,17 +209,17 @@ class Slot:
 
     # Faults ---------------------------------------------------------------------------
 
-    def _lost(self, doom: Doomed, mode: str = "") -> Row:
+    def _lost(self, doom: Doomed, mode: str = "") -> ExpectedRow:
         """The environment failed: an error, or an episode that is cut short."""
         fault = str(doom)
         if not self._rules.restarts:
             self.failed = True
-            return Row(None, fault=fault)
+            return ExpectedRow(None, fault=fault)
         before = self._row
         self._build()
         self._broken = True
         fresh = before.ended or before.started
-        row = Row(
+        row = ExpectedRow(
             obs=before.obs,
             truncated=True,
             started=False,
@@ -252,7 +256,7 @@ class Slot:
                 pass
 
 
-def kept(choice: str | tuple[str, ...], row: Row) -> Row:
+def kept(choice: str | tuple[str, ...], row: ExpectedRow) -> ExpectedRow:
     """The row with what is left of its infos under `infos=choice`."""
     if choice == "all":
         return row

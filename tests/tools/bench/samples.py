@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from corral.errors import Fault, FaultError
 from corral.tools.bench.candidates import LOOP, PEERS, layout
-from corral.tools.bench.messages import Turn
+from corral.tools.bench.messages import TurnTimes
 from corral.tools.bench.recommend import recommend
-from corral.tools.bench.results import Entry, Report, Settings, group_of
+from corral.tools.bench.results import (
+    BenchReport,
+    BenchSettings,
+    CandidateRecord,
+    group_of,
+)
 
 SYNC, ASYNC = PEERS["gymnasium"].candidates
 
 
-def turn(rate: float, steps: int = 1000, **times: float) -> Turn:
+def turn(rate: float, steps: int = 1000, **times: float) -> TurnTimes:
     """A turn with that many steps per second, of one busy core unless told."""
     seconds = steps / rate
-    return Turn(
+    return TurnTimes(
         steps, seconds, times.pop("policy", 0.0), times.pop("cpu", seconds), **times
     )
 
 
-def entry(candidate, *rates: float, **times: float) -> Entry:
+def entry(candidate, *rates: float, **times: float) -> CandidateRecord:
     turns = [turn(rate, **times) for rate in rates]
-    return Entry(candidate, turns, startup=0.5, memory=3 << 20)
+    return CandidateRecord(candidate, turns, startup=0.5, memory=3 << 20)
 
 
-def settings(**changes) -> Settings:
+def settings(**changes) -> BenchSettings:
     values = {
         "env": "Sample-v0",
         "kwargs": {},
@@ -38,15 +43,15 @@ def settings(**changes) -> Settings:
         "seed": 0,
         "deadline": 60.0,
     }
-    return Settings(**{**values, **changes})
+    return BenchSettings(**{**values, **changes})
 
 
-def failed(candidate, text: str) -> Entry:
+def failed(candidate, text: str) -> CandidateRecord:
     fault = Fault("raised", "step", traceback="Traceback: the inside of it")
-    return Entry(candidate, error=FaultError(text, fault))
+    return CandidateRecord(candidate, error=FaultError(text, fault))
 
 
-def group(num_envs: int = 8, cores: int = 2, *more: Entry):
+def group(num_envs: int = 8, cores: int = 2, *more: CandidateRecord):
     times = {"env": 0.5, "busy": 0.6, "waiting": 0.7}
     entries = [
         entry(LOOP, 1000.0, 1000.0, episodes=0),
@@ -59,7 +64,7 @@ def group(num_envs: int = 8, cores: int = 2, *more: Entry):
     return group_of(num_envs, cores, entries, auto="8 slots, 2 processes: a reason")
 
 
-def report(*groups, **changes) -> Report:
+def report(*groups, **changes) -> BenchReport:
     groups = groups or (group(),)
     values = {
         "settings": settings(),
@@ -78,4 +83,4 @@ def report(*groups, **changes) -> Report:
         },
         "versions": {"corral": "1", "gymnasium": "2"},
     }
-    return Report(**{**values, **changes})
+    return BenchReport(**{**values, **changes})

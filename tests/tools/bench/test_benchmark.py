@@ -26,12 +26,12 @@ class Heat:
 @pytest.mark.parametrize("running", [None, KeyboardInterrupt()])
 def test_ctrl_c_while_lanes_close_ends_them_at_once(running):
     heat = Heat(running, closing=True)
-    assert benchmark._run_heat(heat)
+    assert benchmark._run_comparison(heat)
     assert heat.patience[1:] == [0.0]
 
 
 def test_an_error_is_raised_when_the_lanes_are_closed():
     heat = Heat(ValueError("broken"), closing=False)
     with pytest.raises(ValueError, match="broken"):
-        benchmark._run_heat(heat)
+        benchmark._run_comparison(heat)
     assert heat.patience == [10.0]

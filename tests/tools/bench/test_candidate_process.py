@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from corral.errors import FaultError, OptionError
-from corral.tools.bench.candidate_process import Lane, close_all
+from corral.tools.bench.candidate_process import CandidateProcess, close_all
 from corral.tools.bench.candidates import LOOP, PEERS, layout
-from corral.tools.bench.messages import Order
+from corral.tools.bench.messages import BuildOrder
 
 ENVS = """
 import gymnasium, numpy as np, os, signal, time
@@ -66,8 +66,8 @@ def lane(tmp_path, monkeypatch):
 
     def open_lane(name, candidate=LOOP, num_envs=2, policy_iterations=0):
         env = name if "-" in name else f"lane_envs:{name}"
-        order = Order(candidate, env, {}, num_envs, 0, policy_iterations)
-        lanes.append(Lane(order, deadline=60.0))
+        order = BuildOrder(candidate, env, {}, num_envs, 0, policy_iterations)
+        lanes.append(CandidateProcess(order, deadline=60.0))
         return lanes[-1]
 
     yield open_lane
@@ -186,9 +186,9 @@ def test_a_lane_ends_when_the_race_is_killed(start):
     script = start(
         """
         from corral.tools.bench.candidates import LOOP
-        from corral.tools.bench.candidate_process import Lane
-        from corral.tools.bench.messages import Order
-        lane = Lane(Order(LOOP, "CartPole-v1", {}, 1, 0, 0), 60.0)
+        from corral.tools.bench.candidate_process import CandidateProcess
+        from corral.tools.bench.messages import BuildOrder
+        lane = CandidateProcess(BuildOrder(LOOP, "CartPole-v1", {}, 1, 0, 0), 60.0)
         print(lane.build().action_space, flush=True)
         import signal
         signal.pause()

@@ -1,7 +1,7 @@
 """What takes part in a heat goes by what the env was seen to do."""
 
-from corral.tools.bench.comparison import Heat
-from corral.tools.bench.results import Settings
+from corral.tools.bench.comparison import Comparison
+from corral.tools.bench.results import BenchSettings
 
 
 class Silent:
@@ -18,7 +18,7 @@ class Silent:
 
 
 def test_an_env_that_waits_is_raced_with_a_thread_for_each():
-    settings = Settings(
+    settings = BenchSettings(
         env="waiting_env:Waiting",
         kwargs={},
         num_envs=(6,),
@@ -31,7 +31,9 @@ def test_an_env_that_waits_is_raced_with_a_thread_for_each():
         seed=0,
         deadline=60.0,
     )
-    heat = Heat(settings, 6, cores=2, peers=(), policy_iterations=0, watcher=Silent())
+    heat = Comparison(
+        settings, 6, cores=2, peers=(), policy_iterations=0, watcher=Silent()
+    )
     try:
         heat._build_loop()
         waits = heat._try_loop()

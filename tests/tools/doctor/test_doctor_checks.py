@@ -30,10 +30,10 @@ from corral.tools.doctor.checks import (
     window,
 )
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.env_profile import pilot_of
-from corral.tools.doctor.env_response import Moment
-from corral.tools.doctor.examination import patient_for
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.env_profile import profile_of
+from corral.tools.doctor.env_response import EnvResponse
+from corral.tools.doctor.examination import subject_for
 from corral.tools.doctor.finding import Finding
 from corral.tools.doctor.recommendation import recommend
 from corral.tools.doctor.runs import run_alone
@@ -232,8 +232,8 @@ def test_sleeping_is_told_with_the_argument_that_ends_it():
 
 
 def test_an_env_that_waits_is_recommended_a_thread_for_each():
-    patient = patient_for(bad.Waits)
-    patient.pilot = pilot_of(Player(bad.Waits, 0), 1)
+    patient = subject_for(bad.Waits)
+    patient._profile = profile_of(EpisodeDriver(bad.Waits, 0), 1)
     patient.cost = cost.measure(bad.Waits, 0)
     gain = threads.measure_gain(bad.Waits, 0)
     assert gain > 1.0
@@ -276,8 +276,8 @@ def test_infos_are_weighed():
 
 def test_a_window_is_told_with_the_argument_that_keeps_it_shut():
     assert window.measure(bad.Window) == ['its render_mode is "human"']
-    assert window.asks_for_window(patient_for(bad.Window)) == "gui=False"
-    shut = patient_for(bad.Window, {"gui": False})
+    assert window.asks_for_window(subject_for(bad.Window)) == "gui=False"
+    shut = subject_for(bad.Window, {"gui": False})
     assert window.asks_for_window(shut) == ""
 
 
@@ -309,7 +309,7 @@ def test_envs_of_several_agents_play_and_repeat(form):
 
 def test_masked_actions_are_drawn_by_their_mask():
     games = pytest.importorskip("pettingzoo.classic.tictactoe_v3", reason="no games")
-    player = Player(games.env)
+    player = EpisodeDriver(games.env)
     moments = list(player.play(60))  # the env itself refuses an illegal move
     assert sum(moment.over for moment in moments) >= 2
 
@@ -325,7 +325,7 @@ def test_several_agents_get_a_line_of_their_own():
 
 
 def test_differences_are_found_to_the_last_bit():
-    (moment,) = Player(bad.Walk).play(1)
+    (moment,) = EpisodeDriver(bad.Walk).play(1)
     near = np.nextafter(moment.obs, np.float32(9))
     changed = type(moment)("reset 0", near, 0.0, False, False, None, False)
     assert first_difference([changed], [moment]).startswith("reset 0: obs[0] is ")
@@ -349,7 +349,7 @@ class Secretive:
 
 def test_values_of_an_envs_own_making_are_compared_by_what_they_hold():
     def of(value):
-        return [Moment("reset 0", Secretive(value), 0.0, False, False, {}, False)]
+        return [EnvResponse("reset 0", Secretive(value), 0.0, False, False, {}, False)]
 
     assert first_difference(of(1), of(1)) == ""
     assert first_difference(of(1), of(2)) == "reset 0: obs is Secretive and Secretive"

@@ -12,7 +12,7 @@ from corral.doctor import check
 from corral.errors import OptionError
 from corral.testing import Crashing, Noisy
 from corral.tools.doctor.finding import SEVERITIES, Finding, worst
-from corral.tools.doctor.report import STATUS, Recommendation, Report
+from corral.tools.doctor.report import EXIT_STATUS, Recommendation, Report
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_worst_finding_decides():
         report = Report("env", found[:count])
         assert report.severity == severity
         assert bool(report) == (severity != "problem")
-    assert [STATUS[severity] for severity in SEVERITIES] == [0, 0, 3, 1]
+    assert [EXIT_STATUS[severity] for severity in SEVERITIES] == [0, 0, 3, 1]
 
 
 def test_a_report_can_be_read_and_written():

@@ -188,7 +188,7 @@ def test_what_stands_beside_the_env_is_built_again(path) -> None:
 
 
 def test_shared_arrays_too_big_to_be_saved_are_asked_for(path, monkeypatch) -> None:
-    monkeypatch.setattr("corral.engine.worker.rebuild_spec.MOST_SHARED", 8)
+    monkeypatch.setattr("corral.engine.worker.rebuild_spec.MAX_SHARED_BYTES", 8)
 
     class Beside(Walk):
         def step(self, action):
@@ -567,7 +567,7 @@ def test_a_signature_of_a_run_is_none_of_a_fault(path, monkeypatch) -> None:
 
     fail(path, backend="serial")
     evil = pickle.dumps(exec)
-    signed = signatures.sign(signatures.RUN, evil)
+    signed = signatures.sign(signatures.RUN_FILE, evil)
     rewritten(path, **{"fault.pickle": evil, "signature": signed})
     refused(path, "was changed after it was signed", monkeypatch)
 

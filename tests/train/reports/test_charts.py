@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from corral.train.reports.charts import (
+    CHART_INCHES,
     INK,
-    WIDTH,
-    Bar,
     Curve,
+    StackedBar,
     bars,
     curves,
     histogram,
@@ -30,8 +30,8 @@ def draw_curves():
 def draw_bars():
     panels = {
         "8 envs": [
-            Bar("first", {"a": 1.0, "b": 2.0}, "three"),
-            Bar("second", {"a": 4.0}),
+            StackedBar("first", {"a": 1.0, "b": 2.0}, "three"),
+            StackedBar("second", {"a": 4.0}),
         ],
         "none": [],
     }
@@ -63,7 +63,7 @@ def test_a_picture_is_well_formed_and_loads_nothing(draw):
     assert all("".join(pair).startswith("#") for pair in links)
 
 
-@pytest.mark.parametrize("width", [WIDTH, 3.6])
+@pytest.mark.parametrize("width", [CHART_INCHES, 3.6])
 def test_the_legend_of_a_histogram_covers_no_bar(width):
     lengths = [float(number) for number in range(1, 41)]  # bars all over
     groups = {"first half": lengths, "second half": lengths}

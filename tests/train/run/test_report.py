@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from corral.train.reports.page import NARROW
+from corral.train.reports.page import NARROW_INCHES
 from corral.train.run import report
 from corral.train.run.directory import RunDirectory
-from corral.train.run.recent_episodes import RECENT, means_of
+from corral.train.run.recent_episodes import RECENT_EPISODES, means_of
 from corral.train.sinks import jsonl
 
 CURVES = (
@@ -50,17 +50,20 @@ def test_the_training_curve_is_what_the_console_shows(trained):
         if "episode/return" in line
     ]
     assert training.points == shown  # few enough to be drawn one by one
-    rows = jsonl.read(trained.episodes)[-RECENT:]
+    rows = jsonl.read(trained.episodes)[-RECENT_EPISODES:]
     assert shown[-1][1] == pytest.approx(sum(row["return"] for row in rows) / len(rows))
     assert len(evaluation.points) == 2
     page = report.page(trained)
-    assert f"Training: mean of the last {RECENT} episodes, with exploration" in page
+    assert (
+        f"Training: mean of the last {RECENT_EPISODES} episodes, with exploration"
+        in page
+    )
 
 
 def test_a_long_run_is_drawn_with_fewer_points_none_of_them_made_up():
     metrics = [{"step": 10 * n, "episode/return": n * n} for n in range(1, 5001)]
     (curve,) = report._both(metrics, "return")
-    assert len(curve.points) <= report.POINTS
+    assert len(curve.points) <= report.MAX_POINTS
     assert curve.points[-1] == (50_000, 5000**2)
     assert all(y == (x / 10) ** 2 for x, y in curve.points)
 
@@ -101,7 +104,7 @@ def test_nothing_in_it_is_wider_than_a_telephone(trained):
         r'(<div class="broad">)?<svg[^>]*viewBox="0 0 ([\d.]+) ', page
     )
     narrow = [float(width) for broad, width in pictures if not broad]
-    assert len(narrow) > 10 and max(narrow) <= 72 * NARROW
+    assert len(narrow) > 10 and max(narrow) <= 72 * NARROW_INCHES
     assert page.count('<div class="broad">') == page.count('<div class="narrow">') > 0
 
 
@@ -113,7 +116,7 @@ def test_success_and_infos_are_means_of_the_latest_episodes(train, go_on, capsys
     assert ", success " in capsys.readouterr().out
     rows, metrics = jsonl.read(directory.episodes), jsonl.read(directory.metrics)
     last = [line for line in metrics if "episode/success_rate" in line][-1]
-    succeeded = [row["info/is_success"] for row in rows[-RECENT:]]
+    succeeded = [row["info/is_success"] for row in rows[-RECENT_EPISODES:]]
     assert last["episode/success_rate"] == pytest.approx(
         sum(succeeded) / len(succeeded)
     )

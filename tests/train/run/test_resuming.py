@@ -305,7 +305,7 @@ def test_notes_that_are_damaged_cost_nothing_else(trained, go_on, content):
     for path in (trained.metrics, trained.episodes):
         path.write_bytes(path.read_bytes() + content)
     go_on(trained.path, total_steps=224)
-    assert trained.told()["state"] == "done"
+    assert trained.read_about()["state"] == "done"
     steps = [line["step"] for line in jsonl.read(trained.metrics)]
     assert sorted(set(steps)) == [32 * update for update in range(1, 8)]
 
@@ -323,7 +323,7 @@ def test_what_a_killed_program_was_writing_is_swept_away(trained):
     draft = trained.checkpoints / ".last.pt.4711"
     draft.write_bytes(b"half of it")
     with resume(trained.path, {"total_steps": 999}):
-        assert not trained.told()["result"]  # nor what was said of its end
+        assert not trained.read_about()["result"]  # nor what was said of its end
         assert sorted(path.name for path in trained.checkpoints.iterdir()) == [
             "best.pt",
             "last.pt",

@@ -32,7 +32,7 @@ def test_a_run_leaves_everything_it_promises(train, capsys):
     assert Checkpoint.load(directory.last).update == 6
     assert Checkpoint.load(directory.best).update in (3, 6)
     assert list(directory.tensorboard.iterdir())
-    about = directory.told()
+    about = directory.read_about()
     assert about["state"] == "done"
     assert about["command"] == ["corral", "train", "cartpole"]
     assert sum(about["split"].values()) == pytest.approx(1.0)
@@ -95,7 +95,7 @@ def test_it_stops_when_it_is_good_enough(train):
     (evaluated,) = (
         one for one in jsonl.read(directory.metrics) if "eval/return" in one
     )
-    told = directory.told()
+    told = directory.read_about()
     assert told["best"] == evaluated["eval/return"]
     assert told["best_std"] == evaluated["eval/return_std"]
 
@@ -177,7 +177,7 @@ def test_episodes_that_checkpoints_cut_short_are_told_once(train, capsys):
 def test_configs_of_ones_own_need_no_recipe(train, here):
     (here / "mine.yaml").write_text("env: run_envs:Counting\n")
     directory = train("mine.yaml")
-    assert directory.told()["state"] == "done"
+    assert directory.read_about()["state"] == "done"
     assert yaml.safe_load(directory.config.read_text())["name"] == "run_envs-Counting"
 
 
@@ -215,7 +215,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_what_was_good(here):
     kept = Checkpoint.load(training.directory.last)
     assert kept.update == 4
     assert all(bool(t.isfinite().all()) for t in kept.learner["net"].values())
-    assert training.directory.told()["state"] == "diverged"
+    assert training.directory.read_about()["state"] == "diverged"
 
 
 @contextmanager
@@ -278,7 +278,7 @@ def test_what_is_restarted_is_told_and_counted(train, capsys):
     assert "RuntimeError in step: broken (2 so far)" in out
     assert [line["count"] for line in restarts] == [*range(1, len(restarts) + 1)]
     assert "of the 9 episodes failed each time they were run" in out
-    assert directory.told()["state"] == "done"
+    assert directory.read_about()["state"] == "done"
     lines = jsonl.read(directory.metrics)
     assert sum(line.get("episode/faults", 0) for line in lines) > 0
     assert {line["eval/length"] for line in lines if "eval/length" in line} == {10.0}
@@ -309,7 +309,7 @@ def test_a_second_ctrl_c_ends_it_at_once_and_says_what_is_kept(here, capfd):
     assert "Stopping when this update is done" in err
     assert "Stopped at once." in out and "Kept        run/checkpoints/last.pt" in out
     assert "Go on       corral train --resume run\n" in out
-    assert training.directory.told()["state"] == "interrupted"
+    assert training.directory.read_about()["state"] == "interrupted"
     assert training.directory.report.exists()
 
 

@@ -13,7 +13,7 @@ from test_resuming import lead, learnt, same
 from corral import Pool
 from corral.errors import OptionError, TrainingDiverged
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.loaded_run import Revisit
+from corral.train.run.loaded_run import LoadedRun
 from corral.train.run.start import begin, resume
 from corral.train.sinks import jsonl
 
@@ -104,7 +104,7 @@ def test_a_run_leaves_what_both_libraries_open(train):
     measured = jsonl.read(run.metrics)
     assert {"learn/kl", "learn/entropy", "learn/explained_variance"} <= set(measured[0])
     assert len(jsonl.read(run.episodes)) > 2
-    with Revisit(run.path) as revisit:
+    with LoadedRun(run.path) as revisit:
         before = revisit.evaluate(episodes=3, seed=7)
         ours = [revisit.evaluate(episodes=5, seed=7).returns, before.returns]
         drawn = [revisit.evaluate(3, 7, stochastic=True).returns for _ in range(2)]

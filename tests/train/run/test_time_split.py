@@ -9,7 +9,7 @@ import pytest
 
 from corral import Pool
 from corral.train.run.process_usage import cpu_seconds
-from corral.train.run.time_split import PARTS, split_of
+from corral.train.run.time_split import TIME_PARTS, split_of
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_what_the_caller_counted_is_no_policy(real):
 )
 def test_no_part_is_ever_negative(real, odd):
     split = split_of(stats(real, **odd), dict.fromkeys(OWN, 0.0), workers=2)
-    assert set(split) == set(PARTS)
+    assert set(split) == set(TIME_PARTS)
     assert min(split.values()) >= 0.0
 
 

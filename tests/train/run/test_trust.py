@@ -12,7 +12,7 @@ from corral.errors import CheckpointError, OptionError, UnsafeFile
 from corral.train.run import signed_config
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory
-from corral.train.run.loaded_run import Revisit, load_policy
+from corral.train.run.loaded_run import LoadedRun, load_policy
 from corral.train.run.start import begin, resume
 
 LONGER = {"total_steps": 999}
@@ -35,7 +35,7 @@ def openings(path):
     """All that opens a run to run it."""
     return (
         lambda **options: resume(path, LONGER, **options),
-        lambda **options: Revisit(path, **options),
+        lambda **options: LoadedRun(path, **options),
     )
 
 
@@ -130,7 +130,7 @@ def test_a_signed_config_beside_anothers_checkpoint_runs_no_code(trained, tmp_pa
 
     torch.save({"format": 1, "learner": Evil()}, trained.best)
     with pytest.raises(CheckpointError, match=r"best\.pt"):
-        Revisit(trained.path)
+        LoadedRun(trained.path)
     assert not Path("touched").exists()
 
 
@@ -152,7 +152,7 @@ def test_without_a_key_a_run_trains_and_says_that_it_is_not_signed(
     out = capsys.readouterr().out
     assert "This run is not signed: the key" in out and "--trust" in out
     refused(directory, "is not signed")
-    with Revisit(directory.path, trust=True):
+    with LoadedRun(directory.path, trust=True):
         pass
 
 

@@ -16,13 +16,13 @@ from small_runs import SMALL
 from test_resuming import learnt, same
 
 from corral.rollouts.evaluation import evaluate
-from corral.train.run.background_video import Camera
+from corral.train.run.background_video import BackgroundVideo
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.episode_video import Scene
+from corral.train.run.episode_video import VideoScene
 from corral.train.run.start import begin
-from corral.train.run.time_split import PARTS
+from corral.train.run.time_split import TIME_PARTS
 from corral.train.run.training import INTERRUPTED
-from corral.train.run.video_frames import PICTURES, Reel
+from corral.train.run.video_frames import MAX_FRAMES, VideoFrames
 
 SCALED = {**SMALL, "normalise_obs": True, "normalise_reward": True}
 GATED = {**SCALED, "env": "run_envs:Gated", "evaluate_length": 20}
@@ -60,15 +60,15 @@ def test_training_goes_on_while_a_film_is_made(gate, learner):
                 update(training)
                 training.evaluate()
             if video == "evaluations":
-                assert training.camera.busy
+                assert training.background_video.busy
                 assert not list(Path("evaluations/videos").iterdir())
                 gate()
             update(training)
             training.checkpoint()
             if video == "evaluations":
                 gate()
-                training.camera.wait()
-                assert not training.camera.failed
+                training.background_video.wait()
+                assert not training.background_video.failed
         runs.append(training.directory)
     names = {path.name for path in Path("evaluations/videos").iterdir()}
     assert names == {"update-000001.gif", "update-000003.gif"}
@@ -98,7 +98,7 @@ def test_a_film_shows_what_was_learnt_when_it_was_asked_for(recipe, settings):
         parts = training.parts
         with parts.open_pool("serial", None) as other:
             update(training)
-            scene = Scene.of(parts, seed=0)
+            scene = VideoScene.of(parts, seed=0)
             likeliest = parts.learner.policy.deterministic()
             then = returns(likeliest, parts.obs_norm)
             update(training)
@@ -113,7 +113,7 @@ def test_a_film_that_fails_is_told_once_and_ends_nothing(train, capsys):
     assert out.count("No video: ") == 1
     assert "RuntimeError" in out and "no screen." in out
     assert "2 films could not be made." in out
-    assert run.told()["state"] == "done"
+    assert run.read_about()["state"] == "done"
     assert not list(run.videos.iterdir())
 
 
@@ -126,7 +126,7 @@ def test_whatever_a_film_is_at_nothing_is_left_of_it(gate, env, capsys):
         training.evaluate()
         wait_until(lambda: set(psutil.Process().children(recursive=True)) - before)
         assert training.interrupt() == INTERRUPTED
-        assert not training.camera.busy
+        assert not training.background_video.busy
         assert not set(psutil.Process().children(recursive=True)) - before
     assert not list(training.directory.videos.iterdir())
     assert "No video" not in capsys.readouterr().out
@@ -138,7 +138,7 @@ def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsy
 
     def waits():
         frames = traceback.walk_stack(sys._current_frames()[here])
-        return any(frame.f_code is Camera.wait.__code__ for frame, _ in frames)
+        return any(frame.f_code is BackgroundVideo.wait.__code__ for frame, _ in frames)
 
     def press():
         wait_until(lambda: set(psutil.Process().children(recursive=True)) - before)
@@ -151,7 +151,7 @@ def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsy
     run = train(settings=settings)
     somebody.join()
     assert "The video was skipped." in capsys.readouterr().out
-    told = run.told()
+    told = run.read_about()
     assert told["state"] == "done" and "final" in told
     assert not list(run.videos.iterdir())
     assert not set(psutil.Process().children(recursive=True)) - before
@@ -160,24 +160,24 @@ def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsy
 def test_the_wait_for_a_film_does_not_count_as_collecting(here):
     with begin("cartpole", SMALL, out=Path("run")) as training:
         update(training)
-        split = dict.fromkeys(PARTS, 0.0) | {"env": 0.25, "learning": 0.75}
+        split = dict.fromkeys(TIME_PARTS, 0.0) | {"env": 0.25, "learning": 0.75}
         text = training._compared(2.0, split)["faster"]
     assert text.startswith("Collecting ran at 64 steps/s")
 
 
 def test_a_reel_takes_pictures_alone_and_not_too_many():
-    reel = Reel()
+    reel = VideoFrames()
     with pytest.raises(TypeError, match=r"render gave None; a picture is uint8"):
         reel.add(None)
     with pytest.raises(TypeError, match=r"float64 of shape \(2, 2, 3\)"):
         reel.add(np.zeros((2, 2, 3)))
-    for _ in range(PICTURES):
+    for _ in range(MAX_FRAMES):
         reel.add(np.zeros((2, 2, 3), np.uint8))
-    assert (len(reel.frames), reel.stride) == (PICTURES // 2, 2)
+    assert (len(reel.frames), reel.stride) == (MAX_FRAMES // 2, 2)
 
 
 def test_a_reel_keeps_pictures_that_are_drawn_on_one_canvas():
-    reel, canvas = Reel(), np.zeros((2, 2, 3), np.uint8)
+    reel, canvas = VideoFrames(), np.zeros((2, 2, 3), np.uint8)
     for shade in (10, 20):
         canvas[:] = shade
         reel.add(canvas)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from corral.train.sinks.video import FRAMES, WIDTH, encode
+from corral.train.sinks.video import MAX_FRAMES, VIDEO_WIDTH, encode
 
 
 def frames(count, shape=(20, 30, 3)):
@@ -23,10 +23,10 @@ def test_every_frame_is_there():
 
 def test_large_frames_become_smaller():
     picture = Image.open(io.BytesIO(encode(frames(2, (400, 600, 3)), 30)))
-    assert picture.size == (WIDTH, 200)
+    assert picture.size == (VIDEO_WIDTH, 200)
 
 
-@pytest.mark.parametrize("count", [FRAMES + 1, 3 * FRAMES])
+@pytest.mark.parametrize("count", [MAX_FRAMES + 1, 3 * MAX_FRAMES])
 def test_long_episodes_are_shown_with_fewer(count):
     picture = Image.open(io.BytesIO(encode(frames(count), 50)))
-    assert picture.n_frames <= FRAMES
+    assert picture.n_frames <= MAX_FRAMES

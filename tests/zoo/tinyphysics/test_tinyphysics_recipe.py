@@ -21,7 +21,7 @@ from corral.train.run.loaded_run import load_policy
 from corral.train.run.start import begin
 from corral.zoo.tinyphysics import recipe
 from corral.zoo.tinyphysics.cockpit import make_cockpit, turn_of_pid
-from corral.zoo.tinyphysics.recipe import Split
+from corral.zoo.tinyphysics.recipe import RouteSplit
 
 SMALL = {
     "num_envs": 4,
@@ -113,14 +113,14 @@ def test_a_policy_can_be_had_without_its_run(sequential):
 
 
 def test_no_route_is_for_two_things_and_each_seed_shares_them_out_anew():
-    splits = [Split.of(resolve("tinyphysics", {"seed": seed})) for seed in (0, 1)]
+    splits = [RouteSplit.of(resolve("tinyphysics", {"seed": seed})) for seed in (0, 1)]
     for split in splits:
         parts = [set(split.training), set(split.validation), set(split.test)]
         assert [len(part) for part in parts] == [60, 15, 25]
         assert len(set.union(*parts)) == 100
     assert set(splits[0].test) != set(splits[1].test)
     with pytest.raises(OptionError, match="100 routes"):
-        Split.of(resolve("tinyphysics", {"test_routes": 90}))
+        RouteSplit.of(resolve("tinyphysics", {"test_routes": 90}))
 
 
 def test_there_are_cautious_settings_and_bold_ones():

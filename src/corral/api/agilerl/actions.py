@@ -28,7 +28,7 @@ class AgileActions:
         self, actions: Mapping[Any, Any], acting: Mapping[str, Array] | None
     ) -> dict[str, Any] | None:
         """The batch; None where somebody who could act does not, or acts oddly."""
-        if acting is None or not self._known(actions):
+        if acting is None or not self._are_known(actions):
             return None
         batch = {}
         for index, group in enumerate(self._team.groups):
@@ -38,7 +38,7 @@ class AgileActions:
             batch[group.name] = joined
         return batch
 
-    def _known(self, actions: Mapping[Any, Any]) -> bool:
+    def _are_known(self, actions: Mapping[Any, Any]) -> bool:
         return all(agent in self._team.place for agent in actions)
 
     def _joined(

@@ -23,16 +23,16 @@ from corral.api.gymnasium.errors import (
     CallPending,
     EnvsClosed,
     NothingPending,
-    late_for,
-    raise_own,
+    raise_env_exception,
+    timeout_error,
 )
 from corral.api.pettingzoo.make import same_team
 from corral.api.pettingzoo.step import MultiStep, mapped
-from corral.api.pool_attributes import Watched
+from corral.api.pool_attributes import PoolAttributes
 from corral.core import Factory, Step
 from corral.engine.adapters.factories import Maker, one_per_slot
 from corral.engine.adapters.returned_agents import RawActions, returns_env
-from corral.engine.adapters.team import TEAM, Team
+from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.faults.report import one_error_for
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info
@@ -57,7 +57,7 @@ _FIXED = "AgileRL restarts an episode in the step that ends it, one env per slot
 Batch = tuple[dict[Any, Any], ...]
 
 
-class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
+class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[misc]
     """`agilerl.vector.AsyncPettingZooVecEnv`, always in worker processes.
 
     As many processes as usable cores, each with its share of the slots;
@@ -85,8 +85,10 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
         self.copy = copy
         self.pool = pool = _opened(one_per_slot(env_fns), options)
         self.layout = pool.layout
-        self.team: Team = pool.spec.metadata[TEAM]
-        metadata = {key: one for key, one in pool.spec.metadata.items() if key != TEAM}
+        self.team: Team = pool.spec.metadata[TEAM_KEY]
+        metadata = {
+            key: one for key, one in pool.spec.metadata.items() if key != TEAM_KEY
+        }
         own = {agent: self.team.group_of(agent) for agent in self.team.agents}
         super().__init__(
             pool.num_envs,
@@ -256,7 +258,7 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
             )
         payload = (name, args, kwargs)
         with self._translated():
-            self._question = self.pool.pose("call", None, lambda _: payload)
+            self._question = self.pool.ask_async("call", None, lambda _: payload)
         self._state = AsyncState.WAITING_CALL
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
@@ -264,9 +266,9 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
         self._expect("call")
         question, self._question = self._question, None
         if question is None:
-            raise late_for("call_wait", timeout)
+            raise timeout_error("call_wait", timeout)
         with self._translated(), self._timing("call", timeout):
-            return self.pool.collect(question, timeout)
+            return self.pool.answers(question, timeout)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Read an attribute of every env; a method is called, as AgileRL does."""
@@ -335,7 +337,7 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
         except TimeoutError as error:
             if isinstance(error, CorralError):
                 raise
-            raise late_for(f"{what}_wait", timeout) from None
+            raise timeout_error(f"{what}_wait", timeout) from None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -351,7 +353,7 @@ class AsyncPettingZooVecEnv(Watched, PettingZooVecEnv):  # type: ignore[misc]
             _announce(error)
         if len(error.faults) > 1 and isinstance(error, EnvError):
             error = one_error_for(error.faults, -1)
-        raise_own(error)
+        raise_env_exception(error)
 
     # Ending ---------------------------------------------------------------------------
 
@@ -400,7 +402,7 @@ def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
             **options,
         )
     except StartError as error:
-        raise_own(error)
+        raise_env_exception(error)
 
 
 def _announce(error: CorralError) -> None:

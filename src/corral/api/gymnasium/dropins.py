@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
 from corral.api.gymnasium.env import CorralVectorEnv
-from corral.api.gymnasium.errors import raise_own
+from corral.api.gymnasium.errors import raise_env_exception
 from corral.api.gymnasium.make import ObservationMode, mode_for, open_pool
 from corral.core import EnvSpec, Factory
 from corral.engine.adapters.factories import one_per_slot
@@ -24,7 +24,7 @@ from corral.engine.pool import Pool
 from corral.errors import Fault, OptionError, StartError
 
 
-class _Lenient(CorralVectorEnv):
+class _LenientVectorEnv(CorralVectorEnv):
     """Hands on actions of a wrong shape, as Gymnasium does: the env may take them."""
 
     def _sent_raw(self, actions: Any) -> bool:
@@ -40,7 +40,7 @@ class _Lenient(CorralVectorEnv):
         return True
 
 
-class AsyncVectorEnv(_Lenient):
+class AsyncVectorEnv(_LenientVectorEnv):
     """`gymnasium.vector.AsyncVectorEnv`, always in worker processes.
 
     Args:
@@ -116,7 +116,7 @@ class AsyncVectorEnv(_Lenient):
             )
 
 
-class SyncVectorEnv(_Lenient):
+class SyncVectorEnv(_LenientVectorEnv):
     """`gymnasium.vector.SyncVectorEnv`, always in the caller's thread, with `.envs`."""
 
     @checked_keywords(
@@ -163,7 +163,7 @@ def _opened(*arguments: Any, **options: Any) -> tuple[Pool, gymnasium.Space[Any]
     try:
         return open_pool(*arguments, **options)
     except StartError as error:
-        raise_own(error)
+        raise_env_exception(error)
 
 
 def _check(context: Any, worker: Any, max_concurrency: Any) -> None:

@@ -26,10 +26,10 @@ from corral.api.gymnasium.errors import (
     CallPending,
     EnvsClosed,
     NothingPending,
-    late_for,
-    raise_own,
+    raise_env_exception,
+    timeout_error,
 )
-from corral.api.pool_attributes import Watched
+from corral.api.pool_attributes import PoolAttributes
 from corral.core import Step
 from corral.engine.faults.report import one_error_for
 from corral.engine.layout.infos import add_info
@@ -43,7 +43,7 @@ from corral.errors import (
 )
 
 
-class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
+class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
     """Gymnasium's vector API over a pool; made by `corral.make`."""
 
     def __init__(
@@ -168,12 +168,12 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         """Step every slot."""
         if self._pending is None and not self.closed:
             try:
-                step = self.pool.exchange(actions)
+                step = self.pool.step_inline(actions)
             except CorralError as error:
                 self._raise(error)
             if step is not None:
                 self._last = step
-                return self._told(step)
+                return self._vector_results(step)
         self.step_async(actions)
         return self.step_wait()
 
@@ -200,9 +200,9 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
     ]:
         """Wait for the steps that were sent."""
-        return self._told(self._finish("step", timeout))
+        return self._vector_results(self._finish("step", timeout))
 
-    def _told(
+    def _vector_results(
         self, step: Step
     ) -> tuple[
         Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
@@ -242,7 +242,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         self._begin("call_async")
         with self._translated():
             payload = (name, args, kwargs)
-            self._question = self.pool.pose("call", None, lambda _: payload)
+            self._question = self.pool.ask_async("call", None, lambda _: payload)
         self._pending = "call"
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
@@ -251,7 +251,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         self._pending = None
         assert self._question is not None
         with self._translated(), self._timing("call_wait", timeout):
-            return self.pool.collect(self._question, timeout)
+            return self.pool.answers(self._question, timeout)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Read an attribute of every env; a method is called, as Gymnasium does."""
@@ -316,7 +316,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         except TimeoutError as error:
             if isinstance(error, CorralError):
                 raise
-            raise late_for(f"{what}_wait", timeout) from None
+            raise timeout_error(f"{what}_wait", timeout) from None
         except CorralError as error:
             self._raise(error)
         self._last = step
@@ -329,7 +329,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
         except TimeoutError as error:
             if isinstance(error, CorralError):
                 raise
-            raise late_for(method, timeout) from None
+            raise timeout_error(method, timeout) from None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -355,7 +355,7 @@ class CorralVectorEnv(Watched, VectorEnv[Any, Any, Any]):
             step = error.step
             error = one_error_for(faults, -1)  # Gymnasium raises the last of them
             error.step = step
-        raise_own(error)
+        raise_env_exception(error)
 
     def _announce(self, faults: Sequence[Fault]) -> None:
         """For faces whose users expect to be told as well."""

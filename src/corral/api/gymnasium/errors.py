@@ -47,7 +47,7 @@ class ActionTypeError(SpaceMismatch, TypeError):
     """One action was given where there are many slots."""
 
 
-def raise_own(error: CorralError) -> NoReturn:
+def raise_env_exception(error: CorralError) -> NoReturn:
     """Raise the env's own exception with ours as its cause; ours if it has none."""
     own = error.fault.exception if isinstance(error, (EnvError, StartError)) else None
     if own is None:
@@ -58,7 +58,7 @@ def raise_own(error: CorralError) -> NoReturn:
     raise own from error
 
 
-def late_for(method: str, timeout: float | None) -> WaitTimeout:
+def timeout_error(method: str, timeout: float | None) -> WaitTimeout:
     """The error of a wait that was given so many seconds."""
     return WaitTimeout(
         f"The call to `{method}` has timed out after {timeout} second(s)."

@@ -20,23 +20,23 @@ from numpy.typing import NDArray
 
 from corral.api.pettingzoo.actions import MultiActions
 from corral.api.pettingzoo.step import Bools, MultiStep, mapped
-from corral.api.pool_attributes import Watched
-from corral.api.pool_owner import Owner
+from corral.api.pool_attributes import PoolAttributes
+from corral.api.pool_owner import PoolOwner
 from corral.core import Autoreset, Step
-from corral.engine.adapters.team import TEAM, Agent, Team
+from corral.engine.adapters.team import TEAM_KEY, Agent, Team
 from corral.engine.layout.infos import add_info
 from corral.engine.pool import Pool, Question
-from corral.engine.pool.rows import SCALARS
+from corral.engine.pool.rows import SCALAR_FIELDS
 from corral.errors import OptionError, OrderError
 
-BY = ("agent", "group")
+BY_CHOICES = ("agent", "group")
 Batch = tuple[
     dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]
 ]
 """Observations, rewards, terminations, truncations, infos."""
 
 
-class MultiEnv(Owner, Watched):
+class MultiEnv(PoolOwner, PoolAttributes):
     """Several agents in each of many slots; made by `corral.make_multi`.
 
     Args:
@@ -54,15 +54,15 @@ class MultiEnv(Owner, Watched):
         copy: bool = True,
         autoreset: Autoreset | None = None,
     ) -> None:
-        if by not in BY:
-            raise OptionError(f"by is {by!r}; choose one of {BY}")
+        if by not in BY_CHOICES:
+            raise OptionError(f"by is {by!r}; choose one of {BY_CHOICES}")
         self.pool = pool
         self.layout = pool.layout
         self.num_envs = pool.num_envs
         self.by = by
         self.copy = copy
-        self.team: Team = pool.spec.metadata[TEAM]
-        self.metadata = {k: v for k, v in pool.spec.metadata.items() if k != TEAM}
+        self.team: Team = pool.spec.metadata[TEAM_KEY]
+        self.metadata = {k: v for k, v in pool.spec.metadata.items() if k != TEAM_KEY}
         self.render_mode = pool.spec.render_mode
         self.autoreset: Autoreset = autoreset or pool.autoreset
         self.possible_agents = self.agents = self.team.agents
@@ -137,7 +137,7 @@ class MultiEnv(Owner, Watched):
     ) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Wait for the resets that were sent."""
         read = self._finish_reset(timeout)
-        return self._shown(read.obs), self._infos(read.step)
+        return self._by_agent_or_group(read.obs), self._infos(read.step)
 
     def reset_groups(
         self,
@@ -166,7 +166,7 @@ class MultiEnv(Owner, Watched):
         """All slots after a reset of some."""
         count = self.num_envs
         changed: dict[str, Any] = {}
-        for name in SCALARS:
+        for name in SCALAR_FIELDS:
             held = getattr(part, name)
             all_slots = np.zeros(count, held.dtype)
             if before is not None:
@@ -177,7 +177,7 @@ class MultiEnv(Owner, Watched):
             part,
             slots=np.arange(count),
             obs=self.pool.observe(),
-            infos=_Spread(part, count),
+            infos=_InfosOfSomeSlots(part, count),
             **changed,
         )
 
@@ -190,7 +190,7 @@ class MultiEnv(Owner, Watched):
             actions: a dict of agent -> one action for each slot, a dict of group ->
                 the same for all its agents, or one dict per slot; see `multi_actions`.
         """
-        return self._told(self._exchanged(self._batch(actions)))
+        return self._results(self._step_now(self._batch(actions)))
 
     def step_async(self, actions: Any) -> None:
         """Send the actions; `step_wait` takes the results."""
@@ -200,24 +200,24 @@ class MultiEnv(Owner, Watched):
 
     def step_wait(self, timeout: float | None = None) -> Batch:
         """Wait for the steps that were sent."""
-        return self._told(self._stepped(self._receive("step", timeout)))
+        return self._results(self._stepped(self._receive("step", timeout)))
 
     def step_groups(self, actions: Mapping[str, Any]) -> MultiStep:
         """`step`, by groups."""
         self._begin("step_groups")
         acting = self.last.acting
-        return self._exchanged(self._actions.by_groups(actions, acting))
+        return self._step_now(self._actions.by_groups(actions, acting))
 
     def _batch(self, actions: Any) -> dict[str, Any]:
         last = self.last
         return self._actions.batch(actions, last.acting, last.alive)
 
-    def _exchanged(self, batch: dict[str, Any]) -> MultiStep:
+    def _step_now(self, batch: dict[str, Any]) -> MultiStep:
         if self._pending is not None:
             self._begin("step")
         step = None
         if self.autoreset == self.pool.autoreset:
-            step = self.pool.exchange(batch)
+            step = self.pool.step_inline(batch)
         if step is None:
             self._begin("step")
             self.pool.send(batch, autoreset=self.autoreset)
@@ -230,16 +230,16 @@ class MultiEnv(Owner, Watched):
         self._read = MultiStep(self.team, step, self._same_step, self.copy)
         return self._read
 
-    def _told(self, read: MultiStep) -> Batch:
+    def _results(self, read: MultiStep) -> Batch:
         return (
-            self._shown(read.obs),
-            self._shown(read.reward),
-            self._shown(read.terminated),
-            self._shown(read.truncated),
+            self._by_agent_or_group(read.obs),
+            self._by_agent_or_group(read.reward),
+            self._by_agent_or_group(read.terminated),
+            self._by_agent_or_group(read.truncated),
             self._infos(read.step),
         )
 
-    def _shown(self, groups: dict[str, Any]) -> dict[Any, Any]:
+    def _by_agent_or_group(self, groups: dict[str, Any]) -> dict[Any, Any]:
         """By agent or by group, as `by` says."""
         if self.by == "group":
             return groups
@@ -272,17 +272,17 @@ class MultiEnv(Owner, Watched):
     @property
     def alive(self) -> dict[Any, Bools]:
         """Who is there, and will be asked to act."""
-        return self._shown(mapped(np.copy, self.last.alive))
+        return self._by_agent_or_group(mapped(np.copy, self.last.alive))
 
     @property
     def acting(self) -> dict[Any, Bools]:
         """Who is asked to act now: all that are alive, or the one whose turn it is."""
-        return self._shown(mapped(np.copy, self.last.acting))
+        return self._by_agent_or_group(mapped(np.copy, self.last.acting))
 
     @property
     def action_masks(self) -> dict[Any, Bools | None]:
         """Which actions each agent may take; None where there can be no mask."""
-        return self._shown(self.last.action_mask)
+        return self._by_agent_or_group(self.last.action_mask)
 
     @property
     def final_obs(self) -> dict[Any, Any]:
@@ -290,7 +290,7 @@ class MultiEnv(Owner, Watched):
 
         To be read before the next step is sent.
         """
-        return self._shown(self.last.final_obs)
+        return self._by_agent_or_group(self.last.final_obs)
 
     @property
     def final_infos(self) -> dict[int, dict[Any, Any]]:
@@ -318,7 +318,7 @@ class MultiEnv(Owner, Watched):
         """Send the calls; `call_wait` takes the results."""
         self._begin("call_async")
         payload = (name, args, kwargs)
-        self._question = self.pool.pose("call", None, lambda _: payload)
+        self._question = self.pool.ask_async("call", None, lambda _: payload)
         self._pending = "call"
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
@@ -326,7 +326,7 @@ class MultiEnv(Owner, Watched):
         self._expect("call")
         self._pending = None
         assert self._question is not None
-        return self.pool.collect(self._question, timeout)
+        return self.pool.answers(self._question, timeout)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Read an attribute of every env."""
@@ -365,7 +365,7 @@ class MultiEnv(Owner, Watched):
         return self.pool.recv(timeout=timeout, copy=False)
 
 
-class _Spread:
+class _InfosOfSomeSlots:
     """The infos of some slots, as infos of all."""
 
     def __init__(self, part: Step, count: int) -> None:

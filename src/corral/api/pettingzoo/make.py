@@ -10,7 +10,7 @@ from corral.api.pettingzoo.env import MultiEnv
 from corral.core import Autoreset, EnvSpec
 from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.adapters.pettingzoo import multi_env
-from corral.engine.adapters.team import TEAM
+from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.keywords import checked_keywords
 from corral.engine.pool import FaceOptions, Pool, same_spaces
 from corral.errors import OptionError, SpacesDiffer
@@ -111,7 +111,7 @@ def same_team(specs: list[EnvSpec]) -> EnvSpec:
     """The first spec, if all slots have its agents and their spaces."""
     first = specs[0]
     for slot, spec in enumerate(specs):
-        ours, theirs = spec.metadata[TEAM].agents, first.metadata[TEAM].agents
+        ours, theirs = spec.metadata[TEAM_KEY].agents, first.metadata[TEAM_KEY].agents
         if ours != theirs:
             raise SpacesDiffer(
                 f"slot {slot} has other possible_agents than slot 0: {list(ours)} "

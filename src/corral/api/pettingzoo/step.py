@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.engine.adapters.team import MASK, STATE, Group, Team
+from corral.engine.adapters.team import MASK_KEY, STATE_KEY, Group, Team
 
 Bools = NDArray[np.bool_]
 
@@ -125,7 +125,7 @@ class MultiStep:
         """Of every env as a whole, if it was asked for; else None."""
         if self.team.state_space is None:
             return None
-        return mapped(np.copy, self.step.obs[STATE])
+        return mapped(np.copy, self.step.obs[STATE_KEY])
 
     # Seldom asked for -----------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class MultiStep:
         if not (group.mask_in_obs or group.mask_by_info):
             return None
         leaves = self.step.obs[group.name]
-        given = leaves["obs"][MASK] if group.mask_in_obs else leaves["mask"]
+        given = leaves["obs"][MASK_KEY] if group.mask_in_obs else leaves["mask"]
         mask: Bools = given.astype(np.bool_)
         mask[~self.acting[group.name]] = True
         return mask

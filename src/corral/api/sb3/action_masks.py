@@ -113,16 +113,16 @@ class LastMasks:
         """Take the masks out of the infos of a step or reset."""
         masks = [info.pop(KEY, None) for info in infos]
         self._masks = None if any(one is None for one in masks) else masks
-        self._asked = self._pool.asked
+        self._asked = self._pool.question_count
 
     @property
-    def known(self) -> bool:
+    def are_current(self) -> bool:
         """Whether the next answer needs no question."""
-        return self._masks is not None and self._asked == self._pool.asked
+        return self._masks is not None and self._asked == self._pool.question_count
 
     def ask(self) -> list[Any]:
         """The masks of all slots, from the last step if it can answer."""
-        if self._masks is not None and self.known:
+        if self._masks is not None and self.are_current:
             return [copy(masks) for masks in self._masks]
         self.expected = self._carried  # even if one fails: the others carry theirs
         return list(self._pool.apply(masks_of, self._carried))

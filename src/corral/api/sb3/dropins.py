@@ -18,7 +18,7 @@ from corral.engine.keywords import checked_keywords
 from corral.engine.pool import Pool
 
 
-class _Lenient(CorralVecEnv):
+class _LenientVecEnv(CorralVecEnv):
     """Hands on actions of a wrong shape, as Stable-Baselines3 does."""
 
     def _sent_raw(self, actions: Any) -> bool:
@@ -34,7 +34,7 @@ class _Lenient(CorralVecEnv):
         return True
 
 
-class SubprocVecEnv(_Lenient):
+class SubprocVecEnv(_LenientVecEnv):
     """`stable_baselines3.common.vec_env.SubprocVecEnv`, always in worker processes.
 
     As many processes as usable cores, each with its share of the slots;
@@ -63,7 +63,7 @@ class SubprocVecEnv(_Lenient):
         super().__init__(open_pool(fns, backend="process", **options))
 
 
-class DummyVecEnv(_Lenient):
+class DummyVecEnv(_LenientVecEnv):
     """`stable_baselines3.common.vec_env.DummyVecEnv`, always in the caller's thread.
 
     Args:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.api.episode_ends import at_position
-from corral.api.pool_attributes import Watched
+from corral.api.pool_attributes import PoolAttributes
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import METHOD, LastMasks, inner, outside
 from corral.api.sb3.errors import raise_for, translated
@@ -42,7 +42,7 @@ except ImportError as error:
 Indices = int | Iterable[int] | None
 
 
-class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
+class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
     """Stable-Baselines3's vector API over a pool; made by `corral.make_sb3`."""
 
     def __init__(self, pool: Pool) -> None:
@@ -122,12 +122,12 @@ class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
         dones = step.terminated | step.truncated
         ended = dones.tolist()
         if step.infos or True in ended or self._masks.expected:
-            infos = self._told(step, ended)
+            infos = self._step_infos(step, ended)
         else:
             infos = [{"TimeLimit.truncated": False} for _ in ended]
         return _own(step.obs), step.reward.astype(np.float32), dones, infos
 
-    def _told(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
+    def _step_infos(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
         """The infos of a step; where an episode ended, those of its last moment."""
         infos: list[dict[str, Any]] = self._infos_of(step)
         for slot in compress(range(self.num_envs), ended):
@@ -177,7 +177,7 @@ class CorralVecEnv(Watched, VecEnv):  # type: ignore[misc]
 
     def has_attr(self, attr_name: str) -> bool:
         """Whether all envs have the attribute."""
-        if attr_name == METHOD and self._masks.known:
+        if attr_name == METHOD and self._masks.are_current:
             return True
         return all(self._ask(None, reach.has_attr, attr_name))
 

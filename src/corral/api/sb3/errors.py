@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from corral.api.gymnasium.errors import raise_own
+from corral.api.gymnasium.errors import raise_env_exception
 from corral.errors import CorralError, WorkerDied
 
 
@@ -25,7 +25,7 @@ def raise_for(error: CorralError) -> NoReturn:
     """
     if isinstance(error, WorkerDied):
         raise WorkerGone(str(error), error.fault) from error.__cause__
-    raise_own(error)
+    raise_env_exception(error)
 
 
 @contextmanager

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.api.pool_owner import Owner
+from corral.api.pool_owner import PoolOwner
 from corral.api.shared_policy.policy import SharedPolicy
 from corral.api.shared_policy.rows import SharedRows
 from corral.api.shared_policy.spaces import shared_spaces
 from corral.core import Step
-from corral.engine.adapters.team import TEAM, Team
+from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 
 Rows = Sequence[int] | NDArray[np.integer[Any]]
 
 
-class SharedPool(Owner):
+class SharedPool(PoolOwner):
     """Every agent of every env of a pool as a slot.
 
     Args:
@@ -34,7 +34,7 @@ class SharedPool(Owner):
     """
 
     def __init__(self, pool: Pool, pad: bool = False) -> None:
-        team: Team = pool.spec.metadata[TEAM]
+        team: Team = pool.spec.metadata[TEAM_KEY]
         if team.turns:
             raise OptionError(
                 "these agents act in turn, so they have no step in common; pass "
@@ -136,10 +136,10 @@ class SharedPool(Owner):
         batch = self._spaces.actions(actions, count)
         self.pool.send(batch, envs, autoreset=autoreset)
 
-    def exchange(self, actions: Any) -> Step | None:
+    def step_inline(self, actions: Any) -> Step | None:
         """As of a pool."""
-        step = self.pool.exchange(self._spaces.actions(actions, self.pool.num_envs))
-        return None if step is None else self._told(step, copy=False)
+        step = self.pool.step_inline(self._spaces.actions(actions, self.pool.num_envs))
+        return None if step is None else self._step_of_rows(step, copy=False)
 
     def _envs(self, rows: Rows | None) -> NDArray[np.intp] | None:
         """The envs whose rows these are; all of each, in order."""
@@ -175,12 +175,12 @@ class SharedPool(Owner):
             timeout=timeout,
             copy=False,
         )
-        return self._told(step, self.pool.copy if copy is None else copy)
+        return self._step_of_rows(step, self.pool.copy if copy is None else copy)
 
     def _rounded(self, count: int | None) -> int | None:
         return None if count is None else -(-count // self.agents)
 
-    def _told(self, step: Step, copy: bool) -> Step:
+    def _step_of_rows(self, step: Step, copy: bool) -> Step:
         self.last = step
         return self._rows.step(step, copy)
 
@@ -200,13 +200,13 @@ class SharedPool(Owner):
         self, name: str, *args: Any, slots: Rows | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
         """Ask the env of each of these rows, or of all."""
-        return self._asked(
+        return self._ask_envs(
             slots, lambda envs: self.pool.call(name, *args, slots=envs, **kwargs)
         )
 
     def get_attr(self, name: str, slots: Rows | None = None) -> tuple[Any, ...]:
         """Of the env of each of these rows, or of all."""
-        return self._asked(slots, lambda envs: self.pool.get_attr(name, slots=envs))
+        return self._ask_envs(slots, lambda envs: self.pool.get_attr(name, slots=envs))
 
     def set_attr(self, name: str, values: Any, slots: Rows | None = None) -> None:
         """Of the envs of these rows; of several values for one env, the first."""
@@ -222,7 +222,7 @@ class SharedPool(Owner):
         self, function: Callable[..., Any], *args: Any, slots: Rows | None = None
     ) -> tuple[Any, ...]:
         """`function(env, *args)` beside the env of each of these rows, or of all."""
-        return self._asked(
+        return self._ask_envs(
             slots, lambda envs: self.pool.apply(function, *args, slots=envs)
         )
 
@@ -230,7 +230,7 @@ class SharedPool(Owner):
         """What the env of each of these rows, or of all, renders."""
         return self.call("render", slots=slots)
 
-    def _asked(
+    def _ask_envs(
         self, rows: Rows | None, ask: Callable[[list[int]], tuple[Any, ...]]
     ) -> tuple[Any, ...]:
         """Each env is asked once, and answers for all of its rows."""

@@ -55,7 +55,7 @@ class SharedRows:
         self._alive[envs] = alive
         self._follow_seeds(step)
         self._last = multi if len(envs) == len(self._alive) else None
-        infos, final_infos = self._told(step, ended)
+        infos, final_infos = self._row_infos(step, ended)
         obs = self._spaces.rows(multi.obs, multi.alive, len(envs))
         return Step(
             slots=(envs[:, None] * self.agents + np.arange(self.agents)).ravel(),
@@ -117,7 +117,7 @@ class SharedRows:
 
     # Infos ----------------------------------------------------------------------------
 
-    def _told(
+    def _row_infos(
         self, step: Step, ended: Bools
     ) -> tuple[Infos, dict[int, dict[str, Any]]]:
         """What each agent was told, and what those whose part ended were told last."""

@@ -46,8 +46,8 @@ class SharedVecEnv(CorralVecEnv):
             super().seed(None)
         return list(self._seeds)
 
-    def _told(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
-        infos = super()._told(step, ended)
+    def _step_infos(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
+        infos = super()._step_infos(step, ended)
         seconds = round(time.time() - self._began, 6)
         for row in compress(range(self.num_envs), (step.ended & step.valid).tolist()):
             infos[row]["episode"] = {

@@ -15,12 +15,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter, info_of
-from corral.engine.adapters.pettingzoo_wrappers import TABLES, Passage, keeper_of
+from corral.engine.adapters.pettingzoo_wrappers import (
+    TABLES,
+    PassThroughLayers,
+    keeper_of,
+)
 from corral.engine.adapters.roster import Seat
-from corral.engine.layout.info_copy import owned
+from corral.engine.layout.info_copy import owned_info
 from corral.errors import SpaceMismatch
 
-OBSERVE = ("acting", "all")
+OBSERVE_CHOICES = ("acting", "all")
 _TABLES: dict[str, type] = {
     "agents": Sequence,
     "rewards": Mapping,
@@ -37,12 +41,12 @@ class AecAdapter(PettingZooAdapter):
     turns = True
 
     def __init__(
-        self, env: Any, state: bool = False, observe: str = OBSERVE[0]
+        self, env: Any, state: bool = False, observe: str = OBSERVE_CHOICES[0]
     ) -> None:
         super().__init__(env, state)
         self._keeper = env
         """Whose tables are read."""
-        self._passage = Passage(TABLES)
+        self._passage = PassThroughLayers(TABLES)
         """The way to it."""
         self._observe = observe
         self._acting: Seat | None = None
@@ -76,7 +80,7 @@ class AecAdapter(PettingZooAdapter):
         if acting is None:
             raise SpaceMismatch("env.reset() left no agent that could act")
         self._give_turn(acting)
-        return self.observed(), self._told()
+        return self.observed(), self._infos_of_agents()
 
     def step(self, action: Any) -> Outcome:
         """Let the agent whose turn it is act with its part of the action."""
@@ -91,7 +95,13 @@ class AecAdapter(PettingZooAdapter):
             total = roster.pay(self._keeper.rewards)
             self._give_turn(self._next())
             terminated, truncated = roster.how()
-            return self.observed(), total, terminated, truncated, self._told()
+            return (
+                self.observed(),
+                total,
+                terminated,
+                truncated,
+                self._infos_of_agents(),
+            )
         except (AttributeError, TypeError):
             self._check_tables()
             raise
@@ -149,7 +159,7 @@ class AecAdapter(PettingZooAdapter):
                 info = self._keeper.infos.get(agent)
                 if info:
                     # The steps of the dead that follow may clear it.
-                    self._last_words[agent] = owned(info_of(agent, info))
+                    self._last_words[agent] = owned_info(info_of(agent, info))
         present = [
             agent
             for agent in agents
@@ -176,7 +186,7 @@ class AecAdapter(PettingZooAdapter):
             seat.observe(self.env.observe(seat.agent))
         self._shown = list(chosen)
 
-    def _told(self) -> dict[Any, Any]:
+    def _infos_of_agents(self) -> dict[Any, Any]:
         """The infos of those observed; masks go elsewhere."""
         infos, told = self._keeper.infos, self._last_words
         for seat in self._shown:

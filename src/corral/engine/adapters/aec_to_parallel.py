@@ -19,10 +19,10 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from corral.engine.adapters.pettingzoo_wrappers import (
-    CHOOSY,
-    HAND_ON,
+    PASS_ACTIONS,
+    PASS_LEGAL_ACTIONS,
     TABLES,
-    Passage,
+    PassThroughLayers,
     is_patched,
     kind_of,
 )
@@ -40,10 +40,10 @@ def without_detours(env: Any) -> Any:
     """A ParallelEnv's `reset` and `step`: its own, or the same in less time."""
     if kind_of(env) != _CONVERSION or is_patched(env, _COURSE):
         return env
-    passage, choosy = Passage(_NAMES), False
+    passage, choosy = PassThroughLayers(_NAMES), False
     first = layer = passage.add(env, _COURSE, inside="aec_env")
-    while kind_of(layer) in HAND_ON and not is_patched(layer, _ASKED, _READ):
-        choosy |= kind_of(layer) in CHOOSY
+    while kind_of(layer) in PASS_ACTIONS and not is_patched(layer, _ASKED, _READ):
+        choosy |= kind_of(layer) in PASS_LEGAL_ACTIONS
         layer = passage.add(layer, _ASKED)
     # Bare envs may have a `last` of their own, which only the conversion knows to call.
     return env if layer is first else Cycle(env, layer, passage, choosy)
@@ -59,7 +59,9 @@ class Cycle:
         choosy: whether one of them looks at the actions.
     """
 
-    def __init__(self, env: Any, inner: Any, passage: Passage, choosy: bool) -> None:
+    def __init__(
+        self, env: Any, inner: Any, passage: PassThroughLayers, choosy: bool
+    ) -> None:
         self._env = env
         self._inner = inner
         self._passage = passage

@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 from corral.core import NO_TASK, EnvSpec
 from corral.engine.adapters.factories import called_for, takes
-from corral.engine.layout.info_copy import owned
+from corral.engine.layout.info_copy import owned_info
 from corral.errors import OptionError, SpaceMismatch
 
-RESETS = "autoreset_mode"
+AUTORESET_KEY = "autoreset_mode"
 """The key of an env's metadata that says who restarts its episodes."""
-MASKS_STEPS = "corral.step_mask"
+STEP_MASK_KEY = "corral.step_mask"
 """The key, set here, that says whether it can leave slots where they are."""
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
 Beginning = tuple[int | None, dict[str, Any] | None, Any]
@@ -43,7 +43,7 @@ _RESULTS = ("observations", "rewards", "terminations", "truncations")
 _PLAIN = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
-class Batch:
+class BatchedEnv:
     """One vector of environments.
 
     Args:
@@ -61,7 +61,7 @@ class Batch:
         self.spec = EnvSpec(
             observation_space=env.single_observation_space,
             action_space=env.single_action_space,
-            metadata={**(env.metadata or {}), MASKS_STEPS: self.masks_steps},
+            metadata={**(env.metadata or {}), STEP_MASK_KEY: self.masks_steps},
             render_mode=env.render_mode,
             id=env.spec.id if env.spec is not None else None,
         )
@@ -92,13 +92,13 @@ class Batch:
         """What came of these slots."""
         obs, reward, terminated, truncated, infos = result
         if np.any(terminated) or np.any(truncated):
-            obs = owned(obs)  # a reset may reuse the env's own arrays
+            obs = owned_info(obs)  # a reset may reuse the env's own arrays
         columns = [self._rows_of(obs)]
         columns += [_listed(values) for values in (reward, terminated, truncated)]
         for name, values in zip(_RESULTS, columns, strict=True):
             self._check_rows(name, values)
         # None of them most of the time, and a dict for each slot takes its time.
-        each = None if infos == {} else infos_of(owned(infos), self.count)
+        each = None if infos == {} else infos_of(owned_info(infos), self.count)
         found: dict[int, Outcome] = {}
         for row in rows:
             parts = [column[row] for column in columns]
@@ -152,11 +152,14 @@ class Batch:
             else:
                 result = self._reset_all(given, options, has_task)
             obs, infos = _read(result, 2, "reset", "observations and infos")
-            observations, each = self._rows_of(obs), infos_of(owned(infos), self.count)
+            observations, each = (
+                self._rows_of(obs),
+                infos_of(owned_info(infos), self.count),
+            )
             self._check_rows("observations", observations)
             for row in rows:
                 # The next call may reuse the env's own arrays.
-                began[row] = owned(observations[row]), each[row]
+                began[row] = owned_info(observations[row]), each[row]
         return began
 
     def _reset_some(
@@ -201,7 +204,7 @@ class Batch:
 class BatchSlot:
     """One slot of a batch, by itself."""
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    def __init__(self, batch: BatchedEnv, index: int) -> None:
         self.batch = batch
         self.env = batch.env
         self.spec = batch.spec
@@ -328,11 +331,12 @@ def _check(env: Any, count: int) -> None:
 
 
 def _resets_of(env: VectorEnv[Any, Any, Any]) -> str | None:
-    mode = (env.metadata or {}).get(RESETS)
+    mode = (env.metadata or {}).get(AUTORESET_KEY)
     if mode is None:
         raise OptionError(
             f"{type(env).__name__} does not say who restarts its episodes; put an "
-            f'AutoresetMode into its metadata["{RESETS}"]: DISABLED if its reset '
+            f'AutoresetMode into its metadata["{AUTORESET_KEY}"]: DISABLED if its '
+            "reset "
             'takes options["reset_mask"]'
         )
     names = {
@@ -399,11 +403,11 @@ def _parted(outcome: Outcome) -> tuple[Outcome, tuple[Any, dict[str, Any]]]:
 # Factories ----------------------------------------------------------------------------
 
 
-def build_batch(factory: Callable[..., Any], slots: range) -> Batch:
+def build_batch(factory: Callable[..., Any], slots: range) -> BatchedEnv:
     """Have the factory build a batch for these slots."""
     env = called_for(factory, slots)
     try:
-        return Batch(env, len(slots))
+        return BatchedEnv(env, len(slots))
     except BaseException:
         if hasattr(env, "close"):
             env.close()

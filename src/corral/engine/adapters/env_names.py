@@ -33,12 +33,12 @@ from corral.engine.adapters.gymnasium_registry import (
     is_registered,
     make_registered,
 )
-from corral.engine.adapters.wrong_factory import MAKERS
+from corral.engine.adapters.wrong_factory import PETTINGZOO_MAKERS
 from corral.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ResolvedEnv:
     """What a name turned out to mean."""
 
     text: str
@@ -54,13 +54,13 @@ class Named:
         return not self.import_line
 
 
-def named(
+def resolve_env(
     text: str,
     kwargs: dict[str, Any] | None = None,
     *,
     given: Sequence[str] = (),
     syntax: str = "python",
-) -> Named:
+) -> ResolvedEnv:
     """Find the environment; raises OptionError with what was looked for.
 
     Args:
@@ -82,12 +82,12 @@ def named(
     module = _imported(module_name)
     found = _attribute(module, name)
     if found is not None:
-        _check_call(found, name, module_name, _Given(kwargs, given, syntax))
+        _check_call(found, name, module_name, _FactoryArguments(kwargs, given, syntax))
         factory = functools.partial(found, **kwargs) if kwargs else found
         first = name.partition(".")[0]
-        return Named(text, factory, name, f"from {module_name} import {first}")
+        return ResolvedEnv(text, factory, name, f"from {module_name} import {first}")
     if is_registered(name):
-        return Named(
+        return ResolvedEnv(
             text, functools.partial(make_registered, text, kwargs), f'"{text}"'
         )
     inside = [
@@ -101,7 +101,7 @@ def named(
     )
 
 
-def _registered(text: str, kwargs: dict[str, Any]) -> Named:
+def _registered(text: str, kwargs: dict[str, Any]) -> ResolvedEnv:
     try:
         check_registered(text)
     except OptionError as error:
@@ -110,7 +110,9 @@ def _registered(text: str, kwargs: dict[str, Any]) -> Named:
             "registered ids; an environment of your own is named module:function, "
             f"one that a package registers module:id{_as_module(text)}"
         ) from None
-    return Named(text, functools.partial(make_registered, text, kwargs), f'"{text}"')
+    return ResolvedEnv(
+        text, functools.partial(make_registered, text, kwargs), f'"{text}"'
+    )
 
 
 # Modules ------------------------------------------------------------------------------
@@ -159,7 +161,9 @@ def _as_module(name: str) -> str:
     _look_here()
     with suppress(Exception):  # whatever importing it would raise: it is a guess
         if importlib.util.find_spec(name) is not None:
-            found = [one for one in MAKERS if one in _callables(_imported(name))]
+            found = [
+                one for one in PETTINGZOO_MAKERS if one in _callables(_imported(name))
+            ]
             makers = " or ".join(f"{name}:{one}" for one in found)
             return f". {name} is a module: write {makers or f'{name}:function'}"
     return ""
@@ -201,7 +205,7 @@ def _near(name: str, names: Iterable[str]) -> str:
 # Factories ----------------------------------------------------------------------------
 
 
-class _Given(NamedTuple):
+class _FactoryArguments(NamedTuple):
     """The arguments that a factory gets, and how the user writes more of them."""
 
     kwargs: dict[str, Any]
@@ -220,7 +224,7 @@ class _Given(NamedTuple):
         return f"Give them as env_kwargs={{{example}}}"
 
 
-def _check_call(found: Any, name: str, module: str, given: _Given) -> None:
+def _check_call(found: Any, name: str, module: str, given: _FactoryArguments) -> None:
     """Refuse what cannot be called with these arguments, and say which are missing."""
     if not callable(found):
         hint = _as_module(found.__name__) if inspect.ismodule(found) else ""
@@ -236,7 +240,7 @@ def _check_call(found: Any, name: str, module: str, given: _Given) -> None:
 
 
 def _check_arguments(
-    factory: str, parameters: list[inspect.Parameter], given: _Given
+    factory: str, parameters: list[inspect.Parameter], given: _FactoryArguments
 ) -> None:
     unnamed = _needed(parameters, (inspect.Parameter.POSITIONAL_ONLY,))
     if unnamed:

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
 from corral.core import Factory
-from corral.engine.adapters.env_names import named
+from corral.engine.adapters.env_names import resolve_env
 from corral.engine.adapters.gymnasium_registry import (
     make_registered,
     make_registered_batch,
@@ -54,7 +54,7 @@ def factories_for(
 
 def _factory(maker: Maker, kwargs: dict[str, Any]) -> Factory:
     if isinstance(maker, str):
-        return named(maker, kwargs).factory
+        return resolve_env(maker, kwargs).factory
     if isinstance(maker, RegisteredSpec):
         return functools.partial(make_registered, maker, kwargs)
     return functools.partial(maker, **kwargs) if kwargs else maker
@@ -81,7 +81,7 @@ def batched_factories_for(
 def _batched_factory(maker: Maker, kwargs: dict[str, Any]) -> Callable[..., Any]:
     factory: Callable[..., Any]
     if isinstance(maker, str):
-        found = named(maker, kwargs, given=("num_envs", "slots"))
+        found = resolve_env(maker, kwargs, given=("num_envs", "slots"))
         if not found.registered:
             return found.factory
         factory = functools.partial(make_registered_batch, maker)

@@ -27,7 +27,7 @@ from corral.engine.adapters.roster import (
     unknown_agent,
     unseen,
 )
-from corral.engine.adapters.team import MASK, Agent
+from corral.engine.adapters.team import MASK_KEY, Agent
 from corral.errors import OptionError
 
 Rewards = Mapping[Agent, float]
@@ -99,7 +99,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
             raise nobody_there()
         self._take_masks(observations, infos)
         seen = self._seen(observations, self._alive)
-        return self._observation.of(seen), self._told({}, infos)
+        return self._observation.of(seen), self._joint_info({}, infos)
 
     def step(
         self, action: Any
@@ -121,7 +121,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
             float(self._reward(rewards)),
             over and not truncated,
             truncated,
-            self._told(rewards, infos),
+            self._joint_info(rewards, infos),
         )
 
     def _way(self) -> Any:
@@ -198,7 +198,9 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         left = [agent for agent in before if agent in done]
         return left, [agent for agent in left if not terminations.get(agent)]
 
-    def _told(self, rewards: Rewards, infos: Mapping[Agent, Any]) -> dict[str, Any]:
+    def _joint_info(
+        self, rewards: Rewards, infos: Mapping[Agent, Any]
+    ) -> dict[str, Any]:
         agents = self.possible_agents
         alive = set(self._alive)
         told = {str(agent): info for agent, info in infos.items() if info}
@@ -215,8 +217,8 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self._masks = {}
         for agent in self._alive:
             for said in (observations.get(agent), infos.get(agent)):
-                if isinstance(said, Mapping) and MASK in said:
-                    self._masks[agent] = said[MASK]
+                if isinstance(said, Mapping) and MASK_KEY in said:
+                    self._masks[agent] = said[MASK_KEY]
 
     def _mask(self, agent: Agent) -> NDArray[np.bool_]:
         size = self._action.choices(agent)

@@ -20,16 +20,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-DECLARATION = "corral.isolation"
+ISOLATION_KEY = "corral.isolation"
 """The key of an env's metadata."""
-FOLDER = "CORRAL_VERDICTS"
+FOLDER_VARIABLE = "CORRAL_VERDICTS"
 """The environment variable that names another folder."""
 FORMAT = 1
 Isolation = Literal["slot", "shared"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class IsolationVerdict:
     """Whether envs of a kind may share a process."""
 
     subject: str
@@ -44,13 +44,13 @@ class Verdict:
     reason: str = ""
 
 
-def isolation_of(env: Any) -> Verdict | None:
+def isolation_of(env: Any) -> IsolationVerdict | None:
     """What the env declares, else what was saved; None if nobody said anything."""
     metadata: dict[str, Any] = getattr(env, "metadata", None) or {}
-    declared: Any = metadata.get(DECLARATION)
+    declared: Any = metadata.get(ISOLATION_KEY)
     if declared in get_args(Isolation):
-        reason = f'metadata["{DECLARATION}"] is "{declared}"'
-        return Verdict(subject_of(env), "", declared, reason=reason)
+        reason = f'metadata["{ISOLATION_KEY}"] is "{declared}"'
+        return IsolationVerdict(subject_of(env), "", declared, reason=reason)
     return saved_verdict(env)
 
 
@@ -103,14 +103,14 @@ def _distribution(module: str) -> str:
 
 def folder() -> Path:
     """Where verdicts are kept."""
-    named = os.environ.get(FOLDER)
+    named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named)
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return Path(home, "corral", "verdicts")
 
 
-def save_verdict(verdict: Verdict) -> Path:
+def save_verdict(verdict: IsolationVerdict) -> Path:
     """Keep it, in the place of an earlier one; never half of it."""
     import tempfile  # as above
 
@@ -125,13 +125,13 @@ def save_verdict(verdict: Verdict) -> Path:
     return path
 
 
-def saved_verdict(env: Any) -> Verdict | None:
+def saved_verdict(env: Any) -> IsolationVerdict | None:
     """What was saved of this env, if it still is what was examined."""
     try:
         kept = json.loads(_path(subject_of(env)).read_text(encoding="utf-8"))
         if kept.pop("format") != FORMAT:
             return None
-        verdict = Verdict(**kept)
+        verdict = IsolationVerdict(**kept)
     # None was saved, or it is nobody's: then nothing is known.
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return None

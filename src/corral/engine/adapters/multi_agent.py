@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from corral.core import NO_TASK, EnvSpec
 from corral.engine.adapters.roster import Roster, Seat
 from corral.engine.adapters.single_agent import Signature
-from corral.engine.adapters.team import MASK, TEAM, team_of
+from corral.engine.adapters.team import MASK_KEY, TEAM_KEY, team_of
 from corral.errors import SpaceMismatch, SpacesDiffer
 
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
@@ -35,7 +35,7 @@ class PettingZooAdapter:
         self.spec = EnvSpec(
             observation_space=team.observation_space,
             action_space=team.action_space,
-            metadata={**(getattr(env, "metadata", None) or {}), TEAM: team},
+            metadata={**(getattr(env, "metadata", None) or {}), TEAM_KEY: team},
             render_mode=getattr(env, "render_mode", None),
         )
         self.masking = False
@@ -77,12 +77,12 @@ class PettingZooAdapter:
             return
         for seat in seats:
             info = told.get(seat.agent)
-            if info is None or MASK not in info:
+            if info is None or MASK_KEY not in info:
                 seat.unmask()
                 continue
-            if seat.mask(info[MASK]):
+            if seat.mask(info[MASK_KEY]):
                 self.masking = True
-                rest = {key: info[key] for key in info if key != MASK}
+                rest = {key: info[key] for key in info if key != MASK_KEY}
                 told.pop(seat.agent)
                 if rest:
                     told[seat.agent] = rest
@@ -99,7 +99,7 @@ class PettingZooAdapter:
             if not (masked and isinstance(group.action_space, spaces.Discrete)):
                 continue
             value, start = self.roster.value[group.name], group.action_space.start
-            mask = (value["obs"][MASK] if group.mask_in_obs else value["mask"])[0]
+            mask = (value["obs"][MASK_KEY] if group.mask_in_obs else value["mask"])[0]
             chosen = actions[group.name] - start
             fine = mask[np.arange(len(chosen)), chosen] != 0
             first = mask.argmax(axis=1)

@@ -43,7 +43,7 @@ class ParallelAdapter(PettingZooAdapter):
         roster.begin(self.env.agents)
         for seat in roster.living:
             _see(seat, observations)
-        return self.observed(), self._told(infos)
+        return self.observed(), self._checked_infos(infos)
 
     def step(self, action: Any) -> Outcome:
         """Step the living, each with its own part of the action."""
@@ -84,7 +84,7 @@ class ParallelAdapter(PettingZooAdapter):
             seat.reward[seat.position] = reward
             total += reward
         quiet = not self.masking and type(infos) is dict and not any(infos.values())
-        told = {} if quiet else self._told(infos)
+        told = {} if quiet else self._checked_infos(infos)
         return self.observed(), total, False, False, told
 
     def _changed(
@@ -106,7 +106,7 @@ class ParallelAdapter(PettingZooAdapter):
         total = roster.pay(rewards)
         self._reseat(observations, terminations, truncations)
         terminated, truncated = roster.how()
-        return self.observed(), total, terminated, truncated, self._told(infos)
+        return self.observed(), total, terminated, truncated, self._checked_infos(infos)
 
     def _note_ends(
         self, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]
@@ -140,7 +140,7 @@ class ParallelAdapter(PettingZooAdapter):
         for seat in self.roster.seat(present):
             _see(seat, observations)
 
-    def _told(self, infos: Any) -> dict[Any, Any]:
+    def _checked_infos(self, infos: Any) -> dict[Any, Any]:
         """The infos of those who were told anything; masks go elsewhere."""
         if not isinstance(infos, Mapping):
             raise SpaceMismatch(

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from corral.engine.adapters.aec import OBSERVE, AecAdapter
+from corral.engine.adapters.aec import OBSERVE_CHOICES, AecAdapter
 from corral.engine.adapters.parallel import ParallelAdapter
 from corral.errors import OptionError
 
@@ -26,8 +26,8 @@ def adapt_multi(
         state: ask for `env.state()` in every step.
         observe: (AEC) "acting", or "all" that are alive.
     """
-    if observe not in OBSERVE:
-        raise OptionError(f"observe is {observe!r}; choose one of {OBSERVE}")
+    if observe not in OBSERVE_CHOICES:
+        raise OptionError(f"observe is {observe!r}; choose one of {OBSERVE_CHOICES}")
     if is_aec(env):
         if not parallel:
             return AecAdapter(env, state, observe)

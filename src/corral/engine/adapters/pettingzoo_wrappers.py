@@ -11,14 +11,16 @@ from collections.abc import Iterable
 from typing import Any
 
 _WRAPPERS = "pettingzoo.utils.wrappers"
-CHOOSY = {
+PASS_LEGAL_ACTIONS = {
     (f"{_WRAPPERS}.assert_out_of_bounds", "AssertOutOfBoundsWrapper"),
     (f"{_WRAPPERS}.clip_out_of_bounds", "ClipOutOfBoundsWrapper"),
 }
 """They hand on every action that is in its space, and see to it that it is."""
-HAND_ON = CHOOSY | {(f"{_WRAPPERS}.order_enforcing", "OrderEnforcingWrapper")}
+PASS_ACTIONS = PASS_LEGAL_ACTIONS | {
+    (f"{_WRAPPERS}.order_enforcing", "OrderEnforcingWrapper")
+}
 """They hand on every action that is in its space, every observation and every table."""
-KEEP_NO_TABLES = HAND_ON | {
+PASS_TABLES = PASS_ACTIONS | {
     (f"{_WRAPPERS}.terminate_illegal", "TerminateIllegalWrapper"),
 }
 """They hand on every table; what they change in one they change in the env's."""
@@ -49,7 +51,7 @@ def _is_theirs(method: Any) -> bool:
     return str(home).startswith("pettingzoo.")
 
 
-class Passage:
+class PassThroughLayers:
     """Layers that only hand on, for as long as that is what they are.
 
     Each of them can be given another `step`, another env or another class at any time,
@@ -87,9 +89,9 @@ class Passage:
         return True
 
 
-def keeper_of(env: Any) -> tuple[Any, Passage]:
+def keeper_of(env: Any) -> tuple[Any, PassThroughLayers]:
     """The layer of an AECEnv that its tables can be read from, and the way there."""
-    layer, passage = env, Passage(TABLES)
-    while kind_of(layer) in KEEP_NO_TABLES and not is_patched(layer, (), TABLES):
+    layer, passage = env, PassThroughLayers(TABLES)
+    while kind_of(layer) in PASS_TABLES and not is_patched(layer, (), TABLES):
         layer = passage.add(layer)
     return layer, passage

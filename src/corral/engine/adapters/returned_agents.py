@@ -17,7 +17,7 @@ import numpy as np
 from corral.engine.adapters.multi_agent import Outcome
 from corral.engine.adapters.parallel import ParallelAdapter, five_dicts, two_dicts
 from corral.engine.adapters.roster import Seat
-from corral.engine.adapters.team import MASK, Agent
+from corral.engine.adapters.team import MASK_KEY, Agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ReturnsAdapter(ParallelAdapter):
         roster.begin(observations)
         for seat in roster.living:
             seat.observe(observations[seat.agent])
-        return self.observed(), self._told(infos)
+        return self.observed(), self._checked_infos(infos)
 
     def step(self, action: Any) -> Outcome:
         """Step with the actions of the living, or with what was sent raw."""
@@ -98,14 +98,14 @@ class ReturnsAdapter(ParallelAdapter):
             roster.seat_of(agent).observe(observation)
         roster.seat(present)
         over, cut = roster.how()
-        return self.observed(), total, over, cut, self._told(infos)
+        return self.observed(), total, over, cut, self._checked_infos(infos)
 
     def without_masks(self, told: dict[Any, Any], seats: Sequence[Seat]) -> None:
         """Keep masks in the arrays, and where AgileRL's algorithms look for them."""
         for seat in seats:
             info = told.get(seat.agent)
-            if info is not None and MASK in info:
-                seat.mask(info[MASK])
+            if info is not None and MASK_KEY in info:
+                seat.mask(info[MASK_KEY])
                 self.masking = True
             else:
                 seat.unmask()

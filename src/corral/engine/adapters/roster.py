@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from corral.engine.adapters.team import STATE, Agent, Group, Team, packed
+from corral.engine.adapters.team import STATE_KEY, Agent, Group, Team, packed
 from corral.engine.layout.codec import codec_for
 from corral.errors import SpaceMismatch, SpacesDiffer
 
@@ -95,7 +95,7 @@ class Roster:
         arrays = [_Arrays(group, self.value[group.name]) for group in team.groups]
         if team.state_space is not None:
             state = codec_for(team.state_space)
-            cells = [leaf[np.newaxis] for leaf in _leaves_of(self.value[STATE])]
+            cells = [leaf[np.newaxis] for leaf in _leaves_of(self.value[STATE_KEY])]
             self._encode_state = state.encoder(cells, "state")
         self._plain_groups = {
             group.agents: group.name

@@ -33,14 +33,14 @@ from corral.engine.layout.codec import codec_for, register_codec
 from corral.engine.layout.packed import PackedCodec
 from corral.errors import OptionError
 
-TEAM = "corral.team"
+TEAM_KEY = "corral.team"
 """Where an env's metadata has its Team."""
-STATE = "state"
+STATE_KEY = "state"
 """The name of the whole env's state, beside those of the groups."""
-MASK = "action_mask"
+MASK_KEY = "action_mask"
 """What PettingZoo's envs call their masks, in observations and in infos."""
 
-MOST_MASKED = 1 << 16
+MAX_MASKED_ACTIONS = 1 << 16
 """Of more actions masks are left in the infos: most such envs have none at all."""
 
 Agent = Hashable
@@ -66,14 +66,16 @@ class Group:
     def mask_in_obs(self) -> bool:
         """Whether observations carry the mask, so that infos need not."""
         space = self.observation_space
-        if not (self.mask and isinstance(space, spaces.Dict) and MASK in space.spaces):
+        if not (
+            self.mask and isinstance(space, spaces.Dict) and MASK_KEY in space.spaces
+        ):
             return False
-        return space[MASK].shape == (self.mask,)
+        return space[MASK_KEY].shape == (self.mask,)
 
     @property
     def mask_by_info(self) -> bool:
         """Whether the block has a place for masks that come with infos."""
-        return 0 < self.mask <= MOST_MASKED and not self.mask_in_obs
+        return 0 < self.mask <= MAX_MASKED_ACTIONS and not self.mask_in_obs
 
     def leaves(self, turns: bool) -> spaces.Dict:
         """The space of what the block holds of this group."""
@@ -118,7 +120,7 @@ class Team:
             group.name: group.leaves(self.turns) for group in self.groups
         }
         if self.state_space is not None:
-            parts[STATE] = self.state_space
+            parts[STATE_KEY] = self.state_space
         return TeamSpace(parts)
 
     @property
@@ -226,10 +228,10 @@ def _names(groups: Sequence[Sequence[Agent]]) -> list[str]:
     wanted = ["+".join(dict.fromkeys(map(_stem, agents))) for agents in groups]
     names: list[str] = []
     for name, agents in zip(wanted, groups, strict=True):
-        if wanted.count(name) > 1 or name == STATE:
+        if wanted.count(name) > 1 or name == STATE_KEY:
             name = str(agents[0])
         names.append(name)
-    if len(set(names)) < len(names) or STATE in names:
+    if len(set(names)) < len(names) or STATE_KEY in names:
         names = [f"group_{index}" for index in range(len(groups))]
     return names
 

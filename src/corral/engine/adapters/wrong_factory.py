@@ -12,9 +12,9 @@ import gymnasium
 from corral.engine.adapters.pettingzoo import has_agents
 from corral.errors import OptionError
 
-MAKERS = ("parallel_env", "env")
+PETTINGZOO_MAKERS = ("parallel_env", "env")
 """What PettingZoo calls the functions that make an env: at once, and in turns."""
-WANTED = (
+WHAT_TO_PASS = (
     'pass an id such as "CartPole-v1", "module:function", a function or class that '
     "makes an environment, or a list of those"
 )
@@ -31,7 +31,7 @@ def check_factory(thing: Any, place: str = "env") -> None:
     if mistake:
         raise OptionError(f"{place} is {mistake}")
     if not callable(thing):
-        raise OptionError(f"{place} is {thing!r:.80}; {WANTED}")
+        raise OptionError(f"{place} is {thing!r:.80}; {WHAT_TO_PASS}")
 
 
 def _mistake(thing: Any) -> str:
@@ -59,7 +59,7 @@ def _mistake(thing: Any) -> str:
 
 def _function_of(module: ModuleType) -> str:
     """Which function of a module makes environments."""
-    makers = [one for one in MAKERS if callable(getattr(module, one, None))]
+    makers = [one for one in PETTINGZOO_MAKERS if callable(getattr(module, one, None))]
     if not makers:
         return "pass a function or class of it that makes an environment"
     short = module.__name__.rpartition(".")[2]

@@ -15,11 +15,11 @@ from corral.engine.executors.assign import (
 )
 from corral.engine.executors.contract import Assignment, Executor
 from corral.engine.executors.process import ProcessExecutor, kill_workers_of
-from corral.engine.executors.process_sharing import Inquiry, Look
+from corral.engine.executors.process_sharing import SharingProbe, SharingQuestion
 from corral.engine.executors.serial import SerialExecutor
 from corral.engine.executors.thread import ThreadExecutor
-from corral.engine.worker.isolation_probe import Sharing
-from corral.engine.worker.probe import Measurement, Question
+from corral.engine.worker.isolation_probe import SharingAnswer
+from corral.engine.worker.probe import Measurement, ProbeRequest
 from corral.errors import IsolationError, OptionError
 
 EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = {
@@ -29,7 +29,7 @@ EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = 
 }
 BACKENDS = ("auto", *EXECUTORS)
 ISOLATIONS = ("auto", "slot", "shared")
-THOROUGH = Question(seconds=0.2, limit=1.0, long_to_build=1.0)
+AUTO_PROBE = ProbeRequest(seconds=0.2, limit=1.0, long_to_build=1.0)
 """What `auto` asks, which times envs anyway: it may take longer than the others."""
 
 __all__ = [
@@ -68,9 +68,9 @@ def place(
     _check(backend, workers, isolation)
     slots, reason = assignment.slots, ASKED
     # Until it is known that nobody shares a process.
-    assignment.options.minds_company = isolation == "auto" and slots > 1
+    assignment.options.checks_sharing = isolation == "auto" and slots > 1
     if assignment.needs_processes:
-        backend = _of_processes(backend, assignment.needs_processes)
+        backend = _require_processes(backend, assignment.needs_processes)
         reason = f"{assignment.needs_processes} needs processes"
     if isolation == "slot":
         if backend in ("serial", "thread"):
@@ -79,7 +79,7 @@ def place(
                 f"backend={backend!r} has none. Leave the backend out."
             )
         reason = 'isolation="slot": one process per slot'
-        return _one_each(assignment, reason)
+        return _one_worker_each(assignment, reason)
     if backend == "auto" and workers is None:
         if slots == 1:
             reason = "one slot has nobody to run beside"
@@ -102,7 +102,7 @@ def place(
     return _processes(assignment, placement, workers is not None, own_processes)
 
 
-def _of_processes(backend: str, asked: str) -> str:
+def _require_processes(backend: str, asked: str) -> str:
     """A backend whose workers can be given up, and be outlived."""
     if backend == "auto":
         return "process"
@@ -141,12 +141,12 @@ def _process(
     assignment: Assignment, placement: Placement
 ) -> tuple[ProcessExecutor, Placement]:
     slots, workers = assignment.slots, placement.workers
-    assignment.options.minds_company &= workers < slots
+    assignment.options.checks_sharing &= workers < slots
     chosen = replace(assignment, shards=shards(slots, workers))
     return ProcessExecutor(chosen), placement
 
 
-def _one_each(
+def _one_worker_each(
     assignment: Assignment, reason: str, step_time: float | None = None, extra: int = 0
 ) -> tuple[ProcessExecutor, Placement]:
     """A process for every slot."""
@@ -155,10 +155,10 @@ def _one_each(
     return _process(assignment, placement)
 
 
-def _is_asked(assignment: Assignment, workers: int) -> bool:
+def _needs_sharing_answer(assignment: Assignment, workers: int) -> bool:
     """Whether it matters what envs do to each other in one process."""
     options = assignment.options
-    return options.minds_company and not options.batched and workers < assignment.slots
+    return options.checks_sharing and not options.batched and workers < assignment.slots
 
 
 def _processes(
@@ -172,13 +172,13 @@ def _processes(
         counted: whether the caller has given the number of workers.
         own_processes: see `place`.
     """
-    if not _is_asked(assignment, placement.workers):
+    if not _needs_sharing_answer(assignment, placement.workers):
         return _process(assignment, placement)
-    inquiry, executor = Inquiry(assignment), None
-    sharing = inquiry.known()
+    inquiry, executor = SharingQuestion(assignment), None
+    sharing = inquiry.known_answer()
     try:
         if sharing is None:
-            executor, sharing = _tried(assignment, placement.workers, inquiry)
+            executor, sharing = _probed(assignment, placement.workers, inquiry)
         shares = sharing.safe or (counted and not own_processes)
         if sharing.safe is False and shares:
             raise IsolationError(
@@ -189,15 +189,15 @@ def _processes(
             )
         if shares:
             if not counted:
-                placement = _widened(placement, assignment.cores, sharing)
-            placement = _told(placement, sharing)
+                placement = _with_more_processes(placement, assignment.cores, sharing)
+            placement = _with_sharing_reason(placement, sharing)
         else:
-            reason = f"one process per slot, since {_why(sharing)}"
+            reason = f"one process per slot, since {_sharing_reason(sharing)}"
             placement = replace(placement, workers=assignment.slots, reason=reason)
             placement = replace(placement, extra_envs=sharing.extra)
         if executor is None:
             return _process(assignment, placement)
-        assignment.options.minds_company &= placement.workers < assignment.slots
+        assignment.options.checks_sharing &= placement.workers < assignment.slots
         executor.reassign(shards(assignment.slots, placement.workers))
         return executor, placement
     except BaseException:
@@ -206,7 +206,9 @@ def _processes(
         raise
 
 
-def _widened(placement: Placement, cores: int, sharing: Sharing) -> Placement:
+def _with_more_processes(
+    placement: Placement, cores: int, sharing: SharingAnswer
+) -> Placement:
     """More processes than cores, for envs that wait."""
     measured = Measurement(sharing.step_time, sharing.computing)
     count, why = useful_processes(placement.num_envs, cores, measured)
@@ -215,19 +217,19 @@ def _widened(placement: Placement, cores: int, sharing: Sharing) -> Placement:
     return replace(placement, workers=count, reason=f"{placement.reason}; {why}")
 
 
-def _tried(
-    assignment: Assignment, workers: int, inquiry: Inquiry
-) -> tuple[ProcessExecutor, Sharing]:
+def _probed(
+    assignment: Assignment, workers: int, inquiry: SharingQuestion
+) -> tuple[ProcessExecutor, SharingAnswer]:
     """Have the first worker try envs, while the others start."""
     slots = assignment.slots
     asked = replace(assignment, shards=shards(slots, workers))
     executor = ProcessExecutor(asked, room=slots)
     try:
         executor.launch()
-        look = Look(executor, inquiry.guests, Question())
-        measured = look.measured()
+        look = SharingProbe(executor, inquiry.probe_slots, ProbeRequest())
+        measured = look.measure()
         assert measured.sharing is not None
-        inquiry.keep(measured.sharing)
+        inquiry.store(measured.sharing)
         look.clean(measured)
         return executor, measured.sharing
     except BaseException:
@@ -240,19 +242,19 @@ def _threads(
 ) -> tuple[Executor, Placement]:
     """Threads of this process, unless envs are known to disturb each other there."""
     chosen = replace(assignment, shards=shards(assignment.slots, placement.workers))
-    if _is_asked(assignment, 1):
-        sharing = Inquiry(assignment).found(Question())
+    if _needs_sharing_answer(assignment, 1):
+        sharing = SharingQuestion(assignment).answer(ProbeRequest())
         if sharing.safe is False:
             raise IsolationError(
                 f"these envs must not share a process: {sharing.reason}. With "
                 'backend="thread" they would. backend="process" gives each its own; '
                 'isolation="shared" has them share all the same.'
             )
-        placement = _told(placement, sharing)
+        placement = _with_sharing_reason(placement, sharing)
     return ThreadExecutor(chosen), placement
 
 
-def _told(placement: Placement, sharing: Sharing) -> Placement:
+def _with_sharing_reason(placement: Placement, sharing: SharingAnswer) -> Placement:
     """The same, with the reason why envs may share a process."""
     apart = placement.backend == "process" and placement.workers == placement.num_envs
     if apart:
@@ -264,7 +266,7 @@ def _told(placement: Placement, sharing: Sharing) -> Placement:
     return replace(placement, sharing=text, extra_envs=sharing.extra)
 
 
-def _why(sharing: Sharing) -> str:
+def _sharing_reason(sharing: SharingAnswer) -> str:
     if sharing.safe is False:
         return sharing.reason
     return f"whether envs may share one is not known: {sharing.reason}"
@@ -287,37 +289,41 @@ def _unmeasured(assignment: Assignment) -> tuple[Executor, Placement]:
 def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     """Time two envs in a worker; it goes on as a worker if processes win."""
     slots, cores = assignment.slots, assignment.cores
-    inquiry = Inquiry(assignment) if _is_asked(assignment, 1) else None
-    known = None if inquiry is None else inquiry.known()
+    inquiry = (
+        SharingQuestion(assignment) if _needs_sharing_answer(assignment, 1) else None
+    )
+    known = None if inquiry is None else inquiry.known_answer()
     if known is not None and not known.safe:
-        return _one_each(assignment, f"one process per slot, since {_why(known)}")
+        return _one_worker_each(
+            assignment, f"one process per slot, since {_sharing_reason(known)}"
+        )
     asked = replace(assignment, shards=shards(slots, enough_workers(slots, cores)))
     executor = ProcessExecutor(asked, room=slots)
     try:
         executor.launch()
-        guests = [0, 1] if inquiry is None else inquiry.guests
+        guests = [0, 1] if inquiry is None else inquiry.probe_slots
         judges = inquiry is not None and known is None
-        question = replace(THOROUGH, judges=judges)
-        look = Look(executor, guests, question)
-        measured = look.measured()
+        question = replace(AUTO_PROBE, judges=judges)
+        look = SharingProbe(executor, guests, question)
+        measured = look.measure()
         sharing = measured.sharing or known
         if judges and inquiry is not None:
-            inquiry.keep(sharing)
+            inquiry.store(sharing)
         if sharing is not None and not sharing.safe:
             look.clean(measured)
             executor.reassign(shards(slots, slots))
-            assignment.options.minds_company = False
-            return executor, _apart(slots, measured, sharing)
+            assignment.options.checks_sharing = False
+            return executor, _one_process_each(slots, measured, sharing)
         if assignment.options.isolate_rng:  # threads would go one at a time
             measured = replace(measured, threads=False)
         if sharing is not None and sharing.forks:
             measured = replace(measured, forks=True)
         placement = choose(slots, cores, measured)
         if sharing is not None:
-            placement = _told(placement, sharing)
+            placement = _with_sharing_reason(placement, sharing)
         if placement.backend == "process":
             look.clean(measured)
-            assignment.options.minds_company &= placement.workers < slots
+            assignment.options.checks_sharing &= placement.workers < slots
             executor.reassign(shards(slots, placement.workers))
             return executor, placement
     except BaseException:
@@ -330,9 +336,11 @@ def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     return SerialExecutor(assignment), placement
 
 
-def _apart(slots: int, measured: Measurement, sharing: Sharing) -> Placement:
+def _one_process_each(
+    slots: int, measured: Measurement, sharing: SharingAnswer
+) -> Placement:
     """A process for every slot, after they were tried."""
-    reason = f"one process per slot, since {_why(sharing)}"
+    reason = f"one process per slot, since {_sharing_reason(sharing)}"
     step_time = measured.step_time or None
     return Placement(
         "process", slots, slots, reason, step_time, extra_envs=sharing.extra

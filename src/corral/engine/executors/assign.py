@@ -10,9 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from corral.engine.executors.time_estimate import process_time, serial_time, thread_time
-from corral.engine.worker.probe import MOSTLY_WAITING, WORTH_WAITING_FOR, Measurement
+from corral.engine.worker.probe import (
+    MIN_WAITING_STEP_SECONDS,
+    WAITING_CPU_SHARE,
+    Measurement,
+)
 
-KINDS = {"serial": "in the caller", "thread": "threads", "process": "processes"}
+PLACES = {"serial": "in the caller", "thread": "threads", "process": "processes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class Placement:
 def _workers(count: int, backend: str) -> str:
     """How many of which kind, as "1 process" or "4 threads"."""
     if backend == "serial":
-        return KINDS[backend]
-    return f"1 {backend}" if count == 1 else f"{count} {KINDS[backend]}"
+        return PLACES[backend]
+    return f"1 {backend}" if count == 1 else f"{count} {PLACES[backend]}"
 
 
 def usable_cores() -> int:
@@ -81,7 +85,7 @@ def shards(slots: int, workers: int) -> list[range]:
     return [range(first, end) for first, end in pairwise(bounds)]
 
 
-def place_of(slot: int, shards: Sequence[range]) -> tuple[int, int]:
+def worker_and_index(slot: int, shards: Sequence[range]) -> tuple[int, int]:
     """The worker that has the slot, and the slot's index in its shard."""
     for worker, shard in enumerate(shards):
         if slot in shard:
@@ -95,14 +99,14 @@ def enough_workers(slots: int, cores: int) -> int:
     return math.ceil(slots / math.ceil(slots / most))
 
 
-MOST_PROCESSES = 64
+MAX_PROCESSES = 64
 """For envs that wait. A worker that holds Gymnasium and nothing else takes 25 MiB and
 0.13 s to start (64 of them on 2 cores: 1.6 GiB, 8.2 s), one with torch 160 MiB. Eight
 envs that sleep 1 ms gain 1.95 times in 2 processes, 6.8 times in 8."""
-MOST_THREADS = 256
+MAX_THREADS = 256
 """The same for threads: 64 of them take 4 MiB and start in 0.04 s, and 512 envs that
 sleep 20 ms are 3.3 times as fast in 256 as in 64."""
-WORTH_OF_THREADS = 1.1
+THREADS_ADVANTAGE = 1.1
 """Threads start at once and share their memory: they may be that much slower than
 processes and are chosen all the same, where the env says that it is made for them."""
 
@@ -112,10 +116,10 @@ def useful_processes(
 ) -> tuple[int, str]:
     """How many, where processes are asked for and no number; and why, if not usual."""
     usual = enough_workers(num_envs, cores)
-    waits = measured.computing < MOSTLY_WAITING
-    if not waits or measured.step_time < WORTH_WAITING_FOR:
+    waits = measured.computing < WAITING_CPU_SHARE
+    if not waits or measured.step_time < MIN_WAITING_STEP_SECONDS:
         return usual, ""
-    counts = worker_counts(num_envs, cores, measured.computing, MOST_PROCESSES)
+    counts = worker_counts(num_envs, cores, measured.computing, MAX_PROCESSES)
     _, count = min(
         (process_time(num_envs, cores, count, measured), count)
         for count in {usual, *counts}
@@ -123,14 +127,17 @@ def useful_processes(
     if count == usual:
         return usual, ""
     step = f"a step takes {_time(measured.step_time)}, {measured.computing:.0%} of it"
-    return count, f"{step} computing, so more of them than cores{_expense(count)}"
+    return (
+        count,
+        f"{step} computing, so more of them than cores{_process_cost_text(count)}",
+    )
 
 
-def _expense(processes: int) -> str:
+def _process_cost_text(processes: int) -> str:
     return f" (at 25 MiB each: {processes * 25} MiB)"
 
 
-FORKS = (
+FORKS_REASON = (
     "an env forked its process in a trial run, so the slots are in worker processes: "
     "in the caller a forked child could go on as a copy of your program"
 )
@@ -143,9 +150,9 @@ def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
     there, and would go on as a copy of the caller's program elsewhere.
     """
     serial = serial_time(num_envs, measured)
-    kinds = [("process", process_time, MOST_PROCESSES)]
+    kinds = [("process", process_time, MAX_PROCESSES)]
     if measured.threads and not measured.forks:
-        kinds.append(("thread", thread_time, MOST_THREADS))
+        kinds.append(("thread", thread_time, MAX_THREADS))
     workers: dict[str, tuple[float, int]] = {}
     for kind, estimate, most in kinds:
         counts = worker_counts(num_envs, cores, measured.computing, most)
@@ -156,7 +163,7 @@ def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
     reason = _reason(num_envs, measured, serial, workers)
     kind = _quickest(serial, {kind: batch for kind, (batch, _) in workers.items()})
     if measured.forks:
-        kind, reason = "process", f"{reason}; {FORKS}"
+        kind, reason = "process", f"{reason}; {FORKS_REASON}"
     count = workers[kind][1] if kind in workers else 1
     return Placement(
         kind, count, num_envs, reason, measured.step_time, measured.computing
@@ -167,9 +174,9 @@ def worker_counts(num_envs: int, cores: int, computing: float, most: int) -> set
     """About as many as cores; more, where envs wait and so leave the cores idle."""
     # One core may better be left to the parent, where that leaves two workers.
     counts = {cores, max(2, cores - 1)} if cores > 1 else set()
-    if computing < MOSTLY_WAITING:
+    if computing < WAITING_CPU_SHARE:
         useful = min(most, math.ceil(cores / max(computing, 1e-6)))
-        doubled = {cores << times for times in range(1, MOST_THREADS.bit_length())}
+        doubled = {cores << times for times in range(1, MAX_THREADS.bit_length())}
         counts |= {useful, *(count for count in doubled if count < useful)}
     return {enough_workers(num_envs, count) for count in counts} - {1}
 
@@ -179,7 +186,7 @@ def _quickest(serial: float, workers: dict[str, float]) -> str:
     processes = workers.get("process", math.inf)
     if serial <= min(threads, processes):
         return "serial"
-    return "thread" if threads <= WORTH_OF_THREADS * processes else "process"
+    return "thread" if threads <= THREADS_ADVANTAGE * processes else "process"
 
 
 def _reason(
@@ -189,7 +196,7 @@ def _reason(
     workers: dict[str, tuple[float, int]],
 ) -> str:
     step = f"a step takes {_time(measured.step_time)}"
-    if measured.computing < MOSTLY_WAITING:
+    if measured.computing < WAITING_CPU_SHARE:
         step += f", {measured.computing:.0%} of it computing"
     if not workers:
         return f"{step}; there is one usable core"

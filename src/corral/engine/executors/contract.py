@@ -14,7 +14,7 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import DataViews
 from corral.engine.worker.commands import Ask, Verb
 from corral.engine.worker.letters import Letter, Reply
-from corral.engine.worker.shard import Resume, ShardOptions
+from corral.engine.worker.shard import ResumeState, ShardOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,10 @@ class Executor(Protocol):
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Have these slots stepped or reset."""
 
-    def tell(self, worker: int, message: Any) -> None:
+    def post(self, worker: int, message: Any) -> None:
         """Post a message that wants no answer."""
 
-    def tell_each(self, messages: Sequence[tuple[int, Any]]) -> None:
+    def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
         """Post messages about slots; none of them if one cannot be packed."""
 
     def ask(self, questions: dict[int, Ask]) -> None:
@@ -137,34 +137,35 @@ class Executor(Protocol):
         self,
         target: int,
         timeout: float | None,
-        there: Callable[[], bool],
-        some: bool = False,
+        is_done: Callable[[], bool],
+        only_some: bool = False,
     ) -> bool:
-        """Wait until what the caller waits for is `there`; False if it is late.
+        """Wait until what the caller waits for is `is_done`; False if it is late.
 
         Args:
             target: how many slot commands will have finished since the start by then:
                 a hint when to look. Rings can be lost, and an env can make false ones.
             timeout: seconds; None for ever.
-            there: looks at `done`.
-            some: whether more than that is under way, in which case a ring may be held
+            is_done: looks at `done`.
+            only_some: whether more than that is under way, in which case a ring may be
+            held
                 back (see `transport.doorbell`) by a worker that is busy with the rest.
         """
 
-    def look(self) -> None:
+    def check_workers(self) -> None:
         """See whether all workers are there and in time, and raise if not.
 
         One that was replaced is put in its place, and `on_return` called.
         """
 
-    def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
+    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
         """Start another in the place of a worker that ended; does not wait for it.
 
         Until it is there, commands to its slots are dropped: who sent them sends them
         again when it has returned.
         """
 
-    def retired(self, worker: int) -> int:
+    def retirement_stage(self, worker: int) -> int:
         """Whether a worker that ended made room for another, and at which stage."""
 
     def last_letters(self, worker: int) -> Sequence[Letter]:
@@ -176,7 +177,7 @@ class Executor(Protocol):
     def output(self, worker: int) -> str:
         """The last that a worker printed; "" where that is nobody's to keep."""
 
-    def informed(self) -> bool:
+    def has_new_infos(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
 
     def vitals(self) -> list[Vitals]:

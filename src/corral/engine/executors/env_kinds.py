@@ -17,20 +17,20 @@ import numpy as np
 from corral.core import Factory
 from corral.engine.worker import serialization
 
-MOST_KINDS = 3
+MAX_KINDS = 3
 """Each is tried with two envs; of more, nothing is found out."""
-DEPTH = 6
+MAX_DEPTH = 6
 
 
-def guests_of(factories: Sequence[Factory]) -> list[int]:
+def slots_to_probe(factories: Sequence[Factory]) -> list[int]:
     """Slots whose envs are to be tried together; none if there are too many kinds."""
     kinds: dict[Any, list[int]] = {}
     shapes: dict[int, Any] = {}
     for slot, factory in enumerate(factories):
         if id(factory) not in shapes:
-            shapes[id(factory)] = _shape(factory, DEPTH)
+            shapes[id(factory)] = _shape(factory, MAX_DEPTH)
         kinds.setdefault(shapes[id(factory)], []).append(slot)
-    if len(kinds) > MOST_KINDS:
+    if len(kinds) > MAX_KINDS:
         return []
     return [slot for slots in kinds.values() for slot in slots[:2]]
 

@@ -23,17 +23,17 @@ from typing import Any
 from corral.engine.adapters import isolation
 from corral.engine.executors.contract import Assignment
 from corral.engine.worker import serialization
-from corral.engine.worker.isolation_probe import Sharing
+from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.shared_state import digest_of
 
 FORMAT = 2
 """Of the file, and of how envs are tried: another one forgets everything."""
-MOST_FILES = 256
-_here: dict[str, Sharing] = {}
+MAX_CACHE_FILES = 256
+_here: dict[str, SharingAnswer] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class CacheKey:
     """What was asked about."""
 
     digest: str
@@ -41,7 +41,7 @@ class Key:
     """Whether it means the same in another process."""
 
 
-def key_of(assignment: Assignment, guests: list[int]) -> Key | None:
+def cache_key_of(assignment: Assignment, guests: list[int]) -> CacheKey | None:
     """The envs of these slots with all they are given; None if they cannot be sent."""
     options = assignment.options
     asked = (
@@ -59,7 +59,7 @@ def key_of(assignment: Assignment, guests: list[int]) -> Key | None:
         return None
     said = repr((FORMAT, sys.version, _installed(), sys.path, os.getcwd()))
     digest = hashlib.sha256(packed + said.encode()).hexdigest()
-    return Key(digest, b"cloudpickle" not in packed)
+    return CacheKey(digest, b"cloudpickle" not in packed)
 
 
 def _installed() -> list[tuple[str, int]]:
@@ -72,7 +72,7 @@ def _installed() -> list[tuple[str, int]]:
     return found
 
 
-def recall(key: Key) -> Sharing | None:
+def read_cached(key: CacheKey) -> SharingAnswer | None:
     """What is known; None if nothing is, or the text has changed since."""
     found = _here.get(key.digest)
     if found is None and key.stable:
@@ -82,7 +82,7 @@ def recall(key: Key) -> Sharing | None:
     return replace(found, extra=0)
 
 
-def remember(key: Key, sharing: Sharing) -> None:
+def write_cached(key: CacheKey, sharing: SharingAnswer) -> None:
     """Keep it; a folder that cannot be written to is no reason to fail."""
     if not sharing.sources and sharing.safe is not None:
         return  # nobody could tell when it is no longer true
@@ -95,11 +95,11 @@ def remember(key: Key, sharing: Sharing) -> None:
 # On disk ------------------------------------------------------------------------------
 
 
-def _path(key: Key) -> Path:
+def _path(key: CacheKey) -> Path:
     return isolation.folder() / "tried" / f"{key.digest[:32]}.json"
 
 
-def _read(path: Path) -> Sharing | None:
+def _read(path: Path) -> SharingAnswer | None:
     try:
         with open(path, encoding="utf-8") as file:
             if _may_be_others(file.fileno()):
@@ -107,7 +107,7 @@ def _read(path: Path) -> Sharing | None:
             kept: dict[str, Any] = json.load(file)
         if kept.pop("format") != FORMAT:
             return None
-        found = Sharing(**kept)
+        found = SharingAnswer(**kept)
         whole = isinstance(found.safe, bool) and isinstance(found.reason, str)
         return found if whole and isinstance(found.sources, dict) else None
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
@@ -122,7 +122,7 @@ def _may_be_others(descriptor: int) -> bool:
     return status.st_uid != os.getuid() or bool(status.st_mode & 0o022)
 
 
-def _write(path: Path, sharing: Sharing) -> None:
+def _write(path: Path, sharing: SharingAnswer) -> None:
     """In the place of an earlier one; never half of it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, **asdict(sharing)}, indent=2)
@@ -137,12 +137,12 @@ def _write(path: Path, sharing: Sharing) -> None:
 def _prune(folder: Path) -> None:
     """Forget those that were written first."""
     files = list(folder.iterdir())
-    if len(files) <= MOST_FILES:
+    if len(files) <= MAX_CACHE_FILES:
         return
     ages = []
     for file in files:
         with suppress(OSError):
             ages.append((file.stat().st_mtime, file))
-    for _, file in sorted(ages)[: len(files) - MOST_FILES]:
+    for _, file in sorted(ages)[: len(files) - MAX_CACHE_FILES]:
         with suppress(OSError):
             file.unlink()

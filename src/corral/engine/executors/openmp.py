@@ -18,20 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-WORTHWHILE = 0.6e-3
+MIN_BATCH_SECONDS = 0.6e-3
 """Seconds that a batch takes: several times what hiring costs."""
-TOO_LONG = 1e-3
+MAX_PAUSE_SECONDS = 1e-3
 """Seconds that going home may take; beside programs that have all cores busy it takes
 tens of them, since each helper needs one to leave."""
-PATIENCE = 100
+RETRY_AFTER_BATCHES = 100
 """Batches until it is tried again."""
-_SOFT = 1
+_PAUSE_SOFT = 1
 """`omp_pause_soft`: what was set, as the number of threads, stays."""
 _MAPS = Path("/proc/self/maps")
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class OpenMPRuntime:
     """One OpenMP that is loaded into this process."""
 
     threads: Callable[[], int]
@@ -40,16 +40,16 @@ class Runtime:
     """End the helpers of the calling thread."""
 
 
-class Helpers:
+class HelperThreads:
     """The calling thread's OpenMP helpers, beside so many workers."""
 
     def __init__(self, workers: int, cores: int) -> None:
         self._spare = cores - workers
-        self._runtimes: list[Runtime] | None = None
+        self._runtimes: list[OpenMPRuntime] | None = None
         self._began = self._batch = 0.0
         self._skipping = 0
 
-    def rest(self) -> None:
+    def before_batch(self) -> None:
         """The workers are about to begin: who waits for work does not wait here."""
         if self._runtimes is None:
             # Not "torch": that is there long before its libraries are loaded.
@@ -58,25 +58,25 @@ class Helpers:
             self._runtimes = loaded()
         if self._skipping:
             self._skipping -= 1
-        elif self._batch >= WORTHWHILE:
-            self._send_home(self._runtimes)
+        elif self._batch >= MIN_BATCH_SECONDS:
+            self._release(self._runtimes)
         self._began = perf_counter()
 
-    def _send_home(self, runtimes: list[Runtime]) -> None:
+    def _release(self, runtimes: list[OpenMPRuntime]) -> None:
         began = perf_counter()
         for runtime in runtimes:
             if runtime.threads() - 1 > self._spare:
-                runtime.pause(_SOFT)
-        if perf_counter() - began > TOO_LONG:
-            self._skipping = PATIENCE
+                runtime.pause(_PAUSE_SOFT)
+        if perf_counter() - began > MAX_PAUSE_SECONDS:
+            self._skipping = RETRY_AFTER_BATCHES
 
-    def back(self) -> None:
+    def after_batch(self) -> None:
         """The batch is here."""
         if self._runtimes:
             self._batch = perf_counter() - self._began
 
 
-def loaded() -> list[Runtime]:
+def loaded() -> list[OpenMPRuntime]:
     """Every GNU OpenMP in this process that can send its helpers home."""
     try:
         lines = _MAPS.read_text().splitlines()
@@ -89,6 +89,8 @@ def loaded() -> list[Runtime]:
         with suppress(OSError, AttributeError):  # removed since, or older than 5.0
             library = ctypes.CDLL(path)
             found.append(
-                Runtime(library.omp_get_max_threads, library.omp_pause_resource_all)
+                OpenMPRuntime(
+                    library.omp_get_max_threads, library.omp_pause_resource_all
+                )
             )
     return found

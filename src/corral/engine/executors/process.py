@@ -2,9 +2,9 @@
 
     parent ── Popen(python -c bootstrap) ──► worker: own session, SIGINT ignored
        │          inherited: block, mailbox, bells, lifeline, log; nothing else
-       ├── Welcome, Build, Bind ──►│  (mailbox)
-       ├── entries, rings ────────►│  (block)
-       └── lifeline ──────────────►│  hangs up when the parent is gone
+       ├── ProcessSetup, BuildShard, BindBlock ──►│  (mailbox)
+       ├── entries, rings ───────────────────────►│  (block)
+       └── lifeline ─────────────────────────────►│  hangs up when the parent is gone
 
 Not forked: the parent may hold threads, locks or a CUDA context. Not multiprocessing's
 spawn either: that imports the user's `__main__` again.
@@ -28,9 +28,9 @@ import numpy as np
 
 from corral.core import EnvSpec
 from corral.engine.executors.contract import Assignment, Capabilities
-from corral.engine.executors.openmp import Helpers
+from corral.engine.executors.openmp import HelperThreads
 from corral.engine.executors.reaping import (
-    SILENCE,
+    SILENT_EXIT_SECONDS,
     end,
     has_ended,
     kill,
@@ -38,26 +38,31 @@ from corral.engine.executors.reaping import (
     wait_until,
 )
 from corral.engine.executors.replacement import Replacement
-from corral.engine.executors.signalled import SLICE, BelledExecutor
-from corral.engine.executors.spawn import Hired, Inheritance, descriptors_for, hire
-from corral.engine.executors.start_errors import refusals
-from corral.engine.executors.uninterrupted import undisturbed
-from corral.engine.executors.worker_output import Output
+from corral.engine.executors.signalled import HEALTH_CHECK_SECONDS, SignalledExecutor
+from corral.engine.executors.spawn import (
+    Inheritance,
+    SpawnedWorker,
+    descriptors_for,
+    spawn_worker,
+)
+from corral.engine.executors.start_errors import start_errors
+from corral.engine.executors.uninterrupted import uninterrupted
+from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults import stacks
 from corral.engine.faults.report import error_for, signal_name
 from corral.engine.faults.run_delay import run_delay
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
     ANSWERING,
+    BUSY_SINCE,
+    CACHE_LINE_BYTES,
     CLOSING,
     CONSTRUCTING,
-    DOING,
-    ENDED,
-    LINE,
-    MARK,
+    CURRENT_COMMAND,
     RESETTING,
     STEPPING,
     TICKET_MASK,
+    WORKER_ENDED,
     ControlPlan,
     ControlViews,
     DataPlan,
@@ -72,18 +77,18 @@ from corral.engine.transport.mailbox import MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays, share
 from corral.engine.worker import main, serialization
 from corral.engine.worker.commands import Ask, Verb, entry
-from corral.engine.worker.probe import Question
-from corral.engine.worker.shard import Resume
+from corral.engine.worker.probe import ProbeRequest
+from corral.engine.worker.shard import ResumeState
 from corral.engine.worker.worker import Job
 from corral.errors import ClosedError, Fault
 
-FAREWELL = 0.3
+PROBED_EXIT_SECONDS = 0.3
 """Seconds for a worker that has tried envs to end by itself."""
-GRACE = 0.1
+PROBE_GRACE_SECONDS = 0.1
 """Seconds for a worker that tries envs to notice by itself that it takes too long."""
 
 
-class ProcessExecutor(BelledExecutor):
+class ProcessExecutor(SignalledExecutor):
     """One process per shard."""
 
     capabilities = Capabilities(survives_deaths=True, deadlines=True, own_globals=True)
@@ -94,7 +99,7 @@ class ProcessExecutor(BelledExecutor):
         # Room for the whole pool in each queue: `reassign` may make shards larger.
         workers = max(room, len(self.shards))
         plan = plan_control(assignment.slots, workers, assignment.slots)
-        self._packed = _Packed(assignment)
+        self._packed = _PackedFunctions(assignment)
         self._owner = os.getpid()
         self._thread = threading.current_thread()
         self._bound = False
@@ -110,12 +115,12 @@ class ProcessExecutor(BelledExecutor):
         if assignment.options.memory_limit is not None:
             self._watches = True  # who makes room may hang in its last `close`
         self._deadlines[CLOSING] = assignment.close_timeout
-        self._silent: dict[int, tuple[int, float]] = {}
+        self._unresponsive: dict[int, tuple[int, float]] = {}
         """Which command a worker was seen to leave untouched, and since when."""
         self._resources = ExitStack()
         try:
-            with refusals(assignment.seed):
-                undisturbed(lambda: self._open(plan))
+            with start_errors(assignment.seed):
+                uninterrupted(lambda: self._open(plan))
         except BaseException:
             self._resources.close()
             raise
@@ -137,7 +142,7 @@ class ProcessExecutor(BelledExecutor):
         # One for all: who hangs is asked alone.
         stack = stacks.open_file()
         keep(os.close, stack)
-        self._output = Output()
+        self._output = WorkerOutput()
         keep(self._output.close)
         control = ControlViews(plan, block.memory)
         bell = doorbell.create(control.memory, control.bell_offset(None))
@@ -154,27 +159,27 @@ class ProcessExecutor(BelledExecutor):
         missing = range(len(self._processes), len(self.shards))
         if not missing:
             return
-        welcome = self._packed.welcome(self._control.plan)
+        setup = self._packed.setup_message(self._control.plan)
         try:
-            undisturbed(lambda: self._hire_all(missing))
+            uninterrupted(lambda: self._spawn_all(missing))
             # Only now: a big registry cannot be posted before the worker reads it.
             for worker in missing:
-                self._post(worker, welcome)
+                self._post(worker, setup)
             self._output.start()
         except BaseException:
             self.close(0.0)
             raise
 
-    def _hire_all(self, workers: range) -> None:
+    def _spawn_all(self, workers: range) -> None:
         for worker in workers:
-            hired = self._hire(worker)
-            self._processes.append(hired.process)
-            self._mailboxes.append(hired.mailbox)
-            self._bells.append(hired.bell)
+            spawned = self._spawn(worker)
+            self._processes.append(spawned.process)
+            self._mailboxes.append(spawned.mailbox)
+            self._bells.append(spawned.bell)
 
-    def _hire(self, worker: int) -> Hired:
+    def _spawn(self, worker: int) -> SpawnedWorker:
         generation = self._generations[worker]
-        return hire(
+        return spawn_worker(
             worker, generation, self._assignment, self._inheritance, self._output
         )
 
@@ -193,13 +198,13 @@ class ProcessExecutor(BelledExecutor):
         self._open_queues()
         self.launch()
 
-    def try_envs(
+    def probe_envs(
         self,
         worker: int,
-        guests: Sequence[int],
-        question: Question,
+        probe_slots: Sequence[int],
+        question: ProbeRequest,
         reached: Callable[[str], Any],
-    ) -> main.Tried:
+    ) -> main.ProbeResult:
         """Have a worker try envs of these slots that are not the pool's own.
 
         Raises:
@@ -207,28 +212,31 @@ class ProcessExecutor(BelledExecutor):
             FaultError: an env failed or ended the process, before or after a stage was
                 `reached`.
         """
-        self._post(worker, self._pack(main.Try(self._trial(worker, guests), question)))
+        self._post(
+            worker,
+            self._pack(main.ProbeEnvs(self._probe_job(worker, probe_slots), question)),
+        )
         answer = self._await_start(worker)
-        while isinstance(answer, main.Stage):
+        while isinstance(answer, main.ProbeStage):
             reached(answer.name)
-            answer = self._await_trial(worker, _patience(question))
-        assert isinstance(answer, main.Tried)
+            answer = self._await_probe(worker, _probe_timeout(question))
+        assert isinstance(answer, main.ProbeResult)
         return answer
 
-    def repeat(
-        self, worker: int, guests: Sequence[int], doubt: bytes, limit: float
+    def repeats_recording(
+        self, worker: int, probe_slots: Sequence[int], doubt: bytes, limit: float
     ) -> bool:
         """Whether envs in another process repeat what those that were tried did."""
-        message = main.Repeat(self._trial(worker, guests), doubt)
+        message = main.RepeatRecording(self._probe_job(worker, probe_slots), doubt)
         self._post(worker, self._pack(message))
-        return bool(self._await_trial(worker, limit))
+        return bool(self._await_probe(worker, limit))
 
-    def _trial(self, worker: int, guests: Sequence[int]) -> Job:
-        job = dataclasses.replace(self.job(worker), slots=range(len(guests)))
-        job.factories = self._packed.chosen(guests)
+    def _probe_job(self, worker: int, probe_slots: Sequence[int]) -> Job:
+        job = dataclasses.replace(self.job(worker), slots=range(len(probe_slots)))
+        job.factories = self._packed.factories_of(probe_slots)
         return job
 
-    def _await_trial(self, worker: int, limit: float) -> Any:
+    def _await_probe(self, worker: int, limit: float) -> Any:
         """The same as `_await_start`, in seconds in which the worker had a core."""
         pid = self._pid(worker)
         began, queued = time.monotonic(), run_delay(pid) or 0.0
@@ -240,36 +248,38 @@ class ProcessExecutor(BelledExecutor):
                 if passed > limit:
                     raise
                 continue
-            if isinstance(answer, main.Failed):
-                raise error_for(_as_start(answer.fault, self._output.tail(worker)))
+            if isinstance(answer, main.BuildFailed):
+                raise error_for(
+                    _as_start_fault(answer.fault, self._output.tail(worker))
+                )
             return answer
 
-    def renew(self, worker: int) -> None:
+    def respawn(self, worker: int) -> None:
         """Start another process in the place of one that has tried envs."""
         process, mailbox = self._processes[worker], self._mailboxes[worker]
         mailbox.hang_up()
-        wait_until(process, time.monotonic() + FAREWELL)
+        wait_until(process, time.monotonic() + PROBED_EXIT_SECONDS)
         end(process)
-        if self._control.stop[worker, 0] != ENDED:
+        if self._control.stop[worker, 0] != WORKER_ENDED:
             mark = self._inheritance.mark(worker, self._generations[worker])
             child_processes.end_marked(mark)
         mailbox.close()
         self._bells[worker].close()
         self._lost.pop(worker, None)
-        self._clear_line(worker)
-        undisturbed(lambda: self._hire_again(worker))
-        self._post(worker, self._packed.welcome(self._control.plan))
+        self._clear_worker_state(worker)
+        uninterrupted(lambda: self._respawn(worker))
+        self._post(worker, self._packed.setup_message(self._control.plan))
 
-    def _hire_again(self, worker: int) -> None:
-        hired = self._hire(worker)
-        self._processes[worker] = hired.process
-        self._mailboxes[worker] = hired.mailbox
-        self._bells[worker] = hired.bell
+    def _respawn(self, worker: int) -> None:
+        spawned = self._spawn(worker)
+        self._processes[worker] = spawned.process
+        self._mailboxes[worker] = spawned.mailbox
+        self._bells[worker] = spawned.bell
 
-    def _clear_line(self, worker: int) -> None:
+    def _clear_worker_state(self, worker: int) -> None:
         """What the block says about a worker that is replaced."""
         control, offset = self._control, self._control.bell_offset(worker)
-        control.memory[offset : offset + LINE] = bytes(LINE)
+        control.memory[offset : offset + CACHE_LINE_BYTES] = bytes(CACHE_LINE_BYTES)
         control.vitals[worker] = 0.0
         control.stop[worker] = 0
 
@@ -279,7 +289,7 @@ class ProcessExecutor(BelledExecutor):
         specs: list[EnvSpec] = []
         try:
             for worker in range(len(self.shards)):
-                self._post(worker, self._pack(main.Build(self.job(worker))))
+                self._post(worker, self._pack(main.BuildShard(self.job(worker))))
             for worker in range(len(self.shards)):
                 specs.extend(self._await_start(worker).specs)
         except BaseException:
@@ -313,26 +323,28 @@ class ProcessExecutor(BelledExecutor):
             answer = self._fetch(worker, timeout)
         except TimeoutError as error:
             pid = self._processes[worker].pid
-            raise error_for(self._unbuilt(worker, pid, timeout)) from error
-        if isinstance(answer, main.Failed):
-            raise error_for(_as_start(answer.fault, self._output.tail(worker)))
+            raise error_for(self._build_timeout_fault(worker, pid, timeout)) from error
+        if isinstance(answer, main.BuildFailed):
+            raise error_for(_as_start_fault(answer.fault, self._output.tail(worker)))
         return answer
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Append the data to the block and let the workers serve."""
         block, assignment = self._inheritance.block, self._assignment
         plan = plan_data(assignment.slots, codecs.obs, codecs.action, start=block.size)
-        with refusals(assignment.seed):
-            undisturbed(lambda: self._extend(plan))
-        self._bind = main.Bind(plan, serialization.dumps(codecs), self._worker_spin)
+        with start_errors(assignment.seed):
+            uninterrupted(lambda: self._extend(plan))
+        self._bind = main.BindBlock(
+            plan, serialization.dumps(codecs), self._worker_spin
+        )
         bind = self._pack(self._bind)
         for worker in range(len(self.shards)):
             self._post(worker, bind)
         for worker in range(len(self.shards)):
             self._await_start(worker)
         self._bound = True
-        self._open_lanes()
-        self._helpers = Helpers(len(self.shards), assignment.cores)
+        self._open_channels()
+        self._helpers = HelperThreads(len(self.shards), assignment.cores)
         return DataViews(plan, self._data.memory)
 
     def _extend(self, plan: DataPlan) -> None:
@@ -341,19 +353,19 @@ class ProcessExecutor(BelledExecutor):
 
     def send_all(self, mode: int) -> None:
         """The same as everywhere; the caller's idle threads leave the cores."""
-        self._helpers.rest()
+        self._helpers.before_batch()
         super().send_all(mode)
 
     def wait(
         self,
         target: int,
         timeout: float | None,
-        there: Callable[[], bool],
-        some: bool = False,
+        is_done: Callable[[], bool],
+        only_some: bool = False,
     ) -> bool:
         """The same as everywhere, with an eye on how long a batch takes."""
-        in_time = super().wait(target, timeout, there, some)
-        self._helpers.back()
+        in_time = super().wait(target, timeout, is_done, only_some)
+        self._helpers.after_batch()
         return in_time
 
     def _pack(self, message: Any) -> bytes:
@@ -363,7 +375,7 @@ class ProcessExecutor(BelledExecutor):
         """Post it, with an eye on the worker: one that hangs may never read it."""
         mailbox = self._mailboxes[worker]
         mailbox.put(packed)
-        while not mailbox.flush(SLICE):
+        while not mailbox.flush(HEALTH_CHECK_SECONDS):
             self._raise_if_dead(worker)
 
     def _pid(self, worker: int) -> int:
@@ -371,18 +383,20 @@ class ProcessExecutor(BelledExecutor):
 
     # Health ---------------------------------------------------------------------------
 
-    def _dead(self, worker: int) -> Fault | None:
+    def _fault_if_dead(self, worker: int) -> Fault | None:
         process = self._processes[worker]
         if not has_ended(process):
             return None
-        return self._obituary(worker, process)
+        return self._death_fault(worker, process)
 
-    def _obituary(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
+    def _death_fault(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
         code = end(process)
-        if self._control.stop[worker, 0] != ENDED:
+        if self._control.stop[worker, 0] != WORKER_ENDED:
             mark = self._inheritance.mark(worker, self._generations[worker])
             child_processes.end_marked(mark)
-        command, slot = self._doing(worker) if self._bound else ("start", None)
+        command, slot = (
+            self._current_command(worker) if self._bound else ("start", None)
+        )
         slots = len(self.shards[worker]) if self._bound else 0
         return Fault(
             kind="died",
@@ -411,26 +425,28 @@ class ProcessExecutor(BelledExecutor):
     def _raise_if_late(self, worker: int) -> None:
         """A worker that is at one thing for longer than it may take is given up."""
         now = time.perf_counter()
-        mark, doing = self._control.vitals[worker, [MARK, DOING]].tolist()
+        mark, doing = self._control.vitals[
+            worker, [BUSY_SINCE, CURRENT_COMMAND]
+        ].tolist()
         if not mark:  # it waits, or it has not noticed that it is asked to do something
             waiting: int = self._consumed[worker][0]
             if self._sent[worker] == waiting:
-                self._silent.pop(worker, None)
+                self._unresponsive.pop(worker, None)
                 return
             # It may have been seen like this before, with another command since.
-            if self._silent.get(worker, (-1, now))[0] != waiting:
-                self._silent[worker] = waiting, now
-            mark = self._silent[worker][1]
+            if self._unresponsive.get(worker, (-1, now))[0] != waiting:
+                self._unresponsive[worker] = waiting, now
+            mark = self._unresponsive[worker][1]
             doing = STEPPING if self._assignment.slots else ANSWERING
         else:
-            self._silent.pop(worker, None)
+            self._unresponsive.pop(worker, None)
         limit = self._deadlines.get(doing)
         if limit is None or now - mark <= limit:
             return
-        self._silent.pop(worker, None)
+        self._unresponsive.pop(worker, None)
         process = self._processes[worker]
-        stack = stacks.ask(process.pid, self._inheritance.stack)
-        fault = self._obituary(worker, process)
+        stack = stacks.ask_for_stacks(process.pid, self._inheritance.stack)
+        fault = self._death_fault(worker, process)
         fault = dataclasses.replace(
             fault,
             kind="hung",
@@ -443,7 +459,9 @@ class ProcessExecutor(BelledExecutor):
         self._lost[worker] = fault
         raise error_for(fault)
 
-    def _unbuilt(self, worker: int, pid: int, timeout: float | None) -> Fault:
+    def _build_timeout_fault(
+        self, worker: int, pid: int, timeout: float | None
+    ) -> Fault:
         """A worker did not build its envs in time."""
         return Fault(
             kind="hung",
@@ -454,7 +472,7 @@ class ProcessExecutor(BelledExecutor):
             limit=timeout,
             error_text=f"longer than {timeout:g} s",
             output=self._output.tail(worker),
-            stack=stacks.ask(pid, self._inheritance.stack),
+            stack=stacks.ask_for_stacks(pid, self._inheritance.stack),
         )
 
     def output(self, worker: int) -> str:
@@ -463,33 +481,33 @@ class ProcessExecutor(BelledExecutor):
 
     # Replacing ------------------------------------------------------------------------
 
-    def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
+    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
         """Start another in the place of a worker that ended; does not wait for it."""
         self._lost.pop(worker, None)
-        self._silent.pop(worker, None)
+        self._unresponsive.pop(worker, None)
         self._unwanted[worker] = 0
         self._replies.pop(worker, None)
         self._mailboxes[worker].close()
         self._bells[worker].close()
         control = self._control
-        self._clear_line(worker)
+        self._clear_worker_state(worker)
         self._sent[worker] = self._consumed[worker][0] = 0
         self._fetched[worker] = self._posted[worker]
         self._posted_seen = b""  # looking through it may have ended half-way
         self._generations[worker] += 1
-        self._make_up_for_lost_rings()
-        job = self._pack(main.Build(self.job(worker)))
+        self._ring_for_lost_rings()
+        job = self._pack(main.BuildShard(self.job(worker)))
         bind = self._pack(dataclasses.replace(self._bind, resume=resume))
-        welcome = self._packed.welcome(control.plan)
+        setup = self._packed.setup_message(control.plan)
         self._away[worker] = Replacement(
             worker,
             delay,
-            lambda: self._hire(worker),
-            lambda hired: self._prepare(worker, hired, (welcome, job, bind)),
+            lambda: self._spawn(worker),
+            lambda spawned: self._prepare(worker, spawned, (setup, job, bind)),
         )
-        self._open_lanes()
+        self._open_channels()
 
-    def _make_up_for_lost_rings(self) -> None:
+    def _ring_for_lost_rings(self) -> None:
         """A worker may be killed after it said `done` and before it rang for that.
 
         Others may be between the two right now; they are given a moment. Who waits
@@ -506,29 +524,31 @@ class ProcessExecutor(BelledExecutor):
             self._bell.flush()
 
     def _prepare(
-        self, worker: int, hired: Hired, messages: tuple[bytes, bytes, bytes]
+        self, worker: int, spawned: SpawnedWorker, messages: tuple[bytes, bytes, bytes]
     ) -> None:
         """Bring a new process to where the one before it was; in a thread."""
-        welcome, build, bind = messages
-        mailbox, timeout = hired.mailbox, self._assignment.start_timeout
+        setup, build, bind = messages
+        mailbox, timeout = spawned.mailbox, self._assignment.start_timeout
         try:
-            mailbox.post_bytes(welcome, timeout)
+            mailbox.post_bytes(setup, timeout)
             mailbox.post_bytes(build, timeout)
             answer = mailbox.fetch(timeout)
-            if isinstance(answer, main.Failed):
-                raise error_for(_as_start(answer.fault, self._output.tail(worker)))
+            if isinstance(answer, main.BuildFailed):
+                raise error_for(
+                    _as_start_fault(answer.fault, self._output.tail(worker))
+                )
             mailbox.post_bytes(bind, timeout)
             mailbox.fetch(timeout)
         except TimeoutError as error:
-            fault = self._unbuilt(worker, hired.process.pid, timeout)
-            kill(hired.process)
+            fault = self._build_timeout_fault(worker, spawned.process.pid, timeout)
+            kill(spawned.process)
             raise error_for(fault) from error
         except MailboxClosed as error:
-            wait_until(hired.process, time.monotonic() + SILENCE)
-            fault = self._obituary(worker, hired.process)
+            wait_until(spawned.process, time.monotonic() + SILENT_EXIT_SECONDS)
+            fault = self._death_fault(worker, spawned.process)
             raise error_for(dataclasses.replace(fault, command="start")) from error
 
-    def _receive(self, worker: int) -> None:
+    def _install_replacement(self, worker: int) -> None:
         """Put a worker in its place, if it is ready."""
         replacement = self._away.get(worker)
         if self._closed or replacement is None:
@@ -538,13 +558,13 @@ class ProcessExecutor(BelledExecutor):
         if replacement.error is not None:
             del self._away[worker]
             raise replacement.error
-        hired = replacement.hired
-        assert hired is not None
-        self._processes[worker] = hired.process
-        self._mailboxes[worker] = hired.mailbox
-        self._bells[worker] = hired.bell
+        spawned = replacement.spawned
+        assert spawned is not None
+        self._processes[worker] = spawned.process
+        self._mailboxes[worker] = spawned.mailbox
+        self._bells[worker] = spawned.bell
         del self._away[worker]
-        self._open_lanes()
+        self._open_channels()
         self.on_return(worker)
 
     # Ending ---------------------------------------------------------------------------
@@ -565,9 +585,9 @@ class ProcessExecutor(BelledExecutor):
             for worker in workers:
                 with suppress(Exception):
                     self._ask_to_close(worker)
-            wait_for_all(workers, deadline, self._is_at_it)
+            wait_for_all(workers, deadline, self._is_closing)
         finally:  # a second Ctrl-C cuts the waiting short, not the ending
-            undisturbed(lambda: self._end_all(deadline))
+            uninterrupted(lambda: self._end_all(deadline))
 
     def _end_all(self, deadline: float) -> None:
         for process in self._processes:
@@ -576,7 +596,7 @@ class ProcessExecutor(BelledExecutor):
             with suppress(Exception):
                 end(process)
         workers = len(self._processes)
-        orderly = not workers or (self._control.stop[:workers, 0] == ENDED).all()
+        orderly = not workers or (self._control.stop[:workers, 0] == WORKER_ENDED).all()
         self._release(deadline)
         if not orderly:
             child_processes.end_marked(self._inheritance.token)
@@ -600,9 +620,9 @@ class ProcessExecutor(BelledExecutor):
         # One that is posting a letter we will not read has to stop trying.
         self._mailboxes[worker].close()
 
-    def _is_at_it(self, worker: int) -> bool:
+    def _is_closing(self, worker: int) -> bool:
         """Whether a worker that was asked to close can be seen to do anything."""
-        busy = self._control.vitals[worker, MARK] or not self._bound
+        busy = self._control.vitals[worker, BUSY_SINCE] or not self._bound
         return bool(busy) and not stacks.is_stopped(self._pid(worker))
 
     def _release(self, deadline: float) -> None:
@@ -621,7 +641,7 @@ class ProcessExecutor(BelledExecutor):
         _open_executors.discard(self)
 
 
-class _Packed:
+class _PackedFunctions:
     """The user's functions as bytes, packed once."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -640,18 +660,18 @@ class _Packed:
 
     def factories(self, shard: range) -> serialization.Unpacked:
         """The factories of a shard; one that is used for all its slots goes once."""
-        return self.chosen(shard)
+        return self.factories_of(shard)
 
-    def chosen(self, slots: Sequence[int]) -> serialization.Unpacked:
+    def factories_of(self, slots: Sequence[int]) -> serialization.Unpacked:
         """The factories of these slots."""
         return serialization.Unpacked(
             serialization.dumps([self._factories[i] for i in slots])
         )
 
-    def welcome(self, control: Any) -> bytes:
+    def setup_message(self, control: Any) -> bytes:
         """The same first message for every worker."""
         return pickle.dumps(
-            main.Welcome(
+            main.ProcessSetup(
                 argv=serialization.portable_argv(),
                 log_levels=serialization.pack_log_levels(),
                 registry=serialization.pack_registry(),
@@ -669,10 +689,10 @@ def _unpacked(function: Any, what: str) -> serialization.Unpacked | None:
     )
 
 
-def _patience(question: Question) -> float:
+def _probe_timeout(question: ProbeRequest) -> float:
     """Seconds for what the question is about; who times envs waits for slow ones."""
     building = 4 * question.long_to_build if question.seconds else 0.0
-    return question.limit + question.seconds + building + GRACE
+    return question.limit + question.seconds + building + PROBE_GRACE_SECONDS
 
 
 def _fill_standard_descriptors() -> None:
@@ -686,7 +706,7 @@ def _fill_standard_descriptors() -> None:
     os.close(descriptor)
 
 
-def _as_start(fault: Fault, output: str) -> Fault:
+def _as_start_fault(fault: Fault, output: str) -> Fault:
     return dataclasses.replace(fault, kind="start", output=output)
 
 

@@ -16,23 +16,28 @@ from dataclasses import dataclass, field, replace
 
 from corral.engine.executors.assign import shards
 from corral.engine.executors.contract import Assignment
-from corral.engine.executors.env_kinds import guests_of
-from corral.engine.executors.isolation_cache import Key, key_of, recall, remember
+from corral.engine.executors.env_kinds import slots_to_probe
+from corral.engine.executors.isolation_cache import (
+    CacheKey,
+    cache_key_of,
+    read_cached,
+    write_cached,
+)
 from corral.engine.executors.process import ProcessExecutor
-from corral.engine.worker.isolation_probe import Sharing
-from corral.engine.worker.probe import Measurement, Question
+from corral.engine.worker.isolation_probe import SharingAnswer
+from corral.engine.worker.probe import Measurement, ProbeRequest
 from corral.errors import FactoryError, Fault, FaultError, WorkerDied
 
-NO_REPEAT = (
+NOT_REPEATABLE_REASON = (
     "an env does not do the same twice under equal seeds, so whether two disturb each "
     "other cannot be seen"
 )
-TOO_MANY = "the factories are of too many kinds to try them all"
-UNSENT = "the factory cannot be sent to a worker process to be tried"
+TOO_MANY_KINDS_REASON = "the factories are of too many kinds to try them all"
+UNSENDABLE_REASON = "the factory cannot be sent to a worker process to be tried"
 
 
 @dataclass(slots=True)
-class Look:
+class SharingProbe:
     """What is found out about the envs of an executor, with its first workers.
 
     Args:
@@ -42,8 +47,8 @@ class Look:
     """
 
     executor: ProcessExecutor
-    guests: list[int]
-    question: Question
+    slots: list[int]
+    question: ProbeRequest
     used: set[int] = field(default_factory=set)
     """Workers in which envs have been."""
     _stage: str = ""
@@ -51,12 +56,12 @@ class Look:
     _trouble: str = ""
     _mild: bool = False
 
-    def measured(self) -> Measurement:
+    def measure(self) -> Measurement:
         """What came of it. What an env raises in its first constructor is raised."""
-        found, doubt = self._tried(0, self.question)
+        found, doubt = self._probe(0, self.question)
         if doubt is None or found.sharing is None:
             return found
-        witness = self._another()
+        witness = self._fresh_worker()
         if self._repeats(witness, doubt):
             reason = self._trouble
             return self._with(found, replace(found.sharing, safe=False, reason=reason))
@@ -64,26 +69,28 @@ class Look:
             return found
         if self.question.seeded or not found.sharing.safe:
             return self._with(
-                found, replace(found.sharing, safe=None, reason=NO_REPEAT)
+                found, replace(found.sharing, safe=None, reason=NOT_REPEATABLE_REASON)
             )
         # Bare resets may draw from the system's entropy; with seeds it may repeat.
-        seeded, doubt = self._tried(witness, replace(self.question, seeded=True))
+        seeded, doubt = self._probe(witness, replace(self.question, seeded=True))
         if doubt is None:
             return self._with(found, seeded.sharing)
-        return self._with(found, replace(found.sharing, safe=None, reason=NO_REPEAT))
+        return self._with(
+            found, replace(found.sharing, safe=None, reason=NOT_REPEATABLE_REASON)
+        )
 
-    def _with(self, found: Measurement, sharing: Sharing | None) -> Measurement:
+    def _with(self, found: Measurement, sharing: SharingAnswer | None) -> Measurement:
         assert sharing is not None
         return replace(found, sharing=replace(sharing, extra=self._extra))
 
-    def _tried(
-        self, worker: int, question: Question
+    def _probe(
+        self, worker: int, question: ProbeRequest
     ) -> tuple[Measurement, bytes | None]:
         self.used.add(worker)
         self._stage = ""
         try:
-            answer = self.executor.try_envs(
-                worker, self.guests, question, self._reached
+            answer = self.executor.probe_envs(
+                worker, self.slots, question, self._reached
             )
         except TimeoutError:
             reason = f"it cannot be found out in {question.limit:g} s"
@@ -116,26 +123,26 @@ class Look:
 
     def _given_up(self, safe: bool | None, reason: str) -> Measurement:
         self._extra += 1 if self._stage == "built" else 3
-        return Measurement(0.0, sharing=Sharing(safe, reason, self._extra))
+        return Measurement(0.0, sharing=SharingAnswer(safe, reason, self._extra))
 
-    def _another(self) -> int:
+    def _fresh_worker(self) -> int:
         """A worker that has not seen any env."""
         if len(self.executor.shards) > 1:
             return 1
-        self.executor.renew(0)
+        self.executor.respawn(0)
         return 0
 
     def _repeats(self, worker: int, doubt: bytes) -> bool:
         self.used.add(worker)
         limit = self.question.limit
-        self._extra += len(self.guests) > 1
+        self._extra += len(self.slots) > 1
         try:
-            return self.executor.repeat(worker, self.guests, doubt, limit)
+            return self.executor.repeats_recording(worker, self.slots, doubt, limit)
         except (TimeoutError, FaultError) as error:
             if isinstance(error, WorkerDied):
                 _say_what_crashed(error.fault)
             if len(self.executor.shards) > 1:
-                self.executor.renew(worker)
+                self.executor.respawn(worker)
             return False
 
     def clean(self, found: Measurement) -> None:
@@ -144,7 +151,7 @@ class Look:
         # The witness has the generators of slot 0.
         good = {0} if found.kept or (safe and not found.left) else set()
         for worker in self.used - good:
-            self.executor.renew(worker)
+            self.executor.respawn(worker)
 
 
 def _say_what_crashed(fault: Fault) -> None:
@@ -160,33 +167,37 @@ def _say_what_crashed(fault: Fault) -> None:
 
 
 @dataclass(slots=True)
-class Inquiry:
+class SharingQuestion:
     """Whether the envs of an assignment may share a process."""
 
     assignment: Assignment
-    guests: list[int] = field(init=False)
-    key: Key | None = field(init=False)
+    probe_slots: list[int] = field(init=False)
+    key: CacheKey | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.guests = guests_of(self.assignment.factories)
-        self.key = key_of(self.assignment, self.guests) if self.guests else None
+        self.probe_slots = slots_to_probe(self.assignment.factories)
+        self.key = (
+            cache_key_of(self.assignment, self.probe_slots)
+            if self.probe_slots
+            else None
+        )
 
-    def known(self) -> Sharing | None:
+    def known_answer(self) -> SharingAnswer | None:
         """Without building anything; None if it has to be tried."""
-        if not self.guests:
-            return Sharing(None, TOO_MANY)
+        if not self.probe_slots:
+            return SharingAnswer(None, TOO_MANY_KINDS_REASON)
         if self.key is None:
-            return Sharing(None, UNSENT)
-        return recall(self.key)
+            return SharingAnswer(None, UNSENDABLE_REASON)
+        return read_cached(self.key)
 
-    def keep(self, sharing: Sharing | None) -> None:
+    def store(self, sharing: SharingAnswer | None) -> None:
         """For the next time; what an env says, it will say again."""
         if self.key is not None and sharing is not None and sharing.seen:
-            remember(self.key, sharing)
+            write_cached(self.key, sharing)
 
-    def found(self, question: Question) -> Sharing:
+    def answer(self, question: ProbeRequest) -> SharingAnswer:
         """Tried in a process of its own, which ends."""
-        known = self.known()
+        known = self.known_answer()
         if known is not None:
             return known
         slots = self.assignment.slots
@@ -194,15 +205,19 @@ class Inquiry:
         try:
             executor = ProcessExecutor(alone)
         except FactoryError:
-            return Sharing(None, UNSENT)
+            return SharingAnswer(None, UNSENDABLE_REASON)
         try:
             executor.launch()
-            sharing = Look(executor, self.guests, question).measured().sharing
+            sharing = (
+                SharingProbe(executor, self.probe_slots, question).measure().sharing
+            )
         except FaultError as error:  # here it may be built all the same
             _say_what_crashed(error.fault)
-            sharing = Sharing(None, f"an env could not be tried ({error.fault.kind})")
+            sharing = SharingAnswer(
+                None, f"an env could not be tried ({error.fault.kind})"
+            )
         finally:
             executor.close(2.0)
         assert sharing is not None
-        self.keep(sharing)
+        self.store(sharing)
         return sharing

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 from corral.engine.transport import child_processes
 
-SILENCE = 2.0
+SILENT_EXIT_SECONDS = 2.0
 """Seconds that a worker may do nothing about being asked to end."""
-LAST_WAIT = 2.0
+KILLED_EXIT_SECONDS = 2.0
 """The same for the kernel, after SIGKILL: it may hold one that waits for a device."""
 
 
@@ -60,7 +60,7 @@ def wait_for_all(
         for worker in list(left):
             if answers(worker):
                 heard[worker] = now
-            elif now - heard[worker] >= SILENCE:
+            elif now - heard[worker] >= SILENT_EXIT_SECONDS:
                 kill(left.pop(worker))
         time.sleep(delay)
         delay = min(2 * delay, 0.005)
@@ -79,5 +79,5 @@ def end(process: subprocess.Popen[bytes]) -> int:
     """Kill what is left of the worker's group, then reap; returns the exit code."""
     kill(process)
     with suppress(subprocess.TimeoutExpired):
-        return process.wait(LAST_WAIT)
+        return process.wait(KILLED_EXIT_SECONDS)
     return -signal.SIGKILL  # as it will be

@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from corral.engine.executors.reaping import SILENCE, kill
-from corral.engine.executors.spawn import Hired
+from corral.engine.executors.reaping import SILENT_EXIT_SECONDS, kill
+from corral.engine.executors.spawn import SpawnedWorker
 from corral.engine.faults.report import shortened
 from corral.errors import CorralError, Fault, FaultError
 
@@ -23,15 +23,15 @@ class Replacement:
         self,
         worker: int,
         delay: float,
-        hire: Callable[[], Hired],
-        prepare: Callable[[Hired], None],
+        spawn: Callable[[], SpawnedWorker],
+        prepare: Callable[[SpawnedWorker], None],
     ) -> None:
         self.worker = worker
-        self.hired: Hired | None = None
+        self.spawned: SpawnedWorker | None = None
         self.error: CorralError | None = None
         """Why there is no worker after all."""
         self._delay = delay
-        self._hire, self._prepare = hire, prepare
+        self._spawn, self._prepare = spawn, prepare
         self._cancelled = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"corral-replacement-{worker}", daemon=True
@@ -48,9 +48,9 @@ class Replacement:
         if self._cancelled.is_set():
             return
         try:
-            self.hired = self._hire()
+            self.spawned = self._spawn()
             if not self._cancelled.is_set():
-                self._prepare(self.hired)
+                self._prepare(self.spawned)
         except CorralError as error:
             self.error = error
         except BaseException as error:
@@ -64,25 +64,25 @@ class Replacement:
             )
             text = f"worker {self.worker}: {fault.error_text}"
             self.error = FaultError(text, fault)
-        if self.hired is not None and (self.error or self._cancelled.is_set()):
-            self.hired.dismiss()
-            self.hired = None
+        if self.spawned is not None and (self.error or self._cancelled.is_set()):
+            self.spawned.shut_down()
+            self.spawned = None
 
     def cancel(self) -> None:
         """Give it up; its envs are closed if they are built already."""
         self._cancelled.set()
-        hired = self.hired
-        if hired is not None:
-            hired.mailbox.hang_up()
+        spawned = self.spawned
+        if spawned is not None:
+            spawned.mailbox.hang_up()
 
     def end(self, deadline: float) -> None:
         """After `cancel`: see to it that nothing is left of it."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
-        hired = self.hired
-        if hired is None:
+        spawned = self.spawned
+        if spawned is None:
             return
         if self._thread.is_alive():
-            kill(hired.process)
-            self._thread.join(SILENCE)
+            kill(spawned.process)
+            self._thread.join(SILENT_EXIT_SECONDS)
         else:
-            hired.dismiss()
+            spawned.shut_down()

@@ -21,24 +21,24 @@ from numpy.typing import NDArray
 from corral.core import EnvSpec
 from corral.engine.executors.contract import Assignment, Capabilities, Vitals
 from corral.engine.executors.env_list import EnvList
-from corral.engine.executors.start_errors import refusals
+from corral.engine.executors.start_errors import start_errors
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.engine.transport.block import Block
 from corral.engine.worker.commands import (
     MAIL_ENTRY,
-    MORE_BIT,
+    MORE_FOLLOWS_BIT,
     STEP_ALL_ENTRIES,
     Ask,
     Verb,
+    as_one_command,
     entry,
-    together,
 )
 from corral.engine.worker.context import WorkerContext, here
-from corral.engine.worker.letters import Letter, Reply, describe, kept
-from corral.engine.worker.shard import Resume
-from corral.engine.worker.shard_outputs import Outlet
+from corral.engine.worker.letters import Letter, Reply, describe, unpickled_copy
+from corral.engine.worker.shard import ResumeState
+from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.worker import Job, Worker
 from corral.errors import ClosedError, Fault
 
@@ -72,7 +72,7 @@ class SerialExecutor:
         # By verb: how many slots are done when the command is.
         self._results_of = (0, 1, assignment.slots, 1, 0)
         self._informed = False
-        self.on_return: Callable[[int], None] = _nobody_returns
+        self.on_return: Callable[[int], None] = _no_worker_returns
         self._worker = Worker(
             Job(
                 worker=0,
@@ -91,7 +91,7 @@ class SerialExecutor:
     def envs(self) -> EnvList:
         """The environments themselves; one that is put in goes on in its slot."""
         shard = self._worker.shard
-        return EnvList([adapter.env for adapter in shard.adapters], shard.exchange)
+        return EnvList([adapter.env for adapter in shard.adapters], shard.replace_env)
 
     def build(self) -> list[EnvSpec]:
         """Build every env here."""
@@ -108,10 +108,10 @@ class SerialExecutor:
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out private memory the way a shared block would be."""
         plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
-        with refusals(self._assignment.seed):
+        with start_errors(self._assignment.seed):
             self._data = Block.create(plan.size, shared=False, touched=plan.touched)
         views = DataViews(plan, self._data.memory)
-        outlet = Outlet(
+        outputs = ShardOutputs(
             done=self.done.data,
             ring=None,
             inform=self._inform,
@@ -121,12 +121,17 @@ class SerialExecutor:
             episode=self._control.episode,
         )
         self._worker.bind(
-            views, codecs, outlet, self.reset_seed, self._messages.popleft, _nobody
+            views,
+            codecs,
+            outputs,
+            self.reset_seed,
+            self._messages.popleft,
+            _discard_reply,
         )
         return views
 
     def _keep(self, letter: Letter) -> None:
-        self._letters.append(kept(letter))
+        self._letters.append(unpickled_copy(letter))
 
     def _inform(self) -> None:
         self._informed = True
@@ -139,24 +144,24 @@ class SerialExecutor:
         """Keep the commands until their results are waited for."""
         entries = [entry(verb, mode, slot) for slot in slots.tolist()]
         batched = self._assignment.options.batched
-        self._queue.extend(together(entries) if batched else entries)
+        self._queue.extend(as_one_command(entries) if batched else entries)
 
-    def tell(self, worker: int, message: Any) -> None:
+    def post(self, worker: int, message: Any) -> None:
         """Keep the message in its place among the commands."""
         self._messages.append(message)
         self._queue.append(MAIL_ENTRY)
 
-    def tell_each(self, messages: Sequence[tuple[int, Any]]) -> None:
+    def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
         """Keep the messages in their places among the commands."""
         for worker, message in messages:
-            self.tell(worker, message)
+            self.post(worker, message)
 
     def wait(
         self,
         target: int,
         timeout: float | None,
-        there: Callable[[], bool],
-        some: bool = False,
+        is_done: Callable[[], bool],
+        only_some: bool = False,
     ) -> bool:
         """Run commands until enough slots are done."""
         outside, here.context = here.context, self._worker.context
@@ -165,12 +170,12 @@ class SerialExecutor:
             while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
                 self._run_next()
             # Those that are waited for may have been sent after others.
-            while some and not there():
+            while only_some and not is_done():
                 self._run_next()
         finally:
             self._stop(outside)
         # All that was asked for was run here, one after the other.
-        return not some or there()
+        return not only_some or is_done()
 
     def run_all(self, mode: int) -> None:
         """Step the whole shard right now: `send_all` and `wait` in one."""
@@ -182,7 +187,7 @@ class SerialExecutor:
             self._worker.shard.step_all(mode)
             self._finished += self._assignment.slots
             if self._closed:
-                self._tell_of_the_end()
+                self._raise_ended()
         finally:
             self._stop(outside)
 
@@ -204,15 +209,15 @@ class SerialExecutor:
                 "Ctrl-C came while an environment was being run, and its result is "
                 "lost; close this pool and make a new one"
             )
-        command = MORE_BIT
-        while command & MORE_BIT:
+        command = MORE_FOLLOWS_BIT
+        while command & MORE_FOLLOWS_BIT:
             command = self._queue.popleft()
             self._worker.handle(command)
             self._finished += self._results_of[command >> 28]
         if self._closed:
-            self._tell_of_the_end()
+            self._raise_ended()
 
-    def _tell_of_the_end(self) -> NoReturn:
+    def _raise_ended(self) -> NoReturn:
         """A signal handler has closed us in the middle of a command."""
         faults = [letter.fault for letter in self._letters if letter.fault is not None]
         for fault in faults:
@@ -244,14 +249,14 @@ class SerialExecutor:
         """What was answered already."""
         return self._answers
 
-    def look(self) -> None:
+    def check_workers(self) -> None:
         """The caller is always there."""
 
-    def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
+    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
         """Nobody can take the caller's place."""
         raise AssertionError("serial has no worker to replace")
 
-    def retired(self, worker: int) -> int:
+    def retirement_stage(self, worker: int) -> int:
         """The caller never makes room."""
         return 0
 
@@ -275,7 +280,7 @@ class SerialExecutor:
         """The one worker is the caller, busy while it waits for itself."""
         return [Vitals(os.getpid(), None)]
 
-    def informed(self) -> bool:
+    def has_new_infos(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
         informed, self._informed = self._informed, False
         return informed
@@ -315,11 +320,11 @@ def start_fault(error: BaseException, job: Job) -> Fault:
     return replace(fault, kind="start")
 
 
-def _nobody_returns(worker: int) -> None:
+def _no_worker_returns(worker: int) -> None:
     raise AssertionError(f"nobody takes the place of worker {worker}")
 
 
-def _nobody(_: Reply) -> None:
+def _discard_reply(_: Reply) -> None:
     raise AssertionError("serial answers are returned, not posted")
 
 

@@ -23,14 +23,14 @@ from corral.engine.executors.replacement import Replacement
 from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import (
     ANSWERING,
-    AT,
-    BUSY,
+    BUSY_SECONDS,
     CLOSING,
     CONSTRUCTING,
-    DOING,
-    NOWHERE,
+    CURRENT_COMMAND,
+    CURRENT_SLOT,
+    NO_SLOT,
     RESETTING,
-    RETIRED,
+    RETIREMENT_STAGE,
     STEPPING,
     TICKET_MASK,
     ControlViews,
@@ -42,22 +42,22 @@ from corral.engine.worker.commands import (
     STEP_ALL_ENTRIES,
     Ask,
     Verb,
+    as_one_command,
     entry,
-    together,
 )
-from corral.engine.worker.letters import Letter, Reply, Sealed
-from corral.engine.worker.shard import Resume
+from corral.engine.worker.letters import Letter, Reply, SealedMessage
+from corral.engine.worker.shard import ResumeState
 from corral.errors import ClosedError, Fault, FaultError, OptionError
 
-SLICE = 0.02
+HEALTH_CHECK_SECONDS = 0.02
 """Seconds between looks at the workers while waiting for them."""
-BUSY_SLICE = 0.001
+BUSY_HEALTH_CHECK_SECONDS = 0.001
 """The same while they post letters too big for their mailbox."""
-SPIN = 50e-6
+WORKER_SPIN_SECONDS = 50e-6
 """Longest time a worker burns before it sleeps: about what a wake-up costs."""
-PARENT_SPIN = 400e-6
+PARENT_SPIN_SECONDS = 400e-6
 """The same for the parent, which has a core for itself when it spins at all."""
-COMMANDS = {
+COMMAND_NAMES = {
     STEPPING: "step",
     RESETTING: "reset",
     CONSTRUCTING: "construct",
@@ -67,7 +67,7 @@ COMMANDS = {
 """How a fault names what a worker was doing."""
 
 
-class BelledExecutor:
+class SignalledExecutor:
     """What threads and processes have in common, seen from the parent."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -94,8 +94,8 @@ class BelledExecutor:
         # Who spins burns a core: workers may while there is one for each, the parent
         # only if there is one left for it. Measured with 64 CartPoles on 16 cores and
         # 15 workers: nobody spins 394k steps/s, workers 457k, both 553k.
-        self._worker_spin = SPIN if workers <= assignment.cores else 0.0
-        self._spin = PARENT_SPIN if workers + 1 <= assignment.cores else 0.0
+        self._worker_spin = WORKER_SPIN_SECONDS if workers <= assignment.cores else 0.0
+        self._spin = PARENT_SPIN_SECONDS if workers + 1 <= assignment.cores else 0.0
         self._sent = [0] * workers
         self._fetched = [0] * workers
         self._unwanted = [0] * workers
@@ -125,9 +125,11 @@ class BelledExecutor:
         workers = len(self.shards)
         self._queues = [queue.data for queue in self._control.queue[:workers]]
 
-    def _open_lanes(self) -> None:
-        lanes = zip(range(len(self.shards)), self._queues, self._bells, strict=True)
-        self._lanes = [lane for lane in lanes if lane[0] not in self._away]
+    def _open_channels(self) -> None:
+        channels = zip(range(len(self.shards)), self._queues, self._bells, strict=True)
+        self._channels = [
+            channel for channel in channels if channel[0] not in self._away
+        ]
 
     # Sending --------------------------------------------------------------------------
 
@@ -135,13 +137,13 @@ class BelledExecutor:
         """One entry per worker; those that spin start before any sleeper is woken."""
         command, sent = STEP_ALL_ENTRIES[mode], self._sent
         try:
-            for worker, queue, bell in self._lanes:
+            for worker, queue, bell in self._channels:
                 # No need to look for room: mail leaves some, and no slot is under way.
                 position = sent[worker]
                 queue[position % len(queue)] = command
                 sent[worker] = position + 1 & TICKET_MASK
                 bell.announce()
-            for _, _, bell in self._lanes:
+            for _, _, bell in self._channels:
                 bell.flush()
         except BaseException:
             self._interrupted = True
@@ -155,7 +157,7 @@ class BelledExecutor:
             worker, index = places[slot]
             entries.append((worker, command | index))
         if self._assignment.options.batched:
-            entries = _together(entries)
+            entries = _as_batch_commands(entries)
         rung = set()
         try:
             for worker, one in entries:
@@ -170,19 +172,19 @@ class BelledExecutor:
             self._interrupted = True
             raise
 
-    def tell(self, worker: int, message: Any) -> None:
+    def post(self, worker: int, message: Any) -> None:
         """Announce a message, then post it.
 
         In this order, since a message that is bigger than the mailbox can only be
         posted while the worker reads it.
         """
-        self._tell_packed(worker, self._pack(message))
+        self._post_packed(worker, self._pack(message))
 
-    def tell_each(self, messages: Sequence[tuple[int, Any]]) -> None:
+    def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
         """Post messages about slots; none of them if one cannot be packed."""
         packed = [self._pack_for(worker, message) for worker, message in messages]
         for (worker, _), message in zip(messages, packed, strict=True):
-            self._tell_packed(worker, message)
+            self._post_packed(worker, message)
 
     def _pack_for(self, worker: int, message: Any) -> Any:
         try:
@@ -194,7 +196,7 @@ class BelledExecutor:
                 f"{type(error).__name__}: {error!s:.2000}"
             ) from error
 
-    def _tell_packed(self, worker: int, packed: Any) -> None:
+    def _post_packed(self, worker: int, packed: Any) -> None:
         if worker in self._lost:
             raise error_for(self._lost[worker])
         if worker in self._away:
@@ -250,13 +252,17 @@ class BelledExecutor:
         self,
         target: int,
         timeout: float | None,
-        there: Callable[[], bool],
-        some: bool = False,
+        is_done: Callable[[], bool],
+        only_some: bool = False,
     ) -> bool:
         """Wait until what the caller waits for is there."""
         bell, spin = self._bell, self._spin
         # Only the event twin holds rings back, and it has a descriptor.
-        piece = BUSY_SLICE if some and bell.descriptor is not None else SLICE
+        piece = (
+            BUSY_HEALTH_CHECK_SECONDS
+            if only_some and bell.descriptor is not None
+            else HEALTH_CHECK_SECONDS
+        )
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         left = math.inf
         while True:
@@ -265,14 +271,14 @@ class BelledExecutor:
                 left = deadline - time.monotonic()
                 seconds = max(0.0, min(piece, left))
             rung = bell.wait(target, seconds, spin)
-            if there():
+            if is_done():
                 return True
-            self.look()
+            self.check_workers()
             if rung:  # more rings than results: wait for the next
                 target = bell.count + 1 & TICKET_MASK
-                if there():  # after counting, so that what comes later rings later
+                if is_done():  # after counting, so that what comes later rings later
                     return True
-            piece = BUSY_SLICE if self._collect() else piece
+            piece = BUSY_HEALTH_CHECK_SECONDS if self._collect() else piece
             if left <= 0:
                 return False
 
@@ -297,7 +303,7 @@ class BelledExecutor:
                 self._sort(worker, self._fetch(worker, None))
         return True
 
-    def informed(self) -> bool:
+    def has_new_infos(self) -> bool:
         """Whether any slot wrote info columns since the last call."""
         words = bytes(self._informed_words)
         changed = words != self._informed_seen
@@ -311,11 +317,11 @@ class BelledExecutor:
         packed = {w: self._pack_question(asked) for w, asked in questions.items()}
         while not self._away.keys().isdisjoint(questions):
             time.sleep(0.001)
-            self.look()
+            self.check_workers()
         told: list[int] = []
         try:
             for worker, question in packed.items():
-                self._tell_packed(worker, question)
+                self._post_packed(worker, question)
                 told.append(worker)
         except BaseException:
             for worker in told:
@@ -355,10 +361,10 @@ class BelledExecutor:
             rings = self._bell.count
             self._collect()
             # Looked at every time: others that answer quickly must not hide a death.
-            self.look()
+            self.check_workers()
             if self._replies or enough():
                 return self.answered()
-            self._bell.wait(rings + 1 & TICKET_MASK, SLICE, self._spin)
+            self._bell.wait(rings + 1 & TICKET_MASK, HEALTH_CHECK_SECONDS, self._spin)
 
     def answered(self) -> dict[int, Reply]:
         """The answers that are here."""
@@ -369,9 +375,15 @@ class BelledExecutor:
         """One message, with an eye on the worker's health."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = SLICE if deadline is None else deadline - time.monotonic()
+            left = (
+                HEALTH_CHECK_SECONDS
+                if deadline is None
+                else deadline - time.monotonic()
+            )
             try:
-                return self._mailboxes[worker].fetch(max(0.0, min(SLICE, left)))
+                return self._mailboxes[worker].fetch(
+                    max(0.0, min(HEALTH_CHECK_SECONDS, left))
+                )
             except TimeoutError:
                 self._raise_if_dead(worker)
                 if left <= 0:
@@ -382,7 +394,7 @@ class BelledExecutor:
 
     def _sort(self, worker: int, message: object) -> None:
         self._fetched[worker] = self._fetched[worker] + 1 & TICKET_MASK
-        if isinstance(message, Sealed):
+        if isinstance(message, SealedMessage):
             message = message.open(worker)
         if isinstance(message, Reply):
             if self._unwanted[worker]:
@@ -395,7 +407,7 @@ class BelledExecutor:
 
     def vitals(self) -> list[Vitals]:
         """The process of each worker, and how long it has been busy."""
-        busy = self._control.vitals[:, BUSY].tolist()
+        busy = self._control.vitals[:, BUSY_SECONDS].tolist()
         return [
             Vitals(self._pid(worker), busy[worker])
             for worker in range(len(self.shards))
@@ -410,17 +422,17 @@ class BelledExecutor:
 
     # Health ---------------------------------------------------------------------------
 
-    def _dead(self, worker: int) -> Fault | None:
+    def _fault_if_dead(self, worker: int) -> Fault | None:
         """The fault of a worker that is no longer there."""
         return None
 
-    def _doing(self, worker: int) -> tuple[str, int | None]:
+    def _current_command(self, worker: int) -> tuple[str, int | None]:
         """The command a worker was last seen at, and the slot, if it was at any."""
         vitals = self._control.vitals[worker].tolist()
-        command = COMMANDS.get(vitals[DOING], "step")
+        command = COMMAND_NAMES.get(vitals[CURRENT_COMMAND], "step")
         shard = self.shards[worker]
-        at = int(vitals[AT])
-        return command, None if at == NOWHERE or not shard else shard[at]
+        at = int(vitals[CURRENT_SLOT])
+        return command, None if at == NO_SLOT or not shard else shard[at]
 
     def _await_death(self, worker: int) -> None:
         """Its mailbox is closed, so it is ending: give the exit code a moment."""
@@ -432,7 +444,7 @@ class BelledExecutor:
     def _raise_if_dead(self, worker: int) -> None:
         if self._closed:
             raise ClosedError("this pool was closed while it was waiting")
-        fault = self._lost.get(worker) or self._dead(worker)
+        fault = self._lost.get(worker) or self._fault_if_dead(worker)
         if fault is None and self._interrupted:
             raise ClosedError(
                 "Ctrl-C came while this pool was sending, and what it waits for was "
@@ -442,17 +454,17 @@ class BelledExecutor:
             self._lost[worker] = fault
             raise error_for(fault)
 
-    def look(self) -> None:
+    def check_workers(self) -> None:
         """See whether all workers are there and in time, and raise if not."""
         for worker in range(len(self.shards)):
             if worker in self._away:
-                self._receive(worker)
+                self._install_replacement(worker)
             else:
                 self._raise_if_dead(worker)
 
-    def retired(self, worker: int) -> int:
+    def retirement_stage(self, worker: int) -> int:
         """Whether a worker that ended made room for another, and at which stage."""
-        return int(self._control.vitals[worker, RETIRED])
+        return int(self._control.vitals[worker, RETIREMENT_STAGE])
 
     def last_letters(self, worker: int) -> Sequence[Letter]:
         """What a worker that ended has left in its mailbox, and what others sent."""
@@ -464,17 +476,21 @@ class BelledExecutor:
         letters, self._inbox = self._inbox, []
         return letters
 
-    def _receive(self, worker: int) -> None:
+    def _install_replacement(self, worker: int) -> None:
         """Put a worker in its place, if it is ready."""
 
-    def replace(self, worker: int, resume: Resume | None, delay: float) -> None:
+    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
         """Only processes can be replaced."""
         raise AssertionError("only processes can be replaced")
 
 
-def _together(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _as_batch_commands(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """By worker, what goes to its batch as one command."""
     by_worker: dict[int, list[int]] = {}
     for worker, one in entries:
         by_worker.setdefault(worker, []).append(one)
-    return [(worker, one) for worker, own in by_worker.items() for one in together(own)]
+    return [
+        (worker, one)
+        for worker, own in by_worker.items()
+        for one in as_one_command(own)
+    ]

@@ -18,10 +18,10 @@ from multiprocessing import spawn
 from typing import Any
 
 from corral.engine.executors.contract import Assignment
-from corral.engine.executors.reaping import SILENCE, end, wait_until
-from corral.engine.executors.start_errors import refusals
-from corral.engine.executors.worker_output import Output
-from corral.engine.layout.plan import LINE, ControlViews
+from corral.engine.executors.reaping import SILENT_EXIT_SECONDS, end, wait_until
+from corral.engine.executors.start_errors import start_errors
+from corral.engine.executors.worker_output import WorkerOutput
+from corral.engine.layout.plan import CACHE_LINE_BYTES, ControlViews
 from corral.engine.transport import child_processes, descriptors, doorbell
 from corral.engine.transport.block import Block
 from corral.engine.transport.doorbell import Doorbell
@@ -31,18 +31,22 @@ from corral.engine.transport.shared_arrays import SharedArrays
 from corral.engine.worker import main, serialization
 
 # What the parent opens; a test counts them.
-_PER_POOL = 13
+_DESCRIPTORS_PER_POOL = 13
 """Two blocks and one of shared arrays (of each, mmap keeps a copy), lifeline, stacks,
 output, the parent's bell."""
-_PER_WORKER = 4 + (doorbell.KIND == "event")
+_DESCRIPTORS_PER_WORKER = 4 + (doorbell.KIND == "event")
 """Mailbox, stdout, stderr, log; and its bell."""
-_PER_START = 8
+_DESCRIPTORS_PER_START = 8
 """The worker's ends of these until it has them, and what Popen opens meanwhile."""
 
 
 def descriptors_for(workers: int) -> int:
     """How many descriptors the parent of so many workers opens."""
-    return _PER_POOL + workers * _PER_WORKER + _PER_START
+    return (
+        _DESCRIPTORS_PER_POOL
+        + workers * _DESCRIPTORS_PER_WORKER
+        + _DESCRIPTORS_PER_START
+    )
 
 
 @dataclass(slots=True)
@@ -58,7 +62,9 @@ class Inheritance:
     token: str
     """What the marks of all workers begin with; see `transport.child_processes`."""
 
-    def of(self, worker: int, bell: Doorbell, mailbox: int, log: int) -> dict[str, Any]:
+    def arguments_for(
+        self, worker: int, bell: Doorbell, mailbox: int, log: int
+    ) -> dict[str, Any]:
         """The arguments of a worker's `main`; see there."""
         bells = (bell.descriptor, self.parents_bell.descriptor)
         return {
@@ -70,16 +76,16 @@ class Inheritance:
             "log": log,
             "stack": self.stack,
             "bells": [descriptor for descriptor in bells if descriptor is not None],
-            "stop_offset": self.control.plan.stop.offset + LINE * worker,
+            "stop_offset": self.control.plan.stop.offset + CACHE_LINE_BYTES * worker,
             "bell_offset": self.control.bell_offset(worker),
-            "files": descriptors.before(),
+            "files": descriptors.original_limit(),
         }
 
     def mark(self, worker: int, generation: int) -> str:
         """By which the processes are known that a worker's envs have started."""
         return child_processes.mark_of(self.token, worker, generation)
 
-    def inherited(self, arguments: dict[str, Any]) -> list[int]:
+    def descriptors_in(self, arguments: dict[str, Any]) -> list[int]:
         """The descriptors among them, and those of shared arrays."""
         names = ("block", "mailbox", "lifeline_descriptor", "log", "stack")
         shared = [] if self.shared is None else [self.shared.descriptor]
@@ -87,36 +93,40 @@ class Inheritance:
 
 
 @dataclass(slots=True)
-class Hired:
+class SpawnedWorker:
     """A worker process and the parent's ends of what it shares with it."""
 
     process: subprocess.Popen[bytes]
     mailbox: Mailbox
     bell: Doorbell
 
-    def dismiss(self) -> None:
+    def shut_down(self) -> None:
         """Let it close what it has built, then end it; bounded."""
         self.mailbox.hang_up()
-        wait_until(self.process, time.monotonic() + SILENCE)
+        wait_until(self.process, time.monotonic() + SILENT_EXIT_SECONDS)
         end(self.process)
         self.mailbox.close()
         self.bell.close()
 
 
-def hire(
+def spawn_worker(
     worker: int,
     generation: int,
     assignment: Assignment,
     inheritance: Inheritance,
-    output: Output,
-) -> Hired:
+    output: WorkerOutput,
+) -> SpawnedWorker:
     """Start one process; whatever was opened for it is closed if that fails.
 
     Raises:
         StartError: the system refuses.
     """
     control = inheritance.control
-    with refusals(assignment.seed, worker), ExitStack() as ours, ExitStack() as theirs:
+    with (
+        start_errors(assignment.seed, worker),
+        ExitStack() as ours,
+        ExitStack() as theirs,
+    ):
         bell = doorbell.create(control.memory, control.bell_offset(worker))
         ours.callback(bell.close)
         near, far = Mailbox.pair()
@@ -129,21 +139,21 @@ def hire(
             ours.callback(os.close, pipes[-1][0])
             theirs.callback(os.close, pipes[-1][1])
         reads, writes = zip(*pipes, strict=True)
-        arguments = inheritance.of(worker, bell, far.fileno(), writes[2])
+        arguments = inheritance.arguments_for(worker, bell, far.fileno(), writes[2])
         process = _popen(
             # ascii: whatever the locale makes of other characters.
             [ascii(serialization.absolute_path()), ascii(arguments)],
             stdout=writes[0],
             stderr=writes[1],
-            pass_fds=inheritance.inherited(arguments),
+            pass_fds=inheritance.descriptors_in(arguments),
             env=serialization.environment(
                 assignment.threads_per_worker, assignment.device(worker)
             )
-            | {child_processes.VARIABLE: inheritance.mark(worker, generation)},
+            | {child_processes.MARK_VARIABLE: inheritance.mark(worker, generation)},
         )
         ours.pop_all()
         output.add(worker, *reads)
-    return Hired(process, mailbox, bell)
+    return SpawnedWorker(process, mailbox, bell)
 
 
 def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:

@@ -10,7 +10,7 @@ from corral.errors import Fault
 
 
 @contextmanager
-def refusals(seed: int | None, worker: int | None = None) -> Iterator[None]:
+def start_errors(seed: int | None, worker: int | None = None) -> Iterator[None]:
     """An OSError in here is a StartError: descriptors, memory, processes, programs.
 
     Args:

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from corral.core import EnvSpec
 from corral.engine.executors.contract import Assignment, Capabilities
 from corral.engine.executors.serial import read_only, start_fault
-from corral.engine.executors.signalled import BelledExecutor
-from corral.engine.executors.start_errors import refusals
-from corral.engine.executors.uninterrupted import undisturbed
+from corral.engine.executors.signalled import SignalledExecutor
+from corral.engine.executors.start_errors import start_errors
+from corral.engine.executors.uninterrupted import uninterrupted
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import ControlViews, DataViews, plan_control, plan_data
@@ -28,13 +28,13 @@ from corral.engine.transport.doorbell import Doorbell
 from corral.engine.transport.mailbox import LocalMailbox, MailboxClosed
 from corral.engine.worker.commands import Ask, Verb, entry
 from corral.engine.worker.forked_copies import guard_of
-from corral.engine.worker.letters import Letter, kept
-from corral.engine.worker.serve import Desk, serve
+from corral.engine.worker.letters import Letter, unpickled_copy
+from corral.engine.worker.serve import WorkerEndpoint, serve
 from corral.engine.worker.worker import Job, Worker
 from corral.errors import Fault
 
 
-class ThreadExecutor(BelledExecutor):
+class ThreadExecutor(SignalledExecutor):
     """One thread per shard."""
 
     capabilities = Capabilities(
@@ -47,8 +47,8 @@ class ThreadExecutor(BelledExecutor):
         plan = plan_control(assignment.slots, len(self.shards), largest)
         self._blocks = [Block.create(plan.size, shared=False)]
         control = ControlViews(plan, self._blocks[0].memory)
-        with refusals(assignment.seed):
-            undisturbed(lambda: self._hang_bells(control))
+        with start_errors(assignment.seed):
+            uninterrupted(lambda: self._hang_bells(control))
         self._open_control(control, self._bell)
         self._threads: list[threading.Thread] = []
         _open_executors.add(self)
@@ -115,9 +115,9 @@ class ThreadExecutor(BelledExecutor):
                 worker.guard(error)
                 mailbox.post(error)
                 return
-            desk = mailbox.fetch()
-            assert isinstance(desk, Desk)
-            serve(worker, desk)
+            endpoint = mailbox.fetch()
+            assert isinstance(endpoint, WorkerEndpoint)
+            serve(worker, endpoint)
         except MailboxClosed:
             pass  # the pool was closed before it was bound
         finally:
@@ -127,12 +127,12 @@ class ThreadExecutor(BelledExecutor):
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out private memory and let the threads serve."""
         plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
-        with refusals(self._assignment.seed):
+        with start_errors(self._assignment.seed):
             data = Block.create(plan.size, shared=False, touched=plan.touched)
         self._blocks.append(data)
         views = DataViews(plan, self._blocks[-1].memory)
         for index, worker in enumerate(self._workers):
-            desk = Desk(
+            endpoint = WorkerEndpoint(
                 index, self._control, self._bells[index], self._bell, self._worker_spin
             )
             mailbox = self._mailboxes[index]
@@ -140,20 +140,20 @@ class ThreadExecutor(BelledExecutor):
             worker.bind(
                 views,
                 codecs,
-                desk.outlet(worker.job.slots, _keeping(theirs)),
+                endpoint.shard_outputs(worker.job.slots, _keeping(theirs)),
                 self.reset_seed,
                 theirs.fetch,
-                desk.poster(theirs.post),
+                endpoint.poster(theirs.post),
             )
-            mailbox.post(desk)
-        self._open_lanes()
+            mailbox.post(endpoint)
+        self._open_channels()
         return views
 
-    def _dead(self, worker: int) -> Fault | None:
+    def _fault_if_dead(self, worker: int) -> Fault | None:
         """Threads do not die, whatever an env raises; one that did must not hang us."""
         if self._threads[worker].is_alive():
             return None
-        command, slot = self._doing(worker)
+        command, slot = self._current_command(worker)
         return Fault("died", command, slot, worker, os.getpid())
 
     def close(self, timeout: float | None) -> None:
@@ -199,7 +199,7 @@ def _bells(control: ControlViews, workers: int) -> list[Doorbell]:
 
 
 def _keeping(mailbox: LocalMailbox) -> Callable[[Letter], None]:
-    return lambda letter: mailbox.post(kept(letter))
+    return lambda letter: mailbox.post(unpickled_copy(letter))
 
 
 _open_executors: weakref.WeakSet[ThreadExecutor] = weakref.WeakSet()

@@ -19,7 +19,7 @@ from corral.engine.worker.probe import Measurement
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class BatchOverhead:
     """Seconds that a batch takes on top of the env steps, as measured."""
 
     serial_per_slot: float
@@ -35,7 +35,7 @@ class Costs:
 
 
 # On 2 and on 16 cores; the twins, and what concerns crowds and threads, on 2.
-C_PARTS = Costs(
+COMPILED_OVERHEAD = BatchOverhead(
     serial_per_slot=0.3e-6,
     worker_per_slot=0.5e-6,
     spinning=(15e-6, 1e-6),
@@ -43,7 +43,7 @@ C_PARTS = Costs(
     crowded=(30e-6, 25e-6),
     threads=15e-6,
 )
-PYTHON_TWINS = Costs(
+PYTHON_OVERHEAD = BatchOverhead(
     serial_per_slot=2.2e-6,
     worker_per_slot=2.7e-6,
     spinning=(60e-6, 20e-6),
@@ -51,12 +51,12 @@ PYTHON_TWINS = Costs(
     crowded=(60e-6, 60e-6),
     threads=75e-6,
 )
-COSTS = C_PARTS if compiled.COMPILED else PYTHON_TWINS
+OVERHEAD = COMPILED_OVERHEAD if compiled.COMPILED else PYTHON_OVERHEAD
 
 
 def serial_time(num_envs: int, measured: Measurement) -> float:
     """What a batch takes in the caller."""
-    return num_envs * (measured.step_time + COSTS.serial_per_slot)
+    return num_envs * (measured.step_time + OVERHEAD.serial_per_slot)
 
 
 def process_time(
@@ -72,19 +72,21 @@ def thread_time(
     """What a batch takes on so many threads."""
     step_time = measured.step_time * stretch(workers, gil_share(measured))
     batch = _worker_time(num_envs, cores, workers, measured, step_time)
-    return batch + COSTS.threads
+    return batch + OVERHEAD.threads
 
 
 def _worker_time(
     num_envs: int, cores: int, workers: int, measured: Measurement, step_time: float
 ) -> float:
     largest = math.ceil(num_envs / workers)
-    slowest = largest * (step_time + COSTS.worker_per_slot)
+    slowest = largest * (step_time + OVERHEAD.worker_per_slot)
     computing = num_envs * measured.computing * measured.step_time / cores
     if workers < cores:
-        per_batch, per_worker = COSTS.spinning
+        per_batch, per_worker = OVERHEAD.spinning
     else:
-        per_batch, per_worker = COSTS.crowded if workers > cores else COSTS.sleeping
+        per_batch, per_worker = (
+            OVERHEAD.crowded if workers > cores else OVERHEAD.sleeping
+        )
     return max(slowest, computing) + per_batch + workers * per_worker
 
 

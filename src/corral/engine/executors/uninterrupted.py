@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 
-def undisturbed(work: Callable[[], object]) -> None:
+def uninterrupted(work: Callable[[], object]) -> None:
     """Do all of the work, or none of it; then raise what a handler raised meanwhile.
 
     What comes of it has to be kept by the work itself: the caller may get no further.
@@ -23,18 +23,18 @@ def undisturbed(work: Callable[[], object]) -> None:
     if not here or sys.is_finalizing():
         work()  # handlers run in the main thread alone; and there are no more threads
         return
-    errand = _Errand(work)
+    thread_work = _ThreadWork(work)
     try:
-        errand.start()
-        errand.wait()
+        thread_work.start()
+        thread_work.wait()
     except BaseException:
-        errand.settle()
+        thread_work.forbid_or_finish()
         raise
-    if errand.error is not None:
-        raise errand.error
+    if thread_work.error is not None:
+        raise thread_work.error
 
 
-class _Errand:
+class _ThreadWork:
     """One piece of work, in a thread."""
 
     def __init__(self, work: Callable[[], object]) -> None:
@@ -54,7 +54,7 @@ class _Errand:
     def wait(self) -> None:
         self._done.wait()
 
-    def settle(self) -> None:
+    def forbid_or_finish(self) -> None:
         """Forbid the work if it has not begun; else see it through."""
         if self._begins.acquire(blocking=False):
             return

@@ -17,12 +17,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-KEPT = 64 * 1024
-PATIENCE = 2.0
+KEPT_OUTPUT_BYTES = 64 * 1024
+OUTPUT_WAIT_SECONDS = 2.0
 """Seconds to wait for the thread, which is stuck while nobody reads our stdout."""
 
 
-class Output:
+class WorkerOutput:
     """Reads every worker's pipes until they end or the pool closes."""
 
     def __init__(self) -> None:
@@ -39,9 +39,9 @@ class Output:
         """Take over the read ends of a worker's pipes."""
         kept = bytearray()
         sinks = {
-            stdout: _Text("stdout", kept),
-            stderr: _Text("stderr", kept),
-            log: _Records(),
+            stdout: _TextStream("stdout", kept),
+            stderr: _TextStream("stderr", kept),
+            log: _LogRecords(),
         }
         with self._lock:
             if self._finished:  # the pool was closed while the worker was started
@@ -64,7 +64,7 @@ class Output:
 
     def tail(self, worker: int) -> str:
         """The last output of a worker; reads what a dead one left in its pipes."""
-        if self._lock.acquire(timeout=PATIENCE):
+        if self._lock.acquire(timeout=OUTPUT_WAIT_SECONDS):
             try:
                 self._read_all()
             finally:
@@ -78,7 +78,7 @@ class Output:
         self._stopping = True
         os.write(self._wake_write, b"x")
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(PATIENCE)
+            self._thread.join(OUTPUT_WAIT_SECONDS)
         if self._lock.acquire(timeout=0.1):
             try:
                 self._finish()
@@ -112,7 +112,7 @@ class Output:
 
     def _read(self, descriptor: int, sink: Callable[[bytes], None]) -> None:
         try:
-            data = os.read(descriptor, KEPT)
+            data = os.read(descriptor, KEPT_OUTPUT_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -129,7 +129,7 @@ class Output:
         os.close(descriptor)
 
 
-class _Text:
+class _TextStream:
     """Bytes to one of the parent's text streams, looked up at the last moment."""
 
     def __init__(self, stream: str, kept: bytearray) -> None:
@@ -139,14 +139,14 @@ class _Text:
 
     def __call__(self, data: bytes) -> None:
         self._kept += data
-        del self._kept[:-KEPT]
+        del self._kept[:-KEPT_OUTPUT_BYTES]
         stream = getattr(sys, self._stream)
         if stream is not None:
             stream.write(self._decoder.decode(data))
             stream.flush()
 
 
-class _Records:
+class _LogRecords:
     """Length-prefixed log records to the parent's loggers."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 
-from corral.engine.faults.option_syntax import PYTHON, Syntax
+from corral.engine.faults.option_syntax import PYTHON_SYNTAX, OptionSyntax
 from corral.errors import Fault, UsageError
 
 _NATIVE = (
@@ -51,13 +51,13 @@ _ERRNOS = {
         "limit): raise that, or use fewer workers."
     ),
 }
-_ANYBODYS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_RESOURCE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """These mean the same when an env's own constructor meets them."""
 _UNSTARTED = (
     "Workers are run by the interpreter that runs you; where that is not a Python, as "
     "in an embedded one, name it by multiprocessing.set_executable(path)."
 )
-_ON_THE_WAY = {
+_BY_TRANSFER = {
     "sending an info home": "Let infos hold plain data: numbers, arrays, text.",
     "sending a result home": (
         "Let it return plain data, or do what you want with it beside the env: "
@@ -68,7 +68,9 @@ _ON_THE_WAY = {
         "module importable here too."
     ),
 }
-_IN_PYTHON = {"sending an info home": " Or keep that key out of them with infos=[...]."}
+_BY_TRANSFER_IN_PYTHON = {
+    "sending an info home": " Or keep that key out of them with infos=[...]."
+}
 """Where there is an option besides."""
 _TIMEOUTS = {
     "construct": "start_timeout",
@@ -77,15 +79,15 @@ _TIMEOUTS = {
 }
 
 
-def advice_for(fault: Fault, syntax: Syntax = PYTHON) -> str:
+def advice_for(fault: Fault, syntax: OptionSyntax = PYTHON_SYNTAX) -> str:
     """What to do next; "" where the error itself says so."""
     parts = [_company(fault, syntax), _first(fault, syntax)]
     if syntax.in_python:
-        parts += [_going_on(fault), _replay(fault)]
+        parts += [_continuing(fault), _replay(fault)]
     return " ".join(part for part in parts if part)
 
 
-def _going_on(fault: Fault) -> str:
+def _continuing(fault: Fault) -> str:
     """How the next one is mended, where that helps."""
     if fault.item is not None:
         again = 'To have such items run again: on_fault="restart".'
@@ -95,23 +97,26 @@ def _going_on(fault: Fault) -> str:
             "max_restarts= and restarts_per_minute= say how often a slot may be "
             "restarted."
         )
-    if not mended_by_restarts(fault):
+    if not helped_by_restarts(fault):
         return ""
     option = "on_timeout" if fault.kind == "hung" else "on_fault"
     return f'To go on with a new one: {option}="restart".'
 
 
-def mended_by_restarts(fault: Fault) -> bool:
+def helped_by_restarts(fault: Fault) -> bool:
     """Whether another env, or another worker, in its place may do better."""
     if isinstance(fault.exception, UsageError):
         return False  # it would return the same: the env has to be changed
-    return fault.kind in ("raised", "died", "hung") and fault.command in _MENDED
+    return (
+        fault.kind in ("raised", "died", "hung")
+        and fault.command in _RESTARTED_COMMANDS
+    )
 
 
-_MENDED = ("step", "reset")
+_RESTARTED_COMMANDS = ("step", "reset")
 
 
-def _company(fault: Fault, syntax: Syntax) -> str:
+def _company(fault: Fault, syntax: OptionSyntax) -> str:
     """What is known of an env that failed beside others in its process."""
     if not fault.company or fault.alone:
         return ""
@@ -128,12 +133,12 @@ def _company(fault: Fault, syntax: Syntax) -> str:
     )
 
 
-def _first(fault: Fault, syntax: Syntax) -> str:
+def _first(fault: Fault, syntax: OptionSyntax) -> str:
     if isinstance(fault.exception, UsageError):
         return ""  # it says so itself
-    if fault.command in _ON_THE_WAY:
-        said = _ON_THE_WAY[fault.command]
-        return said + _IN_PYTHON.get(fault.command, "") * syntax.in_python
+    if fault.command in _BY_TRANSFER:
+        said = _BY_TRANSFER[fault.command]
+        return said + _BY_TRANSFER_IN_PYTHON.get(fault.command, "") * syntax.in_python
     said = _BY_KIND[fault.kind](fault, syntax)
     return said.format(
         alone=syntax.option("isolation", "slot"),
@@ -151,7 +156,7 @@ def _replay(fault: Fault) -> str:
     return "To run it again by itself: fault.save(path), then corral.replay(path)."
 
 
-def _raised(fault: Fault, syntax: Syntax) -> str:
+def _raised(fault: Fault, syntax: OptionSyntax) -> str:
     if fault.item is not None:
         return "To debug it, call the function with that item yourself."
     if fault.command == "construct":
@@ -159,18 +164,18 @@ def _raised(fault: Fault, syntax: Syntax) -> str:
     return ""
 
 
-def _start(fault: Fault, syntax: Syntax) -> str:
+def _start(fault: Fault, syntax: OptionSyntax) -> str:
     error = fault.exception
     number = error.errno if isinstance(error, OSError) else None
     ours = fault.command == "start"
-    if number in _ERRNOS and (ours or number in _ANYBODYS):
+    if number in _ERRNOS and (ours or number in _RESOURCE_ERRNOS):
         return _ERRNOS[number]
     if ours and number is not None:
         return _UNSTARTED
     return "To debug it, build it in your own process: {serial}."
 
 
-def _died(fault: Fault, syntax: Syntax) -> str:
+def _died(fault: Fault, syntax: OptionSyntax) -> str:
     if fault.signal_name is not None:
         return _SIGNALS.get(fault.signal_name, "")
     if fault.exit_code == 1 and "Traceback" in fault.output:
@@ -180,7 +185,7 @@ def _died(fault: Fault, syntax: Syntax) -> str:
     return "That is a defect of Corral's: its traceback is on stderr."
 
 
-def _hung(fault: Fault, syntax: Syntax) -> str:
+def _hung(fault: Fault, syntax: OptionSyntax) -> str:
     longer = None if syntax.in_python or not fault.limit else 10 * fault.limit
     option = syntax.option(timeout_of(fault), longer)
     return f"If it is only slow, give it longer: {option}."
@@ -191,7 +196,7 @@ def timeout_of(fault: Fault) -> str:
     return _TIMEOUTS.get(fault.command, "step_timeout")
 
 
-def _shardmate(fault: Fault, syntax: Syntax) -> str:
+def _shardmate(fault: Fault, syntax: OptionSyntax) -> str:
     return "If it happens often, {alone} keeps one slot's end from its neighbours."
 
 

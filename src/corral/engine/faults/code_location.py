@@ -24,7 +24,7 @@ _EXAMPLES = tuple(f"{_OURS}{os.sep}{name}{os.sep}" for name in ("zoo", "testing"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodeLocation:
     """A line of a file."""
 
     file: str
@@ -43,7 +43,7 @@ class Place:
         return f"{self.short}, in {self.function}{code}"
 
 
-def place_of_fault(fault: Fault) -> Place | None:
+def location_of_fault(fault: Fault) -> CodeLocation | None:
     """Where an env raised, hung or crashed; None where that is not known."""
     if fault.traceback:
         frames = _frames(fault.traceback)[::-1]
@@ -52,21 +52,23 @@ def place_of_fault(fault: Fault) -> Place | None:
     return _users(frames) or next(iter(frames), None)
 
 
-def place_of_error(error: BaseException) -> Place | None:
+def location_of_error(error: BaseException) -> CodeLocation | None:
     """Where in the user's code an exception was raised, here or in a worker."""
     fault = getattr(error, "fault", None)
     if isinstance(fault, Fault):
-        return place_of_fault(fault)
+        return location_of_fault(fault)
     return _users(_frames("".join(traceback.format_exception(error)))[::-1])
 
 
-def _frames(text: str) -> list[Place]:
+def _frames(text: str) -> list[CodeLocation]:
     """All that are neither Corral's nor Python's own."""
-    found = (Place(file, int(line), name) for file, line, name in _FRAME.findall(text))
+    found = (
+        CodeLocation(file, int(line), name) for file, line, name in _FRAME.findall(text)
+    )
     return [one for one in found if not _is_ours(one.file)]
 
 
-def _users(frames: list[Place]) -> Place | None:
+def _users(frames: list[CodeLocation]) -> CodeLocation | None:
     """The first that is in no library either."""
     theirs = (one for one in frames if not one.file.startswith(_LIBRARIES))
     return next(theirs, None)

@@ -31,7 +31,7 @@ from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import Fault, OptionError
 
 VERSION = 1
-MOST_ACTION = 2_000
+MAX_ACTION_CHARACTERS = 2_000
 """Characters of one action in the report; the payload has all of it."""
 REPORT, TABLE, PAYLOAD = "report.txt", "fault.json", "fault.pickle"
 SIGNATURE = "signature"
@@ -59,7 +59,7 @@ def _write(fault: Fault, file: IO[bytes]) -> None:
         data = cloudpickle.dumps(fault)
         archive.writestr(PAYLOAD, data)
         try:
-            archive.writestr(SIGNATURE, signatures.sign(signatures.FAULT, data))
+            archive.writestr(SIGNATURE, signatures.sign(signatures.FAULT_FILE, data))
         except KeyUnusable as error:
             archive.comment = f"not signed: {error}".encode()[:1000]
 
@@ -79,7 +79,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
             f"{path} was saved in format {version}; this version of Corral reads "
             f"format {VERSION}. Its {REPORT} can still be read: {_unzip(path)}"
         )
-    doubted = "" if trust else signatures.doubt(signatures.FAULT, data, signature)
+    doubted = "" if trust else signatures.doubt(signatures.FAULT_FILE, data, signature)
     if doubted:
         raise signatures.refusal(
             str(path),
@@ -128,7 +128,7 @@ def report_of(fault: Fault) -> str:
         if episode.actions:
             numbered = enumerate(episode.actions, 1)
             shown = "\n".join(
-                f"{step:6}  {shortened(repr(action), MOST_ACTION)}"
+                f"{step:6}  {shortened(repr(action), MAX_ACTION_CHARACTERS)}"
                 for step, action in numbered
             )
             parts.append(f"Actions of the episode:\n{shown}")
@@ -177,11 +177,11 @@ def _packed(fault: Fault) -> Fault:
     try:
         cloudpickle.dumps(fault)
     except Exception as error:
-        return _told(fault, f"{type(error).__name__}: {error}")
+        return _fault_as_text(fault, f"{type(error).__name__}: {error}")
     return fault
 
 
-def _told(fault: Fault, why: str) -> Fault:
+def _fault_as_text(fault: Fault, why: str) -> Fault:
     """The fault in words where it cannot be had in values."""
     episode = fault.episode
     if episode is not None:

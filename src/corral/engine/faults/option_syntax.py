@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Syntax:
+class OptionSyntax:
     """Python's keywords, or `key: value` as YAML and `--set key=value` have them."""
 
     in_python: bool
@@ -20,4 +20,4 @@ class Syntax:
         return f"{name}=" if value is None else f"{name}={shown}"
 
 
-PYTHON, SETTINGS = Syntax(True), Syntax(False)
+PYTHON_SYNTAX, SETTINGS_SYNTAX = OptionSyntax(True), OptionSyntax(False)

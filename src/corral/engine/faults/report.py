@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from corral.engine.faults.advice import advice_for
-from corral.engine.faults.option_syntax import PYTHON, Syntax
+from corral.engine.faults.option_syntax import PYTHON_SYNTAX, OptionSyntax
 from corral.errors import (
     CorralError,
     EnvError,
@@ -33,18 +33,18 @@ _CAUSES = {
     "SIGBUS": "a bus error, often shared memory that ran full",
     "SIGTERM": "terminated from outside",
 }
-LINES = 40
+MAX_LINES = 40
 """Of output, or of a stack, that an error shows; the fault has all of it."""
-FEW_LINES = 8
+MAX_LINES_BESIDE_TRACEBACK = 8
 """Of output beside a traceback, which says more."""
-WIDTH = 200
-MOST_TEXT = 8_000
+MAX_LINE_CHARACTERS = 200
+MAX_TEXT_CHARACTERS = 8_000
 """Characters that are kept of an exception's text; its head and its tail."""
-MOST_TRACEBACK = 24_000
+MAX_TRACEBACK_CHARACTERS = 24_000
 """The same of a traceback."""
 
 
-def shortened(text: str, most: int = MOST_TEXT) -> str:
+def shortened(text: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """The text, or its head and tail, and how much is missing between them."""
     left_out = len(text) - most
     if left_out <= 0:
@@ -78,7 +78,7 @@ def where(fault: Fault) -> str:
     return ", ".join(parts) or "the pool"
 
 
-def error_for(fault: Fault, syntax: Syntax | None = PYTHON) -> CorralError:
+def error_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
     if fault.item is not None and fault.kind == "raised":
         error: CorralError = ItemError(message_for(fault, syntax), fault)
@@ -110,7 +110,7 @@ _KINDS: dict[str, type[FaultError]] = {
 # Words --------------------------------------------------------------------------------
 
 
-def message_for(fault: Fault, syntax: Syntax | None = PYTHON) -> str:
+def message_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> str:
     """What the error says: what happened, all that is known of it, and what to do.
 
     The latter in the user's syntax; with None it is left out, as for a replay.
@@ -172,14 +172,15 @@ def _worker(fault: Fault) -> list[str]:
     if fault.stack.strip():
         lines.append(f"Where it was:\n{_tail(fault.stack)}")
     if fault.output.strip():
-        count = FEW_LINES if fault.traceback else LINES
+        count = MAX_LINES_BESIDE_TRACEBACK if fault.traceback else MAX_LINES
         lines.append(f"The worker's last output:\n{_tail(fault.output, count)}")
     return lines
 
 
-def _tail(text: str, lines: int = LINES) -> str:
+def _tail(text: str, lines: int = MAX_LINES) -> str:
     return "\n".join(
-        "    " + line[:WIDTH] for line in text.rstrip().splitlines()[-lines:]
+        "    " + line[:MAX_LINE_CHARACTERS]
+        for line in text.rstrip().splitlines()[-lines:]
     )
 
 
@@ -247,6 +248,6 @@ def _cause(fault: Fault) -> BaseException | None:
     Python would print all of its text; one that was shortened is told by ours.
     """
     live = fault.exception is not None and fault.exception.__traceback__ is not None
-    if live and len(fault.error_text or "") <= MOST_TEXT:
+    if live and len(fault.error_text or "") <= MAX_TEXT_CHARACTERS:
         return fault.exception
     return RemoteTraceback(fault.traceback) if fault.traceback else None

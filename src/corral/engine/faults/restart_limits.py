@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-MINUTE = 60.0
+RATE_WINDOW_SECONDS = 60.0
 FIRST_DELAY = 0.05
 LONGEST_DELAY = 5.0
 
@@ -36,7 +36,11 @@ class RestartBudget:
 
     def spend(self, who: Hashable, now: float) -> float | None:
         """One more restart: the seconds to wait before it, or None if none is left."""
-        recent = [time for time in self._times.get(who, ()) if now - time < MINUTE]
+        recent = [
+            time
+            for time in self._times.get(who, ())
+            if now - time < RATE_WINDOW_SECONDS
+        ]
         count = self._counts.get(who, 0)
         if count >= self.limits.in_all or len(recent) >= self.limits.per_minute:
             return None
@@ -50,7 +54,11 @@ class RestartBudget:
 
     def note(self, who: Hashable, now: float) -> None:
         """Somebody else has spent one."""
-        recent = [time for time in self._times.get(who, ()) if now - time < MINUTE]
+        recent = [
+            time
+            for time in self._times.get(who, ())
+            if now - time < RATE_WINDOW_SECONDS
+        ]
         self._counts[who] = self._counts.get(who, 0) + 1
         self._times[who] = [*recent, now]
 

@@ -17,7 +17,7 @@ from corral.engine.faults import user_key
 from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import UnsafeFile
 
-RUN, FAULT = "run", "fault"
+RUN_FILE, FAULT_FILE = "run", "fault"
 """What is signed: a signature of one kind is none of the other."""
 FORM = "hmac-sha256"
 

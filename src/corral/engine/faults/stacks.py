@@ -16,16 +16,16 @@ from contextlib import suppress
 from pathlib import Path
 
 # A real-time signal, which hardly any library uses; SIGUSR2 where there is none.
-SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
-PATIENCE = 0.5
-STATES = {
+STACK_SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+STACK_WAIT_SECONDS = 0.5
+PROCESS_STATES = {
     "T": "the process is stopped (SIGSTOP)",
     "D": "the process waits for a device in the kernel",
 }
 
 
 def open_file() -> int:
-    """The nameless file, for `answer_into` and `ask`."""
+    """The nameless file, for `answer_into` and `ask_for_stacks`."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("corral-stacks", os.MFD_CLOEXEC)
         os.fchmod(descriptor, 0o600)  # as mkstemp's is
@@ -38,20 +38,20 @@ def open_file() -> int:
 def answer_into(descriptor: int) -> None:
     """In the worker: write stacks there whenever we are asked."""
     os.set_inheritable(descriptor, False)
-    faulthandler.register(SIGNAL, descriptor, all_threads=True)
+    faulthandler.register(STACK_SIGNAL, descriptor, all_threads=True)
 
 
-def ask(pid: int, descriptor: int) -> str:
+def ask_for_stacks(pid: int, descriptor: int) -> str:
     """The stacks of a process that answers into this file; says why if it cannot."""
     state = _state(pid)
-    if state in STATES:
-        return STATES[state]
+    if state in PROCESS_STATES:
+        return PROCESS_STATES[state]
     before = os.fstat(descriptor).st_size
     try:
-        os.kill(pid, SIGNAL)
+        os.kill(pid, STACK_SIGNAL)
     except ProcessLookupError:
         return "the process is gone"
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + STACK_WAIT_SECONDS
     size = before
     while time.monotonic() < deadline:
         time.sleep(0.005)

@@ -14,9 +14,9 @@ import secrets
 import stat
 from pathlib import Path
 
-VARIABLE = "CORRAL_KEY"
+KEY_FILE_VARIABLE = "CORRAL_KEY"
 """The environment variable that names another file."""
-SIZE = 32
+KEY_BYTES = 32
 
 
 class KeyUnusable(Exception):
@@ -25,7 +25,7 @@ class KeyUnusable(Exception):
 
 def path() -> Path:
     """Where the key is, or would be."""
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get(KEY_FILE_VARIABLE)
     if named:
         return Path(named).absolute()
     state = os.environ.get("XDG_STATE_HOME", "")
@@ -44,14 +44,15 @@ def existing() -> bytes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise KeyUnusable(_told("cannot be read", error)) from None
+        raise KeyUnusable(_failure_text("cannot be read", error)) from None
     with os.fdopen(descriptor, "rb") as opened:
         _refuse_shared(os.fstat(descriptor), file)
         _refuse_shared(os.stat(file.parent), file.parent, stat.S_IWGRP | stat.S_IWOTH)
-        key = opened.read(SIZE + 1)
-    if len(key) != SIZE:
+        key = opened.read(KEY_BYTES + 1)
+    if len(key) != KEY_BYTES:
         raise KeyUnusable(
-            f"the key {file} is damaged: {len(key)} bytes instead of {SIZE}. Delete it"
+            f"the key {file} is damaged: {len(key)} bytes instead of {KEY_BYTES}. "
+            "Delete it"
         )
     return key
 
@@ -64,7 +65,7 @@ def existing_or_new() -> bytes:
     try:
         _create(path())
     except (OSError, ValueError) as error:
-        raise KeyUnusable(_told("cannot be written", error)) from None
+        raise KeyUnusable(_failure_text("cannot be written", error)) from None
     # Read back: another program may have been first.
     key = existing()
     if key is None:
@@ -79,7 +80,7 @@ def _create(file: Path) -> None:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as opened:
-            opened.write(secrets.token_bytes(SIZE))
+            opened.write(secrets.token_bytes(KEY_BYTES))
             opened.flush()
             os.fsync(opened.fileno())
         try:
@@ -99,7 +100,7 @@ def _refuse_shared(
     if status.st_uid != ours:
         raise KeyUnusable(
             f"{file} belongs to user {status.st_uid}, and you are user {ours}: name a "
-            f"key of your own, {VARIABLE}=FILE"
+            f"key of your own, {KEY_FILE_VARIABLE}=FILE"
         )
     if mode & bits:
         raise KeyUnusable(
@@ -108,6 +109,6 @@ def _refuse_shared(
         )
 
 
-def _told(what: str, error: OSError | ValueError) -> str:
+def _failure_text(what: str, error: OSError | ValueError) -> str:
     reason = getattr(error, "strerror", None) or error
-    return f"the key {path()} {what} ({reason}); {VARIABLE}=FILE names another"
+    return f"the key {path()} {what} ({reason}); {KEY_FILE_VARIABLE}=FILE names another"

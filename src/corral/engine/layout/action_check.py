@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from corral.engine.layout.codec import codec_for
-from corral.engine.layout.composite import JoinedCodec
+from corral.engine.layout.composite import CompositeCodec
 from corral.engine.layout.contract import Array, Codec
 from corral.engine.layout.leaves import ArrayCodec
 from corral.errors import SpaceMismatch
@@ -24,7 +24,7 @@ Slots = Sequence[int] | np.ndarray[Any, np.dtype[np.intp]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ActionPart:
     """One part of an action that has a space of its own."""
 
     where: str
@@ -37,7 +37,7 @@ class _Part:
     mailed: slice
 
 
-class Limits:
+class ActionCheck:
     """What every action has to be in.
 
     >>> limits = Limits(spaces.Dict({"gear": spaces.Discrete(3, start=1)}))
@@ -75,7 +75,7 @@ class Limits:
 
     def _ask(
         self,
-        part: _Part,
+        part: _ActionPart,
         leaves: Sequence[Array],
         mailed: Sequence[tuple[Any, ...]],
         slots: Slots,
@@ -90,9 +90,9 @@ class Limits:
 
 def _parts(
     space: Space[Any], codec: Codec, where: str, leaf: int, mail: int
-) -> Iterator[_Part]:
+) -> Iterator[_ActionPart]:
     """The parts of a space, in the order of its codec's leaves."""
-    if isinstance(codec, JoinedCodec) and isinstance(
+    if isinstance(codec, CompositeCodec) and isinstance(
         space, (spaces.Dict, spaces.Tuple)
     ):
         for part in codec.parts:
@@ -102,7 +102,9 @@ def _parts(
         return
     bounds = _bounds(space) if isinstance(codec, ArrayCodec) else None
     own = slice(leaf, leaf + len(codec.leaves))
-    yield _Part(where, space, codec, bounds, own, slice(mail, mail + codec.mailed))
+    yield _ActionPart(
+        where, space, codec, bounds, own, slice(mail, mail + codec.mailed)
+    )
 
 
 def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
@@ -116,7 +118,7 @@ def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
     return (0, 1) if isinstance(space, spaces.MultiBinary) else None
 
 
-def _refuse(part: _Part, leaf: Array, inside: Array, slots: Slots) -> NoReturn:
+def _refuse(part: _ActionPart, leaf: Array, inside: Array, slots: Slots) -> NoReturn:
     """Name the first value that is not inside, and what is allowed in its place."""
     row, *place = np.argwhere(~inside)[0].tolist()
     at = "".join(f"[{index}]" for index in place)

@@ -77,7 +77,7 @@ def first_changed(array: Array, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
     return None if kept.all() else tuple(np.argwhere(~kept)[0].tolist())
 
 
-def is_what(value: Any, array: Array | None = None) -> str:
+def described_value(value: Any, array: Array | None = None) -> str:
     """How an error names a value: "is uint8 (84, 84)", "is 0.5 (float64)"."""
     if value is None:
         return "is None"
@@ -117,4 +117,6 @@ def _digits(value: int) -> str:
 
 def unreadable(name: str, value: Any, error: Exception) -> SpaceMismatch:
     """What is raised for a value that numpy could not make an array of."""
-    return SpaceMismatch(f"{name} {is_what(value)} that numpy cannot read: {error}")
+    return SpaceMismatch(
+        f"{name} {described_value(value)} that numpy cannot read: {error}"
+    )

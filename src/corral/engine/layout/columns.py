@@ -52,7 +52,7 @@ MAX_COLUMNS_PER_PATH = 4
 """An array whose shape keeps changing must not use up everyone's budget."""
 
 _ALIGNMENT = 16
-_MAX_PLANS = 1024
+_MAX_WRITE_PLANS = 1024
 # What a memoryview can store an item of; it does so in half the time an array takes.
 _VIEW_FORMATS = frozenset("?bBhHiIlLqQfd")
 
@@ -100,8 +100,8 @@ class Columns:
         self._has_bools = False
         self._targets: list[Any] = []
         self._used = 0
-        self._plans: dict[tuple[Any, ...], _Plan] = {}
-        self._recent = _NO_PLAN
+        self._plans: dict[tuple[Any, ...], _WritePlan] = {}
+        self._recent = _NO_WRITE_PLAN
 
     @property
     def slots(self) -> int:
@@ -199,7 +199,7 @@ class Columns:
         return self._write_any(position, info)
 
     @property
-    def expected(self) -> _Plan | None:
+    def expected(self) -> _WritePlan | None:
         """How the last info was written, if one like it could be by anybody.
 
         Who does puts each value at `[row * slots + slot]` of its array, where `written`
@@ -226,7 +226,7 @@ class Columns:
         return remainder
 
     def _write_level(
-        self, plan: _Plan, position: int, info: dict[Any, Any], written: list[int]
+        self, plan: _WritePlan, position: int, info: dict[Any, Any], written: list[int]
     ) -> dict[Any, Any] | None:
         """Write one dict and those below it."""
         remainder: dict[Any, Any] = {}
@@ -264,20 +264,20 @@ class Columns:
         self._presence_rows[position] = presence
         self._written[position] = columns
 
-    def _plan(self, path: tuple[str, ...], info: dict[Any, Any]) -> _Plan:
+    def _plan(self, path: tuple[str, ...], info: dict[Any, Any]) -> _WritePlan:
         """What to do with a dict of these keys and types at this path."""
         types = [*map(type, info.values())]
         signature = (path, *info, *types)
         plan = self._plans.get(signature)
         if plan is None:
-            if len(self._plans) >= _MAX_PLANS:
+            if len(self._plans) >= _MAX_WRITE_PLANS:
                 self._plans.clear()
             plan = self._plans[signature] = self._new_plan(path, info, types)
         return plan
 
     def _new_plan(
         self, path: tuple[str, ...], info: dict[Any, Any], types: list[type]
-    ) -> _Plan:
+    ) -> _WritePlan:
         level = eligible(info)
         entries = [
             self._entry((*path, key), kind) if key in level else None
@@ -287,10 +287,10 @@ class Columns:
         columns = tuple(entry for entry in entries if type(entry) is int)
         targets = [self._targets[column] for column in columns]
         arrays = [self._arrays[column].reshape(-1) for column in columns]
-        return _Plan([*info], types, entries, plain, columns, targets, arrays)
+        return _WritePlan([*info], types, entries, plain, columns, targets, arrays)
 
     def _entry(self, path: tuple[str, ...], kind: type) -> Any:
-        """Where a value of this type goes: see `_Plan.entries`."""
+        """Where a value of this type goes: see `_WritePlan.entries`."""
         if kind is dict:
             return path
         if kind is np.ndarray:
@@ -342,11 +342,11 @@ class Columns:
 
     def _forget_plans(self) -> None:
         self._plans.clear()
-        self._recent = _NO_PLAN
+        self._recent = _NO_WRITE_PLAN
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _WritePlan:
     """What to do with a dict of known keys and types."""
 
     keys: list[Any]
@@ -362,7 +362,7 @@ class _Plan:
     """The same, each as one flat array, where the plan is plain."""
 
 
-_NO_PLAN = _Plan([], [], [], True, (), [], [])
+_NO_WRITE_PLAN = _WritePlan([], [], [], True, (), [], [])
 
 
 def _with_bools(column: Column, values: NDArray[Any], mask: Mask) -> NDArray[Any]:

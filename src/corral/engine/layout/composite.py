@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.layout.casts import is_what
+from corral.engine.layout.casts import described_value
 from corral.engine.layout.contract import (
     Array,
     Codec,
@@ -23,7 +23,7 @@ from corral.errors import SpaceMismatch
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CompositePart:
     """One member of a Dict or Tuple, and where its leaves are among all leaves."""
 
     key: Any
@@ -32,7 +32,7 @@ class Part:
     mail: slice
 
 
-class JoinedCodec(Codec):
+class CompositeCodec(Codec):
     """What Dict and Tuple have in common: parts, read as `value[key]`."""
 
     native: type[Any]
@@ -40,12 +40,14 @@ class JoinedCodec(Codec):
 
     def __init__(self, members: Iterable[tuple[Any, Codec]]) -> None:
         leaves: list[Leaf] = []
-        parts: list[Part] = []
+        parts: list[CompositePart] = []
         mailed = 0
         for key, codec in members:
             end, mail_end = len(leaves) + len(codec.leaves), mailed + codec.mailed
             parts.append(
-                Part(key, codec, slice(len(leaves), end), slice(mailed, mail_end))
+                CompositePart(
+                    key, codec, slice(len(leaves), end), slice(mailed, mail_end)
+                )
             )
             leaves += [replace(leaf, path=(key, *leaf.path)) for leaf in codec.leaves]
             mailed = mail_end
@@ -163,7 +165,7 @@ class JoinedCodec(Codec):
         raise NotImplementedError("is_batched(batch)")
 
 
-class DictCodec(JoinedCodec):
+class DictCodec(CompositeCodec):
     """Parts by key, in the space's own order."""
 
     native = dict
@@ -180,7 +182,7 @@ class DictCodec(JoinedCodec):
     def check(self, value: Any, name: str) -> None:
         """See JoinedCodec.check."""
         if not isinstance(value, Mapping):
-            got = is_what(value)
+            got = described_value(value)
             raise SpaceMismatch(f"{name} {got}; its space says a dict of {self.keys}")
         if value.keys() != set(self.keys):
             raise SpaceMismatch(
@@ -192,7 +194,7 @@ class DictCodec(JoinedCodec):
         return isinstance(batch, Mapping)
 
 
-class TupleCodec(JoinedCodec):
+class TupleCodec(CompositeCodec):
     """Parts by position."""
 
     native = tuple
@@ -207,7 +209,7 @@ class TupleCodec(JoinedCodec):
             isinstance(value, np.ndarray) and value.ndim > 0
         )
         if not sequence or len(value) != len(self.parts):
-            got = is_what(value) + (f" of {len(value)}" if sequence else "")
+            got = described_value(value) + (f" of {len(value)}" if sequence else "")
             wants = f"its space says a tuple of {len(self.parts)}"
             raise SpaceMismatch(f"{name} {got}; {wants}")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 BUCKETS = 128
 _PER_DOUBLING = 4
-_FIRST = 6
+_FIRST_EXPONENT = 6
 """Durations below 2**6 ns are all in bucket 0."""
 
 
@@ -19,19 +19,19 @@ def bucket_of(seconds: float) -> int:
     """Where a duration is counted."""
     nanoseconds = max(0, int(seconds * 1e9))
     exponent = nanoseconds.bit_length() - 1
-    if exponent < _FIRST:
+    if exponent < _FIRST_EXPONENT:
         return 0
     part = nanoseconds >> exponent - 2 & 3
-    return min(BUCKETS - 1, _PER_DOUBLING * (exponent - _FIRST) + part)
+    return min(BUCKETS - 1, _PER_DOUBLING * (exponent - _FIRST_EXPONENT) + part)
 
 
 def _bounds() -> NDArray[np.float64]:
     """The seconds at which each bucket begins, and the last one's end."""
     doubling, part = np.divmod(np.arange(BUCKETS + 1), _PER_DOUBLING)
-    return 2.0 ** (doubling + _FIRST) * (1 + part / _PER_DOUBLING) * 1e-9
+    return 2.0 ** (doubling + _FIRST_EXPONENT) * (1 + part / _PER_DOUBLING) * 1e-9
 
 
-BOUNDS = _bounds()
+BUCKET_BOUNDS = _bounds()
 
 
 def percentile(counts: NDArray[np.integer], fraction: float) -> NDArray[np.float64]:
@@ -48,6 +48,6 @@ def percentile(counts: NDArray[np.integer], fraction: float) -> NDArray[np.float
     after = np.take_along_axis(running, bucket, -1) - wanted
     # Those of one bucket are taken to lie evenly in it.
     share = 1 - (after + 0.5) / inside
-    low, high = BOUNDS[bucket], BOUNDS[bucket + 1]
+    low, high = BUCKET_BOUNDS[bucket], BUCKET_BOUNDS[bucket + 1]
     found = (low + share * (high - low))[..., 0]
     return np.where(running[..., -1] > 0, found, np.nan)

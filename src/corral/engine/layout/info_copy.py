@@ -19,7 +19,7 @@ _CONSTANT = NUMPY_TYPES | {type(None), bool, int, float, complex, str, bytes}
 _NEW = object()
 
 
-def owned(value: Any) -> Any:
+def owned_info(value: Any) -> Any:
     """The value as it is now; parts that are one object stay one object.
 
     Lists, tuples, sets, dicts and arrays are copied here, in half the time that

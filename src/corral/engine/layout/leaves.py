@@ -12,8 +12,8 @@ from corral.engine.layout.casts import (
     beyond,
     castable,
     casts,
+    described_value,
     first_changed,
-    is_what,
     unchanged,
     unreadable,
     widened,
@@ -125,7 +125,11 @@ class ArrayCodec(Codec):
                 return split_items(self, batch, count, name)
             raise unreadable(name, batch, error) from error
         if array.shape != expected:
-            got = f"has shape {array.shape}" if array.ndim else is_what(batch, array)
+            got = (
+                f"has shape {array.shape}"
+                if array.ndim
+                else described_value(batch, array)
+            )
             raise SpaceMismatch(f"{name} {got}; expected {expected}: {one_each(count)}")
         if casts(batch, array, self.dtype):
             if listed and array.dtype.kind in "iu" and self.dtype.kind in "iu":
@@ -169,7 +173,7 @@ class ArrayCodec(Codec):
         wants = f"its space says {self.dtype} {self.shape}"
         if self.wants and not an_integer:
             wants = self.wants
-        return SpaceMismatch(f"{name} {is_what(value, array)}; {wants}")
+        return SpaceMismatch(f"{name} {described_value(value, array)}; {wants}")
 
 
 class MailedCodec(Codec):
@@ -226,7 +230,9 @@ def split_items(codec: Codec, items: Any, count: int, name: str) -> Split:
 def check_count(items: Any, count: int, name: str) -> None:
     """Raise unless this is a list or tuple of `count` items."""
     if not isinstance(items, (list, tuple)):
-        raise SpaceMismatch(f"{name} {is_what(items)}; expected {one_each(count)}")
+        raise SpaceMismatch(
+            f"{name} {described_value(items)}; expected {one_each(count)}"
+        )
     if len(items) != count:
         got = f"{len(items)} item" + "s" * (len(items) != 1)
         raise SpaceMismatch(f"{name} has {got}; expected {count}: {one_each(count)}")

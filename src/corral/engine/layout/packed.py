@@ -25,7 +25,7 @@ from corral.engine.layout.contract import (
 from corral.engine.layout.leaves import ArrayCodec
 
 _ALIGNMENT = 16
-LINE = 64
+CACHE_LINE_BYTES = 64
 """Slots of two workers never share a cache line."""
 
 
@@ -44,7 +44,9 @@ class PackedCodec(Codec):
             start = -(-end // _ALIGNMENT) * _ALIGNMENT
             self._places.append((start, leaf))
             end = start + leaf.dtype.itemsize * math.prod(leaf.shape)
-        self.size = max(LINE, -(-end // LINE) * LINE)
+        self.size = max(
+            CACHE_LINE_BYTES, -(-end // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
+        )
         self._bytes = ArrayCodec(np.uint8, (self.size,))
         self.leaves = self._bytes.leaves
 

@@ -26,17 +26,17 @@ from corral.engine.layout.columns import ARENA_BYTES_PER_SLOT, INFO_ROWS, MAX_CO
 from corral.engine.layout.durations import BUCKETS
 from corral.engine.layout.fields import Field, Planner
 
-ROWS = 2
-FEWEST_ACTION_ROWS, MOST_ACTION_ROWS = 8, 1024
+BLOCK_ROWS = 2
+MIN_ACTION_ROWS, MAX_ACTION_ROWS = 8, 1024
 ACTION_BYTES = 16 << 20
 """What all slots' actions may take: rows that were never written cost nothing."""
 TICKET_MASK = 0xFFFFFFFF
 """Tickets are counted for ever and compared as unsigned 32-bit words."""
-LINE = 64
+CACHE_LINE_BYTES = 64
 
 # One cache line per slot and row: two workers never write to the same line, and the C
 # recorder finds every scalar at a fixed offset from one address.
-RECORD = np.dtype(
+RECORD_DTYPE = np.dtype(
     {
         "names": [
             "reward",
@@ -51,42 +51,44 @@ RECORD = np.dtype(
         ],
         "formats": ["f8", "f8", "i8", "f8", "i4", "?", "?", "?", "?"],
         "offsets": [0, 8, 16, 24, 32, 36, 37, 38, 39],
-        "itemsize": LINE,
+        "itemsize": CACHE_LINE_BYTES,
     }
 )
 
 # The words of a worker's line of vitals, which its parent reads.
-BUSY = 0
+BUSY_SECONDS = 0
 """Seconds spent obeying."""
-MARK = 1
+BUSY_SINCE = 1
 """Since when it is at what it is doing, by time.perf_counter; 0 while it waits."""
-DOING = 2
+CURRENT_COMMAND = 2
 """STEPPING, RESETTING, CONSTRUCTING, ANSWERING or CLOSING."""
-RETIRED = 3
+RETIREMENT_STAGE = 3
 """When it ended to make room for another: BEFORE_RESET, AFTER_STEP; 0 if it did not."""
-AT = 4
+CURRENT_SLOT = 4
 """The slot it is at, counted from its shard's first; NOWHERE between two."""
-NOWHERE = -1
+NO_SLOT = -1
 STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = 1, 2, 3, 4, 5
 BEFORE_RESET, AFTER_STEP = 1, 2
 
 # A worker's stop word: it is asked to end; it has ended its own children, as its last
 # deed. One that was killed, or left by os._exit, never says so.
-ASKED, ENDED = 1, 2
+CLOSE_ASKED, WORKER_ENDED = 1, 2
 
 # The words that tell of a slot's episode, written before its env is reset.
-NUMBER, RESTARTS, SEED, BEGAN, FIRST_BEGAN = range(5)
+EPISODE_NUMBER, EPISODE_RESTARTS, EPISODE_SEED, BEGIN_TICKET, FIRST_BEGIN_TICKET = (
+    range(5)
+)
 """Which of the slot's episodes; how often it was begun again; -1 for no seed; the
 tickets of the commands in which it began, and began for the first time."""
 
 # How long a slot's steps and resets took, counted by length (see `layout.durations`).
-TIMES = np.dtype(
+DURATIONS_DTYPE = np.dtype(
     [
         ("step", "u4", (BUCKETS,)),
         ("reset", "u4", (BUCKETS,)),
         ("step_seconds", "f8"),
         ("reset_seconds", "f8"),
-        ("", "u1", (LINE - 16,)),
+        ("", "u1", (CACHE_LINE_BYTES - 16,)),
     ]
 )
 
@@ -150,7 +152,7 @@ def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
     # two, so that positions stay right when the count of commands wraps around.
     capacity = 1 << (2 * largest_shard + 64).bit_length()
     fields = {
-        "bells": planner.add("bells", np.dtype("u1"), (1 + workers, LINE)),
+        "bells": planner.add("bells", np.dtype("u1"), (1 + workers, CACHE_LINE_BYTES)),
         "queue": planner.add("queue", np.dtype("u4"), (workers, capacity)),
         "posted": planner.add("posted", np.dtype("u4"), (workers,)),
         "informed": planner.add("informed", np.dtype("u4"), (workers,)),
@@ -158,9 +160,13 @@ def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
         "stop": planner.add("stop", np.dtype("u4"), (workers, 16)),
         "done": planner.add("done", np.dtype("u4"), (slots,)),
         "reset_seed": planner.add("reset_seed", np.dtype("i8"), (slots,)),
-        "times": planner.add("times", TIMES, (slots,)),
-        "vitals": planner.add("vitals", np.dtype("f8"), (workers, LINE // 8)),
-        "episode": planner.add("episode", np.dtype("i8"), (slots, LINE // 8)),
+        "times": planner.add("times", DURATIONS_DTYPE, (slots,)),
+        "vitals": planner.add(
+            "vitals", np.dtype("f8"), (workers, CACHE_LINE_BYTES // 8)
+        ),
+        "episode": planner.add(
+            "episode", np.dtype("i8"), (slots, CACHE_LINE_BYTES // 8)
+        ),
     }
     return ControlPlan(size=planner.size, **fields)
 
@@ -168,7 +174,7 @@ def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
 def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> DataPlan:
     """Plan the rest, from offset `start` on."""
     planner = Planner(start)
-    record = planner.add("record", RECORD, (ROWS, slots))
+    record = planner.add("record", RECORD_DTYPE, (BLOCK_ROWS, slots))
     action_rows = count_action_rows(slots, action)
 
     def leaves(name: str, codec: Codec, rows: int) -> tuple[Field, ...]:
@@ -181,7 +187,7 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
 
     return DataPlan(
         record=record,
-        obs=leaves("obs", observation, ROWS),
+        obs=leaves("obs", observation, BLOCK_ROWS),
         action=leaves("action", action, action_rows),
         action_rows=action_rows,
         wide_action=tuple(
@@ -218,8 +224,8 @@ def count_action_rows(slots: int, action: Codec) -> int:
         math.prod(leaf.shape) * (leaf.dtype.itemsize + widened(leaf.dtype).itemsize)
         for leaf in action.leaves
     )
-    rows = min(MOST_ACTION_ROWS, ACTION_BYTES // row if row else MOST_ACTION_ROWS)
-    return max(FEWEST_ACTION_ROWS, 1 << max(0, rows.bit_length() - 1))
+    rows = min(MAX_ACTION_ROWS, ACTION_BYTES // row if row else MAX_ACTION_ROWS)
+    return max(MIN_ACTION_ROWS, 1 << max(0, rows.bit_length() - 1))
 
 
 class ControlViews:
@@ -241,7 +247,9 @@ class ControlViews:
 
     def bell_offset(self, worker: int | None) -> int:
         """Where a worker's bell hangs; None for the parent's."""
-        return self.plan.bells.offset + LINE * (0 if worker is None else 1 + worker)
+        return self.plan.bells.offset + CACHE_LINE_BYTES * (
+            0 if worker is None else 1 + worker
+        )
 
 
 class DataViews:

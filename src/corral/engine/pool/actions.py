@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from corral.engine.layout.codec import Codec
 from corral.engine.layout.plan import DataViews
-from corral.engine.worker.commands import WIDE
+from corral.engine.worker.commands import WIDE_ACTIONS
 
 PLAIN, WIDENED, ELSEWHERE = range(3)
 """Where an action is: in the space's own dtypes, in wide ones, not in the block."""
@@ -67,7 +67,7 @@ class Actions:
         for dtype, leaf in zip(self._dtypes, leaves, strict=True):
             if leaf.dtype != dtype and not np.can_cast(leaf.dtype, dtype, "safe"):
                 self._note_places()
-                return self._views.wide_action, WIDE
+                return self._views.wide_action, WIDE_ACTIONS
         return self._views.action, 0
 
     def skip(self, tickets: NDArray[np.int64], slots: NDArray[np.intp]) -> None:

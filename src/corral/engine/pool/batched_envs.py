@@ -9,11 +9,11 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec
-from corral.engine.adapters.batched import MASKS_STEPS, RESETS
+from corral.engine.adapters.batched import AUTORESET_KEY, STEP_MASK_KEY
 from corral.engine.worker.autoreset import MODES, OFF, SAME_STEP
 from corral.errors import OptionError
 
-_NAMES = {number: name for name, number in MODES.items()}
+_MODE_NAMES = {number: name for name, number in MODES.items()}
 
 
 def check_batched(batched: bool, **asked: object) -> bool:
@@ -27,7 +27,7 @@ def check_batched(batched: bool, **asked: object) -> bool:
     return batched
 
 
-class Batches:
+class BatchedEnvs:
     """Refuses what a pool's batched envs cannot do, before anything is sent.
 
     Args:
@@ -37,8 +37,8 @@ class Batches:
 
     def __init__(self, spec: EnvSpec, shards: Sequence[range]) -> None:
         self._shards = shards
-        self._masks_steps = bool(spec.metadata.get(MASKS_STEPS))
-        mode = AutoresetMode(spec.metadata[RESETS])
+        self._masks_steps = bool(spec.metadata.get(STEP_MASK_KEY))
+        mode = AutoresetMode(spec.metadata[AUTORESET_KEY])
         itself = {
             AutoresetMode.NEXT_STEP: MODES["next_step"],
             AutoresetMode.SAME_STEP: MODES["same_step"],
@@ -48,11 +48,11 @@ class Batches:
 
     def check_mode(self, mode: int) -> None:
         """Refuse a way of ending episodes that the env cannot go."""
-        name = _NAMES[mode]
+        name = _MODE_NAMES[mode]
         if self._only is not None and mode != self._only:
             raise OptionError(
                 f"autoreset is {name!r}, but the batched env restarts its episodes by "
-                f'itself; use autoreset="{_NAMES[self._only]}", or an env whose '
+                f'itself; use autoreset="{_MODE_NAMES[self._only]}", or an env whose '
                 'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
             )
         if self._only is None and not self._masks_steps and mode != SAME_STEP:

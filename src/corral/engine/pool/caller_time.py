@@ -11,7 +11,7 @@ from __future__ import annotations
 from time import perf_counter
 
 
-class Clock:
+class CallerTime:
     """Seconds since the pool was opened, by what they were spent on."""
 
     __slots__ = ("_mark", "began", "copying", "policy", "waiting")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from corral.engine.faults.run_delay import run_delay
 
 
-class Starving:
+class CpuContention:
     """How long worker processes waited for a core since the pool was opened."""
 
     def __init__(self, pids: Iterable[int]) -> None:

@@ -1,7 +1,7 @@
-"""The line to the workers: what they are told and asked, and waiting for them.
+"""The dispatcher sends commands, messages and questions to workers, and waits for them.
 
-A worker that is gone has another put in its place where there is a mender; where there
-is none it is buried: the error says what it was doing, and the pool serves no more.
+A worker that died or hung is replaced where the pool has a `Recovery`; where it has
+none, an error says what the worker was doing, and the pool can only be closed.
 """
 
 from __future__ import annotations
@@ -16,104 +16,104 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.executors.assign import place_of
+from corral.engine.executors.assign import worker_and_index
 from corral.engine.executors.contract import Executor
 from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import TICKET_MASK
-from corral.engine.pool.caller_time import Clock
-from corral.engine.pool.fault_details import Witness
+from corral.engine.pool.caller_time import CallerTime
+from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.ledger import Ledger
-from corral.engine.pool.lifecycle import BROKEN, Life
+from corral.engine.pool.lifecycle import BROKEN, Lifecycle
 from corral.engine.pool.questions import Question
-from corral.engine.pool.receive import Delivery
-from corral.engine.pool.recovery import Mender
-from corral.engine.pool.shared_process_check import Company
+from corral.engine.pool.receive import Receiver
+from corral.engine.pool.recovery import Recovery
+from corral.engine.pool.shared_process_check import SharedProcessCheck
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter, Reply
 from corral.errors import CorralError, Fault, FaultError, WorkerDied, WorkerHung
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Line:
-    """What a pool tells, asks and awaits of its workers, and of those that are gone."""
+class Dispatcher:
+    """Commands, messages and questions to workers, and what to do about a dead one."""
 
-    life: Life
+    lifecycle: Lifecycle
     executor: Executor
     ledger: Ledger
     inbox: Inbox
-    clock: Clock
-    witness: Witness
-    company: Company
-    delivery: Delivery
-    mender: Mender | None
-    _all_there: Callable[[], bool] = field(init=False)
+    caller_time: CallerTime
+    fault_details: FaultDetails
+    shared_process_check: SharedProcessCheck
+    receiver: Receiver
+    recovery: Recovery | None
+    _all_done: Callable[[], bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._all_there = partial(self.ledger.complete, self.executor.done)
+        self._all_done = partial(self.ledger.complete, self.executor.done)
 
-    # Telling --------------------------------------------------------------------------
+    # Sending --------------------------------------------------------------------------
 
     def dispatch(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Have these slots do it."""
-        if self.mender is not None:
-            self.mender.sent(slots, verb, mode)
+        if self.recovery is not None:
+            self.recovery.command_sent(slots, verb, mode)
         self.executor.send(slots, verb, mode)
 
     def dispatch_all(self, mode: int) -> None:
         """Have all slots take a step."""
-        if self.mender is not None:
-            self.mender.sent(None, Verb.STEP, mode)
+        if self.recovery is not None:
+            self.recovery.command_sent(None, Verb.STEP, mode)
         self.executor.send_all(mode)
 
-    def address(self, slot: int) -> tuple[int, int]:
-        """Whom to tell about a slot, and which it is to them."""
-        return place_of(slot, self.executor.shards)
+    def worker_and_index(self, slot: int) -> tuple[int, int]:
+        """The worker that has the slot, and the slot's index in its shard."""
+        return worker_and_index(slot, self.executor.shards)
 
-    def tell_each(self, messages: list[tuple[int, Any]], hold: bool = True) -> None:
-        """Tell workers about slots; `hold` if it is about the command that follows."""
-        if self.mender is None:
-            with self._burying():
-                self.executor.tell_each(messages)
+    def post_each(self, messages: list[tuple[int, Any]], hold: bool = True) -> None:
+        """Post messages about slots; `hold` if they belong to the next command."""
+        if self.recovery is None:
+            with self._raising_worker_gone():
+                self.executor.post_each(messages)
             return
         if hold:
             for worker, message in messages:
                 first = self.executor.shards[worker].start
-                self.mender.told(first + message.index, message)
+                self.recovery.message_sent(first + message.index, message)
         while True:
             try:
-                self.executor.tell_each(messages)
+                self.executor.post_each(messages)
                 return
             except WorkerDied as error:
                 # Once more to the others: what they are told twice counts once.
-                self._mend(error)
+                self._recover(error)
 
-    def tell_all(self, message: Any) -> None:
-        """Tell every worker."""
+    def post_all(self, message: Any) -> None:
+        """Post a message to every worker."""
         for worker in range(len(self.executor.shards)):
             try:
-                self.executor.tell(worker, message)
+                self.executor.post(worker, message)
             except WorkerDied as error:
-                if self.mender is None:
-                    self._bury(error)
-                self._mend(error)  # and is told when it has returned
+                if self.recovery is None:
+                    self._raise_worker_gone(error)
+                self._recover(error)  # and is told when it has returned
 
     # Asking ---------------------------------------------------------------------------
 
     def ask(self, question: Question) -> None:
         """Put a question to every worker that it concerns."""
-        self.ledger.asked += 1
-        with self._burying(question):
-            self.executor.ask(question.asks())
+        self.ledger.question_count += 1
+        with self._raising_worker_gone(question):
+            self.executor.ask(question.messages())
 
     def answers(self, question: Question, timeout: float | None) -> dict[int, Reply]:
         """What they say to that, by worker."""
-        with self._burying(question):
+        with self._raising_worker_gone(question):
             return self.executor.answers(question.by_worker, timeout)
 
     # Waiting --------------------------------------------------------------------------
 
-    def reach(
+    def wait_for_results(
         self,
         count: int,
         timeout: float | None,
@@ -125,94 +125,100 @@ class Line:
         some of what is under way, and `count` how many rings to expect until then.
         """
         target = self.ledger.taken + count & TICKET_MASK
-        there = enough or self._all_there
+        is_done = enough or self._all_done
         began = perf_counter()
         try:
-            if self.mender is not None:
-                some = enough is not None
-                return self._reach_mending(self.mender, target, timeout, there, some)
-            return self.executor.wait(target, timeout, there, enough is not None)
+            if self.recovery is not None:
+                only_some = enough is not None
+                return self._wait_with_recovery(
+                    self.recovery, target, timeout, is_done, only_some
+                )
+            return self.executor.wait(target, timeout, is_done, enough is not None)
         except (WorkerDied, WorkerHung) as error:
-            self._bury(error)
+            self._raise_worker_gone(error)
         finally:
-            self.clock.waited(began)
+            self.caller_time.waited(began)
 
-    def _reach_mending(
+    def _wait_with_recovery(
         self,
-        mender: Mender,
+        recovery: Recovery,
         target: int,
         timeout: float | None,
-        there: Callable[[], bool],
-        some: bool,
+        is_done: Callable[[], bool],
+        only_some: bool,
     ) -> bool:
         """The same, with workers replaced on the way."""
         deadline = None if timeout is None else monotonic() + timeout
         while True:
             left = None if deadline is None else deadline - monotonic()
             try:
-                mender.look(perf_counter())
+                recovery.check_workers(perf_counter())
                 # Rings may be missing by then: do not wait for them.
-                if mender.mended and there():
+                if recovery.recovered and is_done():
                     return True
-                return self.executor.wait(target, left, there, some)
+                return self.executor.wait(target, left, is_done, only_some)
             except FaultError as error:
-                self._mend(error)
+                self._recover(error)
 
     def letters(self, slots: NDArray[np.intp]) -> Sequence[Letter]:
         """What came beside the block; what these slots lost comes along."""
-        if self.mender is None:
+        if self.recovery is None:
             try:
                 return self.executor.letters()
             except (WorkerDied, WorkerHung) as error:
-                self._bury(error)
-        self.mender.taking(slots)
+                self._raise_worker_gone(error)
+        self.recovery.before_results(slots)
         while True:
             try:
                 return self.executor.letters()
             except FaultError as error:  # of a worker that died while it wrote another
-                self._mend(error)
+                self._recover(error)
 
-    # Those who are gone ---------------------------------------------------------------
+    # Dead workers ---------------------------------------------------------------
 
-    def _mend(self, error: FaultError) -> None:
-        """Have a worker replaced, or say that nothing can be done."""
-        assert self.mender is not None
+    def _recover(self, error: FaultError) -> None:
+        """Have a worker replaced, or raise its error if that is not possible."""
+        assert self.recovery is not None
         try:
-            self.mender.mend(error)
+            self.recovery.recover(error)
         except FaultError as final:
-            self._bury(final)
+            self._raise_worker_gone(final)
 
-    def _bury(self, error: FaultError, question: Question | None = None) -> NoReturn:
-        """Say what a worker was doing, and serve no more."""
-        self.life.state = BROKEN
+    def _raise_worker_gone(
+        self, error: FaultError, question: Question | None = None
+    ) -> NoReturn:
+        """Raise an error that says what a dead worker was doing; the pool is broken."""
+        self.lifecycle.state = BROKEN
         worker = error.fault.worker
         if worker is None:
             raise error
-        fault = self.witness.gone(error.fault, worker, question)
-        fault = self.company.suspected(fault)
+        fault = self.fault_details.of_dead_worker(error.fault, worker, question)
+        fault = self.shared_process_check.with_process_size(fault)
         final = error_for(fault)
-        self._add_what_arrived(final, fault)
+        self._add_finished_results(final, fault)
         raise final from final.__cause__
 
-    def _add_what_arrived(self, error: CorralError, fault: Fault) -> None:
+    def _add_finished_results(self, error: CorralError, fault: Fault) -> None:
         """Results that are there, of workers that are not to blame; waits for none."""
         for worker in range(len(self.executor.shards)):
             self.inbox.add(self.executor.last_letters(worker))
         ready = self.ledger.ready(self.executor.done)
         self.ledger.take(ready)
-        others = self.delivery.faults(ready)
+        others = self.receiver.faults(ready)
         error.faults = (fault, *others)
-        error.step = self.delivery.without(ready, others)
+        error.step = self.receiver.results_except(ready, others)
 
     @contextmanager
-    def _burying(self, question: Question | None = None) -> Iterator[None]:
+    def _raising_worker_gone(self, question: Question | None = None) -> Iterator[None]:
         try:
             yield
         except (WorkerDied, WorkerHung) as error:
             worker = error.fault.worker
-            if self.mender is None or worker is None:
-                self._bury(error, question)
+            if self.recovery is None or worker is None:
+                self._raise_worker_gone(error, question)
             # The pool goes on; what the question asked for is gone with the worker.
-            told = error_for(self.witness.gone(error.fault, worker, question))
-            self._mend(error)
-            raise told from told.__cause__
+            final_error = error_for(
+                self.fault_details.of_dead_worker(error.fault, worker, question)
+            )
+            self._recover(error)
+            raise final_error from final_error.__cause__

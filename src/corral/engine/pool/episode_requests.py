@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from corral.engine.layout.plan import TICKET_MASK
 
 
-class Told:
+class EpisodeRequests:
     """Options, tasks and big seeds by slot, and the command each of them went with."""
 
     def __init__(self) -> None:
-        self._said: dict[int, tuple[int, dict[str, Any]]] = {}
+        self._requests: dict[int, tuple[int, dict[str, Any]]] = {}
         """The ticket that the slot's latest such episode began with, and about it."""
         self.assigned: dict[int, tuple[int, Any]] = {}
         """Tasks that no episode has begun with, and the ticket that each came after."""
@@ -30,18 +30,18 @@ class Told:
         messages: dict[int, dict[str, Any]],
     ) -> None:
         """These slots were sent a reset."""
-        if not messages and not self._said:
+        if not messages and not self._requests:
             return
         for slot, ticket in zip(slots.tolist(), tickets.tolist(), strict=True):
-            self._said.pop(slot, None)
+            self._requests.pop(slot, None)
             if slot in messages:
-                self._said[slot] = ticket & TICKET_MASK, messages[slot]
+                self._requests[slot] = ticket & TICKET_MASK, messages[slot]
 
     def assign(self, slot: int, ticket: int, task: Any) -> None:
         """The slot's first episode that begins after this ticket has a task."""
         self.assigned[slot] = ticket, task
 
-    def took(
+    def results_taken(
         self,
         slots: NDArray[np.intp],
         tickets: NDArray[np.int64],
@@ -51,12 +51,12 @@ class Told:
         for slot, ticket in zip(slots[started].tolist(), tickets[started], strict=True):
             if slot in self.assigned and ticket > self.assigned[slot][0]:
                 began = int(ticket) & TICKET_MASK
-                self._said[slot] = began, self.about(slot, began)
+                self._requests[slot] = began, self.about(slot, began)
                 del self.assigned[slot]
 
     def about(self, slot: int, began: int) -> dict[str, Any]:
         """What was said about the slot's episode that began with this ticket."""
-        ticket, said = self._said.get(slot, (None, {}))
+        ticket, said = self._requests.get(slot, (None, {}))
         said = dict(said) if ticket == began else {}
         after, task = self.assigned.get(slot, (began, None))
         if began - after & TICKET_MASK in range(1, 1 << 31):

@@ -12,39 +12,39 @@ from typing import Any
 from corral.core import NO_TASK
 from corral.engine.executors.contract import Assignment, Executor
 from corral.engine.layout.plan import (
-    BEGAN,
-    FIRST_BEGAN,
-    NUMBER,
-    RESTARTS,
-    SEED,
+    BEGIN_TICKET,
+    EPISODE_NUMBER,
+    EPISODE_RESTARTS,
+    EPISODE_SEED,
+    FIRST_BEGIN_TICKET,
     TICKET_MASK,
     DataViews,
 )
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.episode_requests import Told
+from corral.engine.pool.episode_requests import EpisodeRequests
 from corral.engine.pool.ledger import Ledger
 from corral.engine.pool.questions import Question
-from corral.engine.pool.slot_history import Script
+from corral.engine.pool.slot_history import SlotHistory
 from corral.engine.worker.letters import Unsendable
-from corral.engine.worker.rebuild_spec import Kit
+from corral.engine.worker.rebuild_spec import RebuildSpec
 from corral.engine.worker.shard import sampled_task
 from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
 
-SHOWN = 8
+MAX_SHOWN_ACTIONS = 8
 """Actions that a fault shows; its episode has them all."""
-OUTPUT = 4096
+MAX_OUTPUT_CHARACTERS = 4096
 """Characters of output that go with an exception, which says more itself."""
-ON_THE_WAY = 1e-4
+STEP_OVERHEAD_SECONDS = 1e-4
 """Seconds that a step takes beside its env's own, one by one and by mail."""
-BEFORE = 16
+STEPS_BEFORE_RESET = 16
 """Steps before a reset that failed, which may be what it failed of."""
-QUESTIONS = ("call", "render", "get_attr", "set_attr", "apply")
-REPLAYED = ("construct", "reset", "step", *QUESTIONS)
+QUESTION_COMMANDS = ("call", "render", "get_attr", "set_attr", "apply")
+REPLAYABLE_COMMANDS = ("construct", "reset", "step", *QUESTION_COMMANDS)
 """Commands that can be given again to an env that stands by itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class FaultDetails:
     """Completes faults."""
 
     assignment: Assignment
@@ -52,22 +52,22 @@ class Witness:
     ledger: Ledger
     actions: Actions
     views: DataViews
-    told: Told
+    requests: EpisodeRequests
 
-    def raised(self, fault: Fault, asked: tuple[str, Any] | None = None) -> Fault:
+    def of_exception(self, fault: Fault, asked: tuple[str, Any] | None = None) -> Fault:
         """An env raised; `asked` is the question that it could not answer."""
         if fault.worker is not None and not fault.output:
-            output = self.executor.output(fault.worker)[-OUTPUT:]
+            output = self.executor.output(fault.worker)[-MAX_OUTPUT_CHARACTERS:]
             fault = replace(fault, output=output)
         if fault.slot is None or fault.kind != "raised":
             return fault
         ticket = self.ledger.ticket(fault.slot)
-        if fault.command in QUESTIONS:  # another step may have been sent since
-            began = int(self.executor.episode[fault.slot, BEGAN])
+        if fault.command in QUESTION_COMMANDS:  # another step may have been sent since
+            began = int(self.executor.episode[fault.slot, BEGIN_TICKET])
             ticket = began + (fault.step or 0)
         return self._with_episode(fault, ticket, asked)
 
-    def gone(
+    def of_dead_worker(
         self, fault: Fault, worker: int, question: Question | None = None
     ) -> Fault:
         """A worker is gone: the fault of the slot that it was at, if it was at any.
@@ -79,27 +79,27 @@ class Witness:
         """
         building = fault.command in ("start", "construct") and fault.slot is None
         if fault.kind == "start" or building:
-            return with_kit(fault, self.assignment, self.executor.shards)
-        if fault.command in QUESTIONS and fault.slot is not None:
-            asked = None if question is None else question.asked_of(fault.slot)
-            return self.lost(fault, fault.slot, asked)
+            return with_rebuild_spec(fault, self.assignment, self.executor.shards)
+        if fault.command in QUESTION_COMMANDS and fault.slot is not None:
+            asked = None if question is None else question.question_to(fault.slot)
+            return self.of_lost_slot(fault, fault.slot, asked)
         shard, done = self.executor.shards[worker], self.executor.done
         at = self.ledger.unfinished(shard, done, fault.slot)
-        return replace(fault, slot=None) if at is None else self.lost(fault, at)
+        return replace(fault, slot=None) if at is None else self.of_lost_slot(fault, at)
 
-    def lost(
+    def of_lost_slot(
         self, fault: Fault, slot: int, asked: tuple[str, Any] | None = None
     ) -> Fault:
         """A slot's worker is gone: what the block still says about it."""
         words = self.executor.episode[slot].tolist()
-        answering = fault.command in QUESTIONS
+        answering = fault.command in QUESTION_COMMANDS
         done = int(self.executor.done[slot])
         ticket = done if answering else self.ledger.ticket(slot)
-        steps = 0 if self._in_reset(slot, ticket) else ticket - words[BEGAN]
+        steps = 0 if self._in_reset(slot, ticket) else ticket - words[BEGIN_TICKET]
         command = fault.command
         if command in ("step", "reset"):
             command = "step" if steps & TICKET_MASK else "reset"
-        about = self._about(slot, words)
+        about = self._episode_request(slot, words)
         task, missing = about.get("task", NO_TASK), about.get("missing", "")
         seed = self._seed(slot, words, ticket)
         fault = replace(
@@ -117,32 +117,33 @@ class Witness:
     def task_of(self, slot: int) -> Any:
         """What the slot's episode was about, as far as the caller has said so."""
         words = self.executor.episode[slot].tolist()
-        return self.told.about(slot, words[FIRST_BEGAN]).get("task", NO_TASK)
+        return self.requests.about(slot, words[FIRST_BEGIN_TICKET]).get("task", NO_TASK)
 
     # Once more ------------------------------------------------------------------------
 
-    def scripts(self, fault: Fault, slots: range) -> list[Script]:
+    def slot_histories(self, fault: Fault, slots: range) -> list[SlotHistory]:
         """What these slots did until that one failed; [] if that is not known."""
         episode = fault.episode
         if episode is None or episode.missing or fault.slot is None:
             return []
-        ours = Script(fault.seed, fault.options, episode.task, (), episode.actions)
+        ours = SlotHistory(fault.seed, fault.options, episode.task, (), episode.actions)
         if fault.command == "reset":
             ticket, was_sent = self._last_step(fault.slot)
-            count = min(BEFORE, was_sent)
+            count = min(STEPS_BEFORE_RESET, was_sent)
             before = self.actions.last(fault.slot, ticket, count)
             ours = replace(ours, before=before)
         steps = len(ours.before or ours.actions)
         seconds = self._seconds(fault.slot, steps)
         ours = replace(ours, seconds=seconds)
         return [
-            ours if slot == fault.slot else self._beside(slot, ours) for slot in slots
+            ours if slot == fault.slot else self._history_beside(slot, ours)
+            for slot in slots
         ]
 
-    def _beside(self, slot: int, theirs: Script) -> Script:
+    def _history_beside(self, slot: int, theirs: SlotHistory) -> SlotHistory:
         """The same turns of another slot; as far as they are known, its own."""
         words = self.executor.episode[slot].tolist()
-        about = self._about(slot, words)
+        about = self._episode_request(slot, words)
         ticket, was_sent = self._last_step(slot)
 
         def own(actions: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -152,7 +153,7 @@ class Witness:
 
         return replace(
             theirs,
-            seed=about.get("seed") if words[SEED] < 0 else words[SEED],
+            seed=about.get("seed") if words[EPISODE_SEED] < 0 else words[EPISODE_SEED],
             options=about.get("options"),
             task=about.get("task", NO_TASK),
             before=own(theirs.before),
@@ -171,7 +172,7 @@ class Witness:
             float(times[f"{kind}_seconds"]) / max(1, int(times[kind].sum()))
             for kind in ("reset", "step")
         ]
-        return per[0] + steps * (per[1] + ON_THE_WAY)
+        return per[0] + steps * (per[1] + STEP_OVERHEAD_SECONDS)
 
     # A worker that is gone ------------------------------------------------------------
 
@@ -180,27 +181,27 @@ class Witness:
         ticket &= TICKET_MASK
         if self.ledger.is_reset(slot) and self.ledger.ticket(slot) == ticket:
             return True
-        if int(self.executor.episode[slot, BEGAN]) == ticket:
+        if int(self.executor.episode[slot, BEGIN_TICKET]) == ticket:
             return True  # a step that began an episode, or was about to
         row = self.views.record[int(self.executor.done[slot]) & 1, slot]
         return bool(row["terminated"] or row["truncated"]) and not row["started"]
 
     def _seed(self, slot: int, words: list[int], ticket: int) -> int | None:
-        if words[BEGAN] != ticket & TICKET_MASK and self._in_reset(slot, ticket):
+        if words[BEGIN_TICKET] != ticket & TICKET_MASK and self._in_reset(slot, ticket):
             # It ended before it began: the seed is known if the caller gave it.
             given = int(self.executor.reset_seed[slot])
             return given if self.ledger.is_reset(slot) and given >= 0 else None
-        return None if words[SEED] < 0 else words[SEED]
+        return None if words[EPISODE_SEED] < 0 else words[EPISODE_SEED]
 
-    def _about(self, slot: int, words: list[int]) -> dict[str, Any]:
-        about = self.told.about(slot, words[FIRST_BEGAN])
-        if words[RESTARTS] and words[BEGAN] != words[FIRST_BEGAN]:
+    def _episode_request(self, slot: int, words: list[int]) -> dict[str, Any]:
+        about = self.requests.about(slot, words[FIRST_BEGIN_TICKET])
+        if words[EPISODE_RESTARTS] and words[BEGIN_TICKET] != words[FIRST_BEGIN_TICKET]:
             about.pop("options", None)  # begun again with its task alone
             about.pop("seed", None)
         if "task" not in about:
             try:
                 about["task"] = sampled_task(
-                    self.assignment.options, slot, words[NUMBER]
+                    self.assignment.options, slot, words[EPISODE_NUMBER]
                 )
             except Exception as error:  # it may need what is beside the envs alone
                 about["missing"] = (
@@ -221,36 +222,40 @@ class Witness:
         """The fault with its last actions and, if its env is to blame, the episode."""
         assert fault.slot is not None
         steps = fault.step or 0
-        if not self._is_replayed(fault):
-            actions = self.actions.last(fault.slot, ticket, min(steps, SHOWN))
+        if not self._is_replayable(fault):
+            actions = self.actions.last(
+                fault.slot, ticket, min(steps, MAX_SHOWN_ACTIONS)
+            )
             return replace(fault, last_actions=actions)
         actions = self.actions.last(fault.slot, ticket, steps)
         episode = EpisodeRecord(
-            kit=self._kit(fault),
+            kit=self._rebuild_spec(fault),
             seed=fault.seed,
             options=fault.options,
             task=fault.task if fault.has_task else NO_TASK,
             actions=actions,
             asked=asked,
-            missing=missing or self._missing(fault, len(actions)),
-            notes=tuple(self._notes(fault)),
+            missing=missing or self._what_is_missing(fault, len(actions)),
+            notes=tuple(self._replay_notes(fault)),
         )
-        return replace(fault, last_actions=actions[-SHOWN:], episode=episode)
+        return replace(
+            fault, last_actions=actions[-MAX_SHOWN_ACTIONS:], episode=episode
+        )
 
     @staticmethod
-    def _is_replayed(fault: Fault) -> bool:
-        if fault.kind == "shardmate" or fault.command not in REPLAYED:
+    def _is_replayable(fault: Fault) -> bool:
+        if fault.kind == "shardmate" or fault.command not in REPLAYABLE_COMMANDS:
             return False
         # Stepped after the end, and the like: nothing that an env did.
         mistake = isinstance(fault.exception, UsageError)
         return not mistake or isinstance(fault.exception, SpaceMismatch)
 
-    def _kit(self, fault: Fault) -> Kit:
+    def _rebuild_spec(self, fault: Fault) -> RebuildSpec:
         assert fault.slot is not None and fault.worker is not None
         shard = self.executor.shards[fault.worker]
-        return kit_of(self.assignment, fault.slot, fault.worker, shard)
+        return rebuild_spec_of(self.assignment, fault.slot, fault.worker, shard)
 
-    def _missing(self, fault: Fault, known: int) -> str:
+    def _what_is_missing(self, fault: Fault, known: int) -> str:
         steps = fault.step or 0
         if isinstance(fault.task, Unsendable):
             return "its task cannot be pickled"
@@ -266,14 +271,14 @@ class Witness:
             f"{steps - known + 1} on"
         )
 
-    def _notes(self, fault: Fault) -> list[str]:
+    def _replay_notes(self, fault: Fault) -> list[str]:
         notes = []
         if fault.seed is None:
             notes.append(
                 "the episode began without a seed, so it is begun bare, with other "
                 "random numbers"
             )
-        questions = self.ledger.asked - (fault.command in QUESTIONS)
+        questions = self.ledger.question_count - (fault.command in QUESTION_COMMANDS)
         if questions:
             notes.append(
                 f"the envs were asked {questions} questions before (call, set_attr and "
@@ -282,9 +287,11 @@ class Witness:
         return notes
 
 
-def kit_of(assignment: Assignment, slot: int, worker: int, shard: range) -> Kit:
+def rebuild_spec_of(
+    assignment: Assignment, slot: int, worker: int, shard: range
+) -> RebuildSpec:
     """What a slot's env is built with."""
-    return Kit(
+    return RebuildSpec(
         slot=slot,
         worker=worker,
         shard=shard,
@@ -301,7 +308,9 @@ def kit_of(assignment: Assignment, slot: int, worker: int, shard: range) -> Kit:
     )
 
 
-def with_kit(fault: Fault, assignment: Assignment, shards: list[range]) -> Fault:
+def with_rebuild_spec(
+    fault: Fault, assignment: Assignment, shards: list[range]
+) -> Fault:
     """The fault of an env that could not be built, with what it was built from."""
     worker, slot = fault.worker, fault.slot
     if worker is None or (fault.kind, fault.command) == ("start", "start"):
@@ -313,5 +322,5 @@ def with_kit(fault: Fault, assignment: Assignment, shards: list[range]) -> Fault
         slot = shard.start  # what comes before the first factory comes with any slot
     if slot is None:
         return fault
-    kit = kit_of(assignment, slot, worker, shard)
+    kit = rebuild_spec_of(assignment, slot, worker, shard)
     return replace(fault, episode=EpisodeRecord(kit, NO_TASK))

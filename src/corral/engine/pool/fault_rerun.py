@@ -26,13 +26,13 @@ from typing import Any, Protocol
 from corral.core import Autoreset
 from corral.engine.executors.contract import Assignment
 from corral.engine.pool.options import FaceOptions
-from corral.engine.pool.slot_history import Script
+from corral.engine.pool.slot_history import SlotHistory
 from corral.errors import Fault, FaultError
 
-MOST_SECONDS = 10.0
+MAX_RERUN_SECONDS = 10.0
 """For all of it; what would take longer is not tried, or given up."""
-ROUNDS = 3
-RUNS = 3
+RERUN_ROUNDS = 3
+RERUNS_PER_ROUND = 3
 """In each round, without company."""
 
 
@@ -58,7 +58,7 @@ OpenPool = Callable[..., RerunPool]
 
 
 @dataclass(frozen=True, slots=True)
-class Retrial:
+class FaultRerun:
     """Two slots that shared a process, of which one failed.
 
     Args:
@@ -73,18 +73,21 @@ class Retrial:
     assignment: Assignment
     fault: Fault
     pair: range
-    scripts: Sequence[Script]
+    histories: Sequence[SlotHistory]
     autoreset: Autoreset
     open_pool: OpenPool
 
     def fails_alone(self) -> bool | None:
         """Whether company makes no difference; None if that cannot be told."""
-        runs = ROUNDS * (RUNS + 2)
-        if runs * sum(script.seconds for script in self.scripts) >= MOST_SECONDS / 2:
+        runs = RERUN_ROUNDS * (RERUNS_PER_ROUND + 2)
+        if (
+            runs * sum(history.seconds for history in self.histories)
+            >= MAX_RERUN_SECONDS / 2
+        ):
             return None
-        ending = time.monotonic() + MOST_SECONDS
+        ending = time.monotonic() + MAX_RERUN_SECONDS
         try:
-            for number in range(ROUNDS):
+            for number in range(RERUN_ROUNDS):
                 if self._fails_apart(ending):
                     return True
                 if not self._fails_beside(ending, number % 2):
@@ -97,7 +100,7 @@ class Retrial:
 
     def _fails_apart(self, ending: float) -> bool:
         with self._pool("slot", ending) as pool:
-            return any(self._fails(pool, ending) for _ in range(RUNS))
+            return any(self._fails(pool, ending) for _ in range(RERUNS_PER_ROUND))
 
     def _fails_beside(self, ending: float, earlier: int) -> bool:
         with self._pool("shared", ending) as pool:
@@ -130,7 +133,7 @@ class Retrial:
         """All turns of both; the other one's first so many once more, before."""
         ours, other = self._place, 1 - self._place
         turns = list(
-            zip(*(one.before or one.actions for one in self.scripts), strict=True)
+            zip(*(one.before or one.actions for one in self.histories), strict=True)
         )
         self._reset(pool, [0, 1])
         for turn in turns[:earlier]:
@@ -142,11 +145,11 @@ class Retrial:
                 raise TimeoutError
             pool.send_raw(turn)
             pool.recv()
-        if self.scripts[ours].before:
+        if self.histories[ours].before:
             self._reset(pool, [ours])
 
     def _reset(self, pool: RerunPool, places: Sequence[int]) -> None:
-        chosen = [self.scripts[place] for place in places]
+        chosen = [self.histories[place] for place in places]
         pool.reset(
             places,
             # Any seed, but the same with and without company.

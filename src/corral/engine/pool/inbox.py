@@ -14,7 +14,7 @@ from corral.engine.layout.columns import FINAL_ROW, Columns
 from corral.engine.layout.entries import Column
 from corral.engine.layout.infos import Infos
 from corral.engine.pool.rows import NO_INFOS
-from corral.engine.worker.letters import Letter, completed
+from corral.engine.worker.letters import Letter, merged
 from corral.errors import Fault
 
 
@@ -37,10 +37,10 @@ class Inbox:
         for letter in letters:
             earlier = self.letters.get(letter.slot)
             if earlier is not None:
-                letter = completed(letter, earlier)
+                letter = merged(letter, earlier)
             self.letters[letter.slot] = letter
 
-    def restarted(self, slot: int, fault: Fault) -> None:
+    def add_restart(self, slot: int, fault: Fault) -> None:
         """The slot's result follows a fault that was mended."""
         self.letters.setdefault(slot, Letter(slot)).restarted = fault
 
@@ -49,7 +49,7 @@ class Inbox:
         """All info columns so far."""
         return list(self._columns.defined)
 
-    def mended(self, slots: NDArray[np.intp]) -> list[Letter]:
+    def rebuilt_env_letters(self, slots: NDArray[np.intp]) -> list[Letter]:
         """The letters of slots being taken that tell of a fault that was mended."""
         if all(letter.restarted is None for letter in self.letters.values()):
             return []
@@ -115,7 +115,7 @@ class Inbox:
                 continue
             cut = step.truncated[position] and not step.valid[position]
             if letter.restarted is not None and cut:
-                self._cut(step, position, letter)
+                self._truncate(step, position, letter)
             if letter.obs is not None:
                 self._obs[slot] = letter.obs
             if letter.final_obs is not None:
@@ -125,7 +125,7 @@ class Inbox:
             final = self._mailed(self._final_obs, step.slots)
             step.final_obs = self._codec.assemble(step.final_obs, final)
 
-    def _cut(self, step: Step, position: int, letter: Letter) -> None:
+    def _truncate(self, step: Step, position: int, letter: Letter) -> None:
         """An episode that broke off ends with the observation before."""
         if letter.slot in self._obs:
             self._final_obs[letter.slot] = self._obs[letter.slot]

@@ -55,9 +55,9 @@ class Ledger:
         self._started = np.zeros(count, np.bool_)
         self._reset_at = np.zeros(count, np.int64)
         """The ticket of the last reset that each slot was sent."""
-        self.sends = 0
+        self.send_count = 0
         """How often something was sent, to whichever slots."""
-        self.asked = 0
+        self.question_count = 0
         """How many questions were put to the envs."""
         self._whole_sent_at = 0
         self._sent_at = np.zeros(count, np.int64)
@@ -181,8 +181,8 @@ class Ledger:
         self.base += 1
         self.waiting = self.count
         self._whole = True
-        self.sends += 1
-        self._whole_sent_at = self.sends
+        self.send_count += 1
+        self._whole_sent_at = self.send_count
 
     def send(self, slots: NDArray[np.intp]) -> None:
         """These slots were sent a command."""
@@ -190,8 +190,8 @@ class Ledger:
         self._even = False
         self.pending()[slots] = True
         self.waiting += len(slots)
-        self.sends += 1
-        self._sent_at[slots] = self.sends
+        self.send_count += 1
+        self._sent_at[slots] = self.send_count
 
     def take_all(self) -> None:
         """Every slot's result was received."""

@@ -18,7 +18,7 @@ UNBUILT, OPEN, SENDING, CLOSED = "unbuilt", "open", "sending", "closed"
 BROKEN, FORKED = "broken", "forked"
 
 
-class Life:
+class Lifecycle:
     """The state of one pool, made by the thread that the pool belongs to."""
 
     def __init__(self) -> None:
@@ -28,9 +28,9 @@ class Life:
     def open(self) -> None:
         """Everything is built."""
         self.state = OPEN
-        _open.add(self)
+        _open_pools.add(self)
 
-    def sent(self) -> None:
+    def sending_done(self) -> None:
         """The ledger and the workers know the same again.
 
         Ctrl-C between the two leaves the state "sending", in which nothing but close
@@ -42,7 +42,7 @@ class Life:
     def close(self) -> None:
         """Nothing is to be asked of the pool any more."""
         self.state = CLOSED
-        _open.discard(self)
+        _open_pools.discard(self)
 
     @property
     def has_workers(self) -> bool:
@@ -50,7 +50,7 @@ class Life:
         return self.state not in (UNBUILT, CLOSED, FORKED)
 
     def check(self) -> None:
-        """Refuse whoever may not use the pool, or cannot."""
+        """Raise unless the pool is open and used by the thread that owns it."""
         if self.state != OPEN:
             raise _unusable(self.state)
         if get_ident() != self.owner:
@@ -72,11 +72,11 @@ def _unusable(state: str) -> CorralError:
     return ClosedError("this pool is closed; make another one")
 
 
-_open: weakref.WeakSet[Life] = weakref.WeakSet()
+_open_pools: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
 
 
 def _disown_in_child() -> None:
-    for life in list(_open):
+    for life in list(_open_pools):
         life.state = FORKED
 
 

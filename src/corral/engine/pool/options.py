@@ -11,10 +11,10 @@ import numpy as np
 
 from corral.core import NO_TASK, EnvSpec
 from corral.engine.adapters import isolation as verdicts
-from corral.engine.adapters.team import TEAM
+from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.faults.restart_limits import RestartBudget, RestartLimits
-from corral.engine.layout.action_check import Limits
-from corral.engine.pool.recovery import Policy
+from corral.engine.layout.action_check import ActionCheck
+from corral.engine.pool.recovery import FaultPolicy
 from corral.engine.worker.autoreset import MODES
 from corral.errors import OptionError, SpacesDiffer
 
@@ -33,16 +33,16 @@ def same_spaces(specs: list[EnvSpec], before: str = "", after: str = "") -> EnvS
     return first
 
 
-def limits_for(spec: EnvSpec) -> Limits:
+def limits_for(spec: EnvSpec) -> ActionCheck:
     """What `check_actions=True` holds actions against."""
-    if TEAM in spec.metadata:
+    if TEAM_KEY in spec.metadata:
         raise OptionError(
             "check_actions=True is for envs with one agent: here the actions of agents "
             "that do not act mean nothing, and may be anything. Wrap the env in "
             "pettingzoo.utils.wrappers.AssertOutOfBoundsWrapper, which is asked for "
             "each action that is taken"
         )
-    return Limits(spec.action_space)
+    return ActionCheck(spec.action_space)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def fault_policy(
     on_timeout: str | None,
     max_restarts: int,
     restarts_per_minute: int,
-) -> Policy:
+) -> FaultPolicy:
     """Which faults are mended, and how often."""
     on_timeout = on_fault if on_timeout is None else on_timeout
     for name, value in (("on_fault", on_fault), ("on_timeout", on_timeout)):
@@ -79,7 +79,7 @@ def fault_policy(
         if not _is_number(count) or count != int(count) or count < 1:
             raise OptionError(f"{name} is {count!r}; it must be an integer >= 1")
     budget = RestartBudget(RestartLimits(max_restarts, restarts_per_minute))
-    return Policy(on_fault == "restart", on_timeout == "restart", budget)
+    return FaultPolicy(on_fault == "restart", on_timeout == "restart", budget)
 
 
 def process_reasons(isolation: str | None, **asked: Any) -> str:
@@ -104,10 +104,10 @@ def process_reasons(isolation: str | None, **asked: Any) -> str:
     return ", ".join(wanted)
 
 
-def why_alone(spec: EnvSpec) -> str:
+def own_process_reason(spec: EnvSpec) -> str:
     """Why every slot got a process of its own, though nobody asked for that."""
-    declared = spec.metadata.get(verdicts.DECLARATION)
-    said = f'metadata["{verdicts.DECLARATION}"] is "{declared}"'
+    declared = spec.metadata.get(verdicts.ISOLATION_KEY)
+    said = f'metadata["{verdicts.ISOLATION_KEY}"] is "{declared}"'
     saved = "`corral doctor --save` found that envs disturb each other"
     return f"one process per slot, since {said if declared else saved}"
 

@@ -26,15 +26,15 @@ from corral.engine.keywords import checked_keywords
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.batched_envs import Batches, check_batched
-from corral.engine.pool.caller_time import Clock
-from corral.engine.pool.cpu_contention import Starving
-from corral.engine.pool.dispatch import Line
-from corral.engine.pool.episode_requests import Told
-from corral.engine.pool.fault_details import Witness, with_kit
+from corral.engine.pool.batched_envs import BatchedEnvs, check_batched
+from corral.engine.pool.caller_time import CallerTime
+from corral.engine.pool.cpu_contention import CpuContention
+from corral.engine.pool.dispatch import Dispatcher
+from corral.engine.pool.episode_requests import EpisodeRequests
+from corral.engine.pool.fault_details import FaultDetails, with_rebuild_spec
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.ledger import Ledger, Slots
-from corral.engine.pool.lifecycle import CLOSED, OPEN, SENDING, Life
+from corral.engine.pool.lifecycle import CLOSED, OPEN, SENDING, Lifecycle
 from corral.engine.pool.options import (
     Episodes,
     FaceOptions,
@@ -43,16 +43,16 @@ from corral.engine.pool.options import (
     info_choice,
     limits_for,
     mode_of,
+    own_process_reason,
     process_reasons,
     root_seed,
-    why_alone,
 )
 from corral.engine.pool.questions import Question
-from corral.engine.pool.receive import Delivery
-from corral.engine.pool.recovery import Mender
-from corral.engine.pool.rows import Row
-from corral.engine.pool.shared_process_check import Company
-from corral.engine.pool.stale_views import Loans
+from corral.engine.pool.receive import Receiver
+from corral.engine.pool.recovery import Recovery
+from corral.engine.pool.rows import BlockRow
+from corral.engine.pool.shared_process_check import SharedProcessCheck
+from corral.engine.pool.stale_views import StaleViews
 from corral.engine.pool.stats import Stats, stats_of
 from corral.engine.worker import commands
 from corral.engine.worker.autoreset import SAME_STEP
@@ -154,7 +154,7 @@ class Pool:
         check_actions: bool = False,
         _face: FaceOptions | None = None,
     ) -> None:
-        self._life = Life()
+        self._lifecycle = Lifecycle()
         self._face = _face or FaceOptions()
         self._mode = mode_of(autoreset)
         self.autoreset = autoreset
@@ -207,15 +207,17 @@ class Pool:
         self._assignment = assignment
         self.num_envs = assignment.slots
         try:
-            self._place(backend, workers, isolation)
+            self._place_slots(backend, workers, isolation)
         except IsolationError:
             given = workers is not None and not self._face.own_processes
             if backend not in ("auto", "process") or given:
                 raise
-            self._place(backend, None, "slot")
-            self.layout = replace(self.layout, reason=why_alone(self.spec))
+            self._place_slots(backend, None, "slot")
+            self.layout = replace(self.layout, reason=own_process_reason(self.spec))
 
-    def _place(self, backend: str, workers: int | None, isolation: str | None) -> None:
+    def _place_slots(
+        self, backend: str, workers: int | None, isolation: str | None
+    ) -> None:
         """Choose where the slots run, and build their envs there."""
         shards: list[range] = []
         try:
@@ -229,15 +231,15 @@ class Pool:
             shards = self._executor.shards
             self._open()
         except FaultError as error:
-            fault = with_kit(error.fault, self._assignment, shards)
+            fault = with_rebuild_spec(error.fault, self._assignment, shards)
             if shards:
-                (fault,) = self._company(shards).judged([fault])
+                (fault,) = self._shared_process_check(shards).checked([fault])
             complete = error_for(fault)
             raise complete from complete.__cause__
 
-    def _company(self, shards: list[range]) -> Company:
+    def _shared_process_check(self, shards: list[range]) -> SharedProcessCheck:
         here = self.layout.backend != "process"
-        return Company(self._assignment, shards, here, Pool, self.autoreset)
+        return SharedProcessCheck(self._assignment, shards, here, Pool, self.autoreset)
 
     def _open(self) -> None:
         try:
@@ -245,19 +247,21 @@ class Pool:
             self.spec = self._face.agree(self.specs)
             self._batches = self._new_batches()
             codecs = Codecs.of(self.spec)
-            self._limits = limits_for(self.spec) if self.check_actions else None
+            self._action_check = limits_for(self.spec) if self.check_actions else None
             self._views = self._executor.bind(codecs)
             self._run_all: Callable[[int], None] | None = None
             """How to step every slot in one call, where that can be done (serial)."""
             if not codecs.action.mailed:
                 self._run_all = getattr(self._executor, "run_all", None)
-            self._clock = Clock()
-            self._starving = Starving(vitals.pid for vitals in self._executor.vitals())
+            self._caller_time = CallerTime()
+            self._cpu_contention = CpuContention(
+                vitals.pid for vitals in self._executor.vitals()
+            )
             self._connect(codecs)
-            self._life.open()
+            self._lifecycle.open()
         except BaseException:
             self._executor.close(2.0)
-            self._life.close()
+            self._lifecycle.close()
             raise
 
     def _connect(self, codecs: Codecs) -> None:
@@ -268,62 +272,64 @@ class Pool:
         columns = Columns(views.arena, views.presence)
         empty_finals = self._face.empty_finals and self._options.infos != "none"
         self._inbox = inbox = Inbox(codecs.obs, columns, empty_finals)
-        self._loans, self._told = Loans(), Told()
-        self._witness = witness = Witness(
-            self._assignment, executor, ledger, self._actions, views, self._told
+        self._stale_views, self._requests = StaleViews(), EpisodeRequests()
+        self._fault_details = fault_details = FaultDetails(
+            self._assignment, executor, ledger, self._actions, views, self._requests
         )
-        company = self._company(executor.shards)
-        self._mender = self._new_mender()
-        self._delivery = Delivery(
+        shared_process_check = self._shared_process_check(executor.shards)
+        self._recovery = self._new_recovery()
+        self._receiver = Receiver(
             codec=codecs.obs,
             views=views,
             rows=(
-                Row(codecs.obs, views, 0, ledger.all),
-                Row(codecs.obs, views, 1, ledger.all),
+                BlockRow(codecs.obs, views, 0, ledger.all),
+                BlockRow(codecs.obs, views, 1, ledger.all),
             ),
             executor=executor,
             ledger=ledger,
             inbox=inbox,
-            loans=self._loans,
-            told=self._told,
-            witness=witness,
-            company=company if self._face.tries_alone else None,
-            mender=self._mender,
+            stale_views=self._stale_views,
+            requests=self._requests,
+            fault_details=fault_details,
+            shared_process_check=shared_process_check
+            if self._face.tries_alone
+            else None,
+            recovery=self._recovery,
             same_step=self._mode == SAME_STEP,
         )
-        self._line = Line(
-            life=self._life,
+        self._dispatcher = Dispatcher(
+            lifecycle=self._lifecycle,
             executor=executor,
             ledger=ledger,
             inbox=inbox,
-            clock=self._clock,
-            witness=witness,
-            company=company,
-            delivery=self._delivery,
-            mender=self._mender,
+            caller_time=self._caller_time,
+            fault_details=fault_details,
+            shared_process_check=shared_process_check,
+            receiver=self._receiver,
+            recovery=self._recovery,
         )
 
-    def _new_batches(self) -> Batches | None:
+    def _new_batches(self) -> BatchedEnvs | None:
         """What the envs can do, where they are batches."""
         if not self._options.batched:
             return None
-        batches = Batches(self.spec, self._executor.shards)
+        batches = BatchedEnvs(self.spec, self._executor.shards)
         batches.check_mode(self._mode)
         batches.check_restarts(self._policy.deaths or self._policy.hangs)
         return batches
 
-    def _new_mender(self) -> Mender | None:
+    def _new_recovery(self) -> Recovery | None:
         """Whoever replaces workers, if any are to be replaced."""
         policy = self._policy
         if not (policy.deaths or policy.hangs or self._options.memory_limit):
             return None
-        return Mender(
+        return Recovery(
             policy,
             self._executor,
             self._ledger,
             self._inbox,
             self._views,
-            self._witness,
+            self._fault_details,
         )
 
     # Sending --------------------------------------------------------------------------
@@ -346,8 +352,8 @@ class Pool:
             options: one dict for all, or one per slot asked.
             tasks: one per slot asked.
         """
-        self._life.check()
-        self._clock.enter(not self._ledger.waiting)
+        self._lifecycle.check()
+        self._caller_time.enter(not self._ledger.waiting)
         chosen = self._ledger.choose(slots)
         self._ledger.check_idle(chosen)
         if self._batches is not None:
@@ -361,18 +367,18 @@ class Pool:
             numbers.append(number)
             if message:
                 told[slot] = message
-                worker, index = self._line.address(slot)
-                messages.append((worker, commands.Episode(index, **message)))
-        self._recall(chosen)
+                worker, index = self._dispatcher.worker_and_index(slot)
+                messages.append((worker, commands.NextEpisode(index, **message)))
+        self._expire_views(chosen)
         if seed is not None:
             self._new_root(seed)
         self._executor.reset_seed[chosen] = numbers
-        self._line.tell_each(messages)
-        self._life.state = SENDING
+        self._dispatcher.post_each(messages)
+        self._lifecycle.state = SENDING
         self._ledger.send(chosen)
         self._ledger.start(chosen)
-        self._told.reset(chosen, self._ledger.tickets(chosen), told)
-        self._line.dispatch(chosen, Verb.RESET, 0)
+        self._requests.reset(chosen, self._ledger.tickets(chosen), told)
+        self._dispatcher.dispatch(chosen, Verb.RESET, 0)
         self._sent()
 
     def send(
@@ -383,40 +389,40 @@ class Pool:
         autoreset: Autoreset | None = None,
     ) -> None:
         """Step these slots, or all; `actions` in the order of `slots`."""
-        self._life.check()
-        self._clock.enter(not self._ledger.waiting)
+        self._lifecycle.check()
+        self._caller_time.enter(not self._ledger.waiting)
         mode = self._mode if autoreset is None else self._other_mode(autoreset)
         if slots is not None:
             self._send_some(actions, self._ledger.choose(slots), mode)
             return
         ledger = self._ledger
-        if ledger.waiting or ledger.unstarted or self._loans.out:
+        if ledger.waiting or ledger.unstarted or self._stale_views.lent:
             self._check_sendable(ledger.all)
         leaves, mailed = self._actions.codec.split(actions, self.num_envs)
-        if self._limits is not None:
-            self._limits.check(leaves, mailed, ledger.all)
+        if self._action_check is not None:
+            self._action_check.check(leaves, mailed, ledger.all)
         if mailed:
             self._mail_actions(ledger.all, mailed)
         even = ledger.even()
-        self._life.state = SENDING
+        self._lifecycle.state = SENDING
         ledger.send_all()
         if even:
             wide = self._actions.write_all(leaves, ledger.base)
         else:
             wide = self._actions.write(leaves, ledger.tickets(ledger.all), ledger.all)
-        self._line.dispatch_all(mode | wide)
+        self._dispatcher.dispatch_all(mode | wide)
         self._sent()
 
     def _sent(self) -> None:
-        self._life.sent()
-        self._clock.leave()
+        self._lifecycle.sending_done()
+        self._caller_time.leave()
 
     def _other_mode(self, autoreset: Autoreset) -> int:
         """What one send asks for instead of the pool's own."""
         mode = mode_of(autoreset)
         if self._batches is not None:
             self._batches.check_mode(mode)
-        self._delivery.same_step |= mode == SAME_STEP
+        self._receiver.same_step |= mode == SAME_STEP
         return mode
 
     def _send_some(self, actions: Any, slots: NDArray[np.intp], mode: int) -> None:
@@ -424,58 +430,60 @@ class Pool:
         if self._batches is not None:
             self._batches.check_step(slots)
         leaves, mailed = self._actions.codec.split(actions, len(slots))
-        if self._limits is not None:
-            self._limits.check(leaves, mailed, slots)
+        if self._action_check is not None:
+            self._action_check.check(leaves, mailed, slots)
         if mailed:
             self._mail_actions(slots, mailed)
-        self._life.state = SENDING
+        self._lifecycle.state = SENDING
         self._ledger.send(slots)
         wide = self._actions.write(leaves, self._ledger.tickets(slots), slots)
-        self._line.dispatch(slots, Verb.STEP, mode | wide)
+        self._dispatcher.dispatch(slots, Verb.STEP, mode | wide)
         self._sent()
 
     def send_raw(self, actions: Sequence[Any], slots: Slots | None = None) -> None:
         """Step these slots, or all, with actions that go to the envs as they are."""
-        self._life.check()
-        self._clock.enter(not self._ledger.waiting)
+        self._lifecycle.check()
+        self._caller_time.enter(not self._ledger.waiting)
         chosen = self._ledger.choose(slots)
         self._check_sendable(chosen)
         messages: list[tuple[int, Any]] = []
         for slot, action in zip(chosen.tolist(), actions, strict=True):
-            worker, index = self._line.address(slot)
+            worker, index = self._dispatcher.worker_and_index(slot)
             messages.append((worker, commands.RawAction(index, action)))
-        self._line.tell_each(messages)
-        self._life.state = SENDING
+        self._dispatcher.post_each(messages)
+        self._lifecycle.state = SENDING
         self._ledger.send(chosen)
         self._actions.skip(self._ledger.tickets(chosen), chosen)
-        self._line.dispatch(chosen, Verb.STEP, self._mode)
+        self._dispatcher.dispatch(chosen, Verb.STEP, self._mode)
         self._sent()
 
     def _mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
         messages: list[tuple[int, Any]] = []
         for position, slot in enumerate(slots.tolist()):
-            worker, index = self._line.address(slot)
+            worker, index = self._dispatcher.worker_and_index(slot)
             values = [column[position] for column in mailed]
-            messages.append((worker, commands.Action(index, values)))
-        self._line.tell_each(messages)
+            messages.append((worker, commands.MailedAction(index, values)))
+        self._dispatcher.post_each(messages)
 
     def assign(self, slot: int, task: Any) -> None:
         """Give a task to the slot's first episode that starts after what was sent."""
-        self._life.check()
+        self._lifecycle.check()
         (chosen,) = self._ledger.choose([slot]).tolist()
-        worker, index = self._line.address(chosen)
-        self._line.tell_each([(worker, commands.Episode(index, task=task))], hold=False)
-        self._told.assign(chosen, self._ledger.ticket(chosen), task)
-        if self._mender is not None:
-            self._mender.assigned(chosen, task)
+        worker, index = self._dispatcher.worker_and_index(chosen)
+        self._dispatcher.post_each(
+            [(worker, commands.NextEpisode(index, task=task))], hold=False
+        )
+        self._requests.assign(chosen, self._ledger.ticket(chosen), task)
+        if self._recovery is not None:
+            self._recovery.task_assigned(chosen, task)
 
     def _new_root(self, seed: int) -> None:
         self.seed = self._options.root_seed = root_seed(seed)
-        if self._mender is not None:
-            self._mender.rooted(self.seed)
-        self._line.tell_all(commands.Root(self.seed))
+        if self._recovery is not None:
+            self._recovery.root_seed_set(self.seed)
+        self._dispatcher.post_all(commands.NewRootSeed(self.seed))
 
-    def exchange(self, actions: Any) -> Step | None:
+    def step_inline(self, actions: Any) -> Step | None:
         """`send` to all and `recv` views of all, where the caller runs the envs.
 
         What eight CartPoles cost beyond their own steps is mostly the calls on the way:
@@ -485,23 +493,23 @@ class Pool:
         Returns:
             None, with nothing done, wherever send and recv have more to look at.
         """
-        life, ledger, run_all = self._life, self._ledger, self._run_all
+        lifecycle, ledger, run_all = self._lifecycle, self._ledger, self._run_all
         if (
             run_all is None
-            or life.state != OPEN
+            or lifecycle.state != OPEN
             or ledger.waiting
             or ledger.unstarted
-            or self._loans.out
+            or self._stale_views.lent
             or not ledger.even()
-            or get_ident() != life.owner
+            or get_ident() != lifecycle.owner
         ):
             return None
-        clock = self._clock
+        clock = self._caller_time
         clock.enter(idle=True)
         try:
             leaves, mailed = self._actions.codec.split(actions, self.num_envs)
-            if self._limits is not None:
-                self._limits.check(leaves, mailed, ledger.all)
+            if self._action_check is not None:
+                self._action_check.check(leaves, mailed, ledger.all)
         except SpaceMismatch:
             return None  # send says it again, to whoever handles it
         ledger.send_all()
@@ -542,24 +550,26 @@ class Pool:
             WorkerDied, WorkerHung: the pool can only be closed; the same, as far as
                 the results were there.
         """
-        self._life.check()
+        self._lifecycle.check()
         ledger = self._ledger
         if not ledger.waiting:
             raise OrderError("recv with nothing sent: send or send_reset first")
         copy = self.copy if copy is None else copy
         if slots is not None:
-            return self._take(self._awaited(slots, min_slots, max_slots, timeout), copy)
+            return self._take(
+                self._wait_for_slots(slots, min_slots, max_slots, timeout), copy
+            )
         if min_slots is None and max_slots is None:
             count = ledger.waiting
-            if not self._line.reach(count, timeout):
-                raise self._late(count, timeout)
+            if not self._dispatcher.wait_for_results(count, timeout):
+                raise self._timeout_error(count, timeout)
             if count == self.num_envs and ledger.even():
                 return self._take_all(copy)
             return self._take(np.flatnonzero(ledger.pending()), copy)
         low, high = self._bounds(min_slots, max_slots)
-        return self._take(ledger.oldest(self._at_least(low, timeout), high), copy)
+        return self._take(ledger.oldest(self._wait_for_some(low, timeout), high), copy)
 
-    def _at_least(self, low: int, timeout: float | None) -> NDArray[np.intp]:
+    def _wait_for_some(self, low: int, timeout: float | None) -> NDArray[np.intp]:
         """Wait until so many slots are ready; all that are by then."""
         ledger, done = self._ledger, self._executor.done
         ready = ledger.all[:0]
@@ -569,11 +579,11 @@ class Pool:
             ready = ledger.ready(done)
             return len(ready) >= low
 
-        if not self._line.reach(low, timeout, enough):
-            raise self._late(low, timeout)
+        if not self._dispatcher.wait_for_results(low, timeout, enough):
+            raise self._timeout_error(low, timeout)
         return ready
 
-    def _awaited(
+    def _wait_for_slots(
         self, slots: Slots, low: int | None, high: int | None, timeout: float | None
     ) -> NDArray[np.intp]:
         """Wait for these slots, whoever else is ready before them."""
@@ -583,7 +593,7 @@ class Pool:
         chosen = np.sort(ledger.choose(slots))
         ledger.check_under_way(chosen)
         deadline = None if timeout is None else monotonic() + timeout
-        self._clock.enter(idle=False)
+        self._caller_time.enter(idle=False)
         while True:
             # In this order: a slot done meanwhile is in neither, never in both.
             ready = len(ledger.ready(done))
@@ -591,11 +601,11 @@ class Pool:
             if not missing:
                 return chosen
             left = None if deadline is None else deadline - monotonic()
-            there = self._line.reach(
+            in_time = self._dispatcher.wait_for_results(
                 ready + missing, left, lambda: not ledger.missing(chosen, done)
             )
-            if not there:
-                raise self._late(missing, timeout)
+            if not in_time:
+                raise self._timeout_error(missing, timeout)
 
     def _bounds(self, low: int | None, high: int | None) -> tuple[int, int]:
         waiting = self._ledger.waiting
@@ -612,7 +622,7 @@ class Pool:
             )
         return low, high
 
-    def _late(self, count: int, timeout: float | None) -> TimeoutError:
+    def _timeout_error(self, count: int, timeout: float | None) -> TimeoutError:
         return TimeoutError(
             f"{count} results were not there after {timeout} s; "
             f"{self._ledger.waiting} slots have a command under way"
@@ -623,22 +633,24 @@ class Pool:
         ledger = self._ledger
         ledger.take_all()
         try:
-            return self._delivery.all(self._line.letters(ledger.all), copy, self.debug)
+            return self._receiver.all_slots(
+                self._dispatcher.letters(ledger.all), copy, self.debug
+            )
         finally:
-            self._clock.leave()
+            self._caller_time.leave()
 
     def _take(self, slots: NDArray[np.intp], copy: bool) -> Step:
         """Some slots, or slots on different rows."""
         self._ledger.take(slots)
         try:
-            letters = self._line.letters(slots)
-            return self._delivery.some(slots, letters, copy, self.debug)
+            letters = self._dispatcher.letters(slots)
+            return self._receiver.some_slots(slots, letters, copy, self.debug)
         finally:
-            self._clock.leave()
+            self._caller_time.leave()
 
     def observe(self) -> Any:
         """The latest observation of every slot, copied."""
-        self._life.check()
+        self._lifecycle.check()
         slots = self._ledger.all
         rows = self._ledger.tickets(slots) & 1
         return self._inbox.assemble([a[rows, slots] for a in self._views.obs], slots)
@@ -699,26 +711,26 @@ class Pool:
     def _ask(
         self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
     ) -> tuple[Any, ...]:
-        return self.collect(self.pose(verb, slots, payload))
+        return self.answers(self.ask_async(verb, slots, payload))
 
-    def pose(
+    def ask_async(
         self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
     ) -> Question:
         """Ask one question per worker that has any of the slots, and go on."""
-        self._life.check()
+        self._lifecycle.check()
         chosen = self._ledger.choose(slots).tolist()
         question = Question.about(chosen, self._executor.shards, verb, payload)
-        self._line.ask(question)
+        self._dispatcher.ask(question)
         return question
 
-    def collect(
+    def answers(
         self, question: Question, timeout: float | None = None
     ) -> tuple[Any, ...]:
         """Wait for the answers to a question, in the order of its slots."""
-        self._life.check()
-        replies = self._line.answers(question, timeout)
+        self._lifecycle.check()
+        replies = self._dispatcher.answers(question, timeout)
         faults = [
-            self._witness.raised(fault, question.asked_of(fault.slot))
+            self._fault_details.of_exception(fault, question.question_to(fault.slot))
             for reply in replies.values()
             for fault in reply.faults
         ]
@@ -733,21 +745,21 @@ class Pool:
         self._ledger.check_idle(slots)
         if self._face.wants_reset:
             self._ledger.check_started(slots)
-        self._recall(slots)
+        self._expire_views(slots)
 
-    def _recall(self, slots: NDArray[np.intp]) -> None:
-        if self._loans.out:
-            self._loans.recall(slots, self._ledger.tickets(slots) + 1 & 1)
+    def _expire_views(self, slots: NDArray[np.intp]) -> None:
+        if self._stale_views.lent:
+            self._stale_views.expire(slots, self._ledger.tickets(slots) + 1 & 1)
 
     @property
     def faults(self) -> tuple[Fault, ...]:
         """The latest faults that were mended, oldest first."""
-        return () if self._mender is None else tuple(self._mender.faults)
+        return () if self._recovery is None else tuple(self._recovery.faults)
 
     @property
     def fault_count(self) -> int:
         """How many faults were mended so far; `faults` has the latest of them."""
-        return 0 if self._mender is None else self._mender.count
+        return 0 if self._recovery is None else self._recovery.count
 
     def call_on_restart(self, hook: Callable[[Fault], None] | None) -> None:
         """Have every restart of an env or a worker told at once, not by `faults` alone.
@@ -755,21 +767,21 @@ class Pool:
         The hook is called from within `recv` and whatever else receives; it must not
         use the pool, but for `faults` and `fault_count`.
         """
-        if self._mender is not None:
-            self._mender.on_restart = hook
+        if self._recovery is not None:
+            self._recovery.on_restart = hook
 
     @property
-    def mends(self) -> bool:
+    def restarts_workers(self) -> bool:
         """Whether workers that died or hung are replaced."""
-        return self._mender is not None
+        return self._recovery is not None
 
     # Looking --------------------------------------------------------------------------
 
     def stats(self) -> Stats:
         """Who was busy and what took how long, since the pool was opened."""
-        self._life.check()
+        self._lifecycle.check()
         idle = not self._ledger.waiting
-        return stats_of(self._executor, self._clock, self._starving, idle)
+        return stats_of(self._executor, self._caller_time, self._cpu_contention, idle)
 
     @property
     def shards(self) -> tuple[range, ...]:
@@ -782,14 +794,14 @@ class Pool:
         return self._ledger.waiting
 
     @property
-    def sends(self) -> int:
+    def send_count(self) -> int:
         """How often something was sent, to whichever slots."""
-        return self._ledger.sends
+        return self._ledger.send_count
 
     @property
-    def asked(self) -> int:
+    def question_count(self) -> int:
         """How many questions were put to the envs."""
-        return self._ledger.asked
+        return self._ledger.question_count
 
     @property
     def sample_task(self) -> Callable[[int, int, np.random.Generator], Any] | None:
@@ -813,12 +825,12 @@ class Pool:
     @property
     def closed(self) -> bool:
         """Whether the pool has been closed."""
-        return self._life.state == CLOSED
+        return self._lifecycle.state == CLOSED
 
     def close(self, timeout: float | None = None) -> None:
         """Close every env and end every worker; bounded, idempotent, never raises."""
-        if self._life.has_workers:
-            self._life.close()
+        if self._lifecycle.has_workers:
+            self._lifecycle.close()
             self._executor.close(timeout)
 
     def __enter__(self) -> Pool:
@@ -839,5 +851,5 @@ class Pool:
         )
 
     def __del__(self) -> None:
-        if hasattr(self, "_life"):  # else the arguments were refused
+        if hasattr(self, "_lifecycle"):  # else the arguments were refused
             self.close()

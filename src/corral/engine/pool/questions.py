@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corral.engine.executors.assign import place_of
+from corral.engine.executors.assign import worker_and_index
 from corral.engine.worker.commands import Ask
 from corral.engine.worker.letters import Reply
 
@@ -35,18 +35,18 @@ class Question:
         """A question to whoever runs these slots."""
         by_worker: dict[int, list[int]] = {}
         for slot in slots:
-            worker, _ = place_of(slot, shards)
+            worker, _ = worker_and_index(slot, shards)
             by_worker.setdefault(worker, []).append(slot)
         return cls(slots, by_worker, shards, verb, payload)
 
-    def asks(self) -> dict[int, Ask]:
+    def messages(self) -> dict[int, Ask]:
         """What each worker is told."""
         return {
             worker: Ask(self.verb, self._indexes(worker), self.payload(slots))
             for worker, slots in self.by_worker.items()
         }
 
-    def asked_of(self, slot: int | None) -> tuple[str, Any] | None:
+    def question_to(self, slot: int | None) -> tuple[str, Any] | None:
         """What one slot was asked."""
         return None if slot is None else (self.verb, self.payload([slot]))
 

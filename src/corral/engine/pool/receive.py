@@ -15,21 +15,21 @@ from corral.engine.faults.report import one_error_for
 from corral.engine.layout.codec import Codec
 from corral.engine.layout.entries import Column
 from corral.engine.layout.plan import DataViews
-from corral.engine.pool.episode_requests import Told
-from corral.engine.pool.fault_details import Witness
+from corral.engine.pool.episode_requests import EpisodeRequests
+from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.ledger import Ledger
-from corral.engine.pool.recovery import Mender
-from corral.engine.pool.rows import NO_INFOS, Row, gather
-from corral.engine.pool.shared_process_check import Company
-from corral.engine.pool.stale_views import Loans
+from corral.engine.pool.recovery import Recovery
+from corral.engine.pool.rows import NO_INFOS, BlockRow, gather
+from corral.engine.pool.shared_process_check import SharedProcessCheck
+from corral.engine.pool.stale_views import StaleViews
 from corral.engine.worker import commands
 from corral.engine.worker.letters import Letter
 from corral.errors import Fault, WorkerDied, WorkerHung
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Delivery:
+class Receiver:
     """Results of slots that have been taken, in the ledger's eyes.
 
     A fault of one of them is raised, with the results of the others.
@@ -37,42 +37,42 @@ class Delivery:
 
     codec: Codec
     views: DataViews
-    rows: tuple[Row, Row]
+    rows: tuple[BlockRow, BlockRow]
     """The block's rows, all slots of them."""
     executor: Executor
     ledger: Ledger
     inbox: Inbox
-    loans: Loans
-    told: Told
-    witness: Witness
-    company: Company | None
-    """Who tells whether company is to blame for a fault, if that is of interest."""
-    mender: Mender | None
+    stale_views: StaleViews
+    requests: EpisodeRequests
+    fault_details: FaultDetails
+    shared_process_check: SharedProcessCheck | None
+    """Finds out whether envs in one process disturb each other; None if unasked."""
+    recovery: Recovery | None
     same_step: bool
-    """Whether a step may have told of an end and of a beginning."""
+    """Whether one step can end an episode and begin the next."""
 
-    def all(self, letters: Sequence[Letter], copy: bool, debug: bool) -> Step:
+    def all_slots(self, letters: Sequence[Letter], copy: bool, debug: bool) -> Step:
         """Every slot, all on the same row; with `debug` views are called back."""
         ledger, inbox = self.ledger, self.inbox
         row = ledger.base & 1
         if letters or inbox.letters:
-            self._open(letters, ledger.all)
+            self._open_letters(letters, ledger.all)
         infos = NO_INFOS
-        if self.executor.informed() or inbox.letters:
+        if self.executor.has_new_infos() or inbox.letters:
             infos, new = inbox.infos(ledger.all, row, whole=True)
-            self._announce(new)
+            self._announce_columns(new)
         step = self.rows[row].step(infos, copy or debug)
         if self.same_step and step.started.any():
-            self._announce(inbox.take_finals(step))
+            self._announce_columns(inbox.take_finals(step))
         if inbox.letters or inbox.always:
             inbox.complete(step)
         if debug and not copy:
-            self.loans.lend(step, ledger.tickets(ledger.all) & 1)
-        if self.mender is not None or self.told.assigned:
-            self._took(ledger.all, step.started)
+            self.stale_views.track(step, ledger.tickets(ledger.all) & 1)
+        if self.recovery is not None or self.requests.assigned:
+            self._results_taken(ledger.all, step.started)
         return step
 
-    def some(
+    def some_slots(
         self,
         slots: NDArray[np.intp],
         letters: Sequence[Letter],
@@ -80,40 +80,46 @@ class Delivery:
         debug: bool,
     ) -> Step:
         """Some slots, or slots on different rows."""
-        self._open(letters, slots)
-        return self._part(slots, copy, debug)
+        self._open_letters(letters, slots)
+        return self._results_of(slots, copy, debug)
 
     def faults(self, slots: NDArray[np.intp]) -> list[Fault]:
         """What went wrong in these slots, which want a reset before their next step."""
-        faults = [self.witness.raised(fault) for fault in self.inbox.faults(slots)]
+        faults = [
+            self.fault_details.of_exception(fault) for fault in self.inbox.faults(slots)
+        ]
         if faults:
             failed = np.array([fault.slot for fault in faults])
             self.ledger.start(failed, started=False)
         return faults
 
-    def without(self, slots: NDArray[np.intp], faults: list[Fault]) -> Step | None:
+    def results_except(
+        self, slots: NDArray[np.intp], faults: list[Fault]
+    ) -> Step | None:
         """The results of those slots that were fine."""
         failed = np.array([fault.slot for fault in faults], np.intp)
         fine = slots[~np.isin(slots, failed)]
-        return self._part(fine, copy=True) if len(fine) else None
+        return self._results_of(fine, copy=True) if len(fine) else None
 
-    def _part(self, slots: NDArray[np.intp], copy: bool, debug: bool = False) -> Step:
+    def _results_of(
+        self, slots: NDArray[np.intp], copy: bool, debug: bool = False
+    ) -> Step:
         """The results of some slots, whose letters are open."""
         rows = self.ledger.tickets(slots) & 1
         infos, new = self.inbox.infos(slots, rows, whole=False)
-        self._announce(new)
+        self._announce_columns(new)
         part = None if copy else self._whole_shard(slots, rows)
         if part is None:
             step = gather(self.codec, self.views, rows, slots, infos)
         else:
-            row = Row(self.codec, self.views, int(rows[0]), slots, part)
+            row = BlockRow(self.codec, self.views, int(rows[0]), slots, part)
             step = row.step(infos, copy=False)
         if self.same_step:
-            self._announce(self.inbox.take_finals(step))
+            self._announce_columns(self.inbox.take_finals(step))
         self.inbox.complete(step)
         if debug and part is not None:
-            self.loans.lend(step, rows)
-        self._took(slots, step.started)
+            self.stale_views.track(step, rows)
+        self._results_taken(slots, step.started)
         return step
 
     def _whole_shard(
@@ -126,13 +132,15 @@ class Delivery:
             return slice(first, last)
         return None
 
-    def _took(self, slots: NDArray[np.intp], started: NDArray[np.bool_]) -> None:
-        if self.told.assigned:
-            self.told.took(slots, self.ledger.tickets(slots), started)
-        if self.mender is not None:
-            self.mender.took(slots, started)
+    def _results_taken(
+        self, slots: NDArray[np.intp], started: NDArray[np.bool_]
+    ) -> None:
+        if self.requests.assigned:
+            self.requests.results_taken(slots, self.ledger.tickets(slots), started)
+        if self.recovery is not None:
+            self.recovery.results_taken(slots, started)
 
-    def _announce(self, columns: list[Column]) -> None:
+    def _announce_columns(self, columns: list[Column]) -> None:
         """Tell the workers of new columns.
 
         One that died since it finished must not take along the results that are just
@@ -140,40 +148,42 @@ class Delivery:
         """
         if not columns:
             return
-        message = commands.Columns(columns)
+        message = commands.NewColumns(columns)
         for worker in range(len(self.executor.shards)):
             with suppress(WorkerDied, WorkerHung):
-                self.executor.tell(worker, message)
+                self.executor.post(worker, message)
 
     # Letters --------------------------------------------------------------------------
 
-    def _open(self, letters: Sequence[Letter], slots: NDArray[np.intp]) -> None:
+    def _open_letters(self, letters: Sequence[Letter], slots: NDArray[np.intp]) -> None:
         """Sort what came by mail; a fault of the slots being taken is raised here."""
         self.inbox.add(letters)
-        if self.mender is not None:
-            for letter in self.inbox.mended(slots):
-                self._note(letter, self.mender)
+        if self.recovery is not None:
+            for letter in self.inbox.rebuilt_env_letters(slots):
+                self._note_rebuilt_env(letter, self.recovery)
         faults = self.faults(slots)
         if faults:
-            faults = self._judged(faults)
-            told = [position for position, one in enumerate(faults) if one.company]
-            error = one_error_for(faults, told[0] if told else 0)
-            error.step = self.without(slots, faults)
+            faults = self._with_process_check(faults)
+            blamed = [position for position, one in enumerate(faults) if one.company]
+            error = one_error_for(faults, blamed[0] if blamed else 0)
+            error.step = self.results_except(slots, faults)
             raise error from error.__cause__
 
-    def _note(self, letter: Letter, mender: Mender) -> None:
+    def _note_rebuilt_env(self, letter: Letter, recovery: Recovery) -> None:
         """An env was built again by its worker: complete the fault, and count it."""
         assert letter.restarted is not None
         if letter.restarted.kind == "raised":
-            letter.restarted = self.witness.raised(letter.restarted)
-            mender.note(letter.restarted)
+            letter.restarted = self.fault_details.of_exception(letter.restarted)
+            recovery.env_rebuilt(letter.restarted)
 
-    def _judged(self, faults: list[Fault]) -> list[Fault]:
-        """With whether company is to blame, where envs have any."""
-        if self.company is None:
+    def _with_process_check(self, faults: list[Fault]) -> list[Fault]:
+        """The faults, with whether the envs beside them are to blame."""
+        if self.shared_process_check is None:
             return faults
         try:
-            return self.company.judged(faults, self.witness.scripts)
+            return self.shared_process_check.checked(
+                faults, self.fault_details.slot_histories
+            )
         except KeyboardInterrupt as interrupt:
             # Whoever does not wait for the verdict still wants to see what went wrong.
             raise interrupt from one_error_for(faults)

@@ -28,124 +28,133 @@ from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.plan import (
     AFTER_STEP,
-    NUMBER,
-    RESTARTS,
+    EPISODE_NUMBER,
+    EPISODE_RESTARTS,
     TICKET_MASK,
     DataViews,
 )
-from corral.engine.pool.fault_details import Witness
+from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.ledger import Ledger
 from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
-from corral.engine.worker.record import LOST, NOISY, OVER, RESUMED
-from corral.engine.worker.shard import Resume
+from corral.engine.worker.record import (
+    EPISODE_LOST,
+    EPISODE_OVER,
+    HAS_INFOS,
+    NEXT_EPISODE_DUE,
+)
+from corral.engine.worker.shard import ResumeState
 from corral.errors import Fault, FaultError
 
-LOOK = 0.02
+HEALTH_CHECK_INTERVAL = 0.02
 """Seconds between looks at the workers while results keep coming."""
-REMEMBERED = 1000
-"""Faults that a pool can tell of."""
-REPLAYABLE = 100
+MAX_REMEMBERED_FAULTS = 1000
+"""Faults that `Pool.faults` keeps, the latest."""
+MAX_REPLAYABLE_FAULTS = 100
 """Those of them, the latest, that come with all their actions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """Which faults are mended, and how often."""
+class FaultPolicy:
+    """Which faults end in a restart, and how often."""
 
     deaths: bool = False
     hangs: bool = False
     budget: RestartBudget | None = None
 
-    def mends(self, fault: Fault, retired: bool) -> bool:
+    def recovers(self, fault: Fault, retired: bool) -> bool:
         """Whether another worker takes the place of this one."""
         return retired or (self.hangs if fault.kind == "hung" else self.deaths)
 
 
-class Mender:
-    """Replaces workers, and remembers what they would have to be told again."""
+class Recovery:
+    """Replaces workers, and remembers what a new worker has to be sent again."""
 
     def __init__(
         self,
-        policy: Policy,
+        policy: FaultPolicy,
         executor: Executor,
         ledger: Ledger,
         inbox: Inbox,
         views: DataViews,
-        witness: Witness,
+        fault_details: FaultDetails,
     ) -> None:
         self._policy = policy
         self._executor = executor
         self._ledger = ledger
         self._inbox = inbox
         self._views = views
-        self._witness = witness
-        self._looked = 0.0
-        self._whole: tuple[Verb, int] = (Verb.STEP, 0)
-        self._single: dict[int, tuple[Verb, int]] = {}
+        self._fault_details = fault_details
+        self._last_check = 0.0
+        self._command_to_all: tuple[Verb, int] = (Verb.STEP, 0)
+        self._commands_by_slot: dict[int, tuple[Verb, int]] = {}
         """The commands under way, where they were sent slot by slot."""
-        self._held: dict[int, list[Any]] = {}
-        """What was told about the command under way, by slot."""
+        self._messages_under_way: dict[int, list[Any]] = {}
+        """Messages that belong to the command under way, by slot."""
         self._assigned: dict[int, tuple[int, Any]] = {}
         """Tasks that no episode has begun with, and the ticket that each came after."""
-        self._lost: dict[int, list[tuple[int, Fault]]] = {}
+        self._lost_episodes: dict[int, list[tuple[int, Fault]]] = {}
         """Slots whose episode ended with a worker: after which tickets, and why."""
         self._root: int | None = None
-        self._rooted = np.full(ledger.count, -1)
+        self._root_tickets = np.full(ledger.count, -1)
         """By slot: the ticket after which the root seed was set."""
         self._new_roots: dict[int, int | None] = {}
         """The root seed that a worker on its way was given."""
-        self.mended = False
+        self.recovered = False
         """Whether anything was; from then on rings may be off, and results decide."""
-        self.faults: deque[Fault] = deque(maxlen=REMEMBERED)
+        self.faults: deque[Fault] = deque(maxlen=MAX_REMEMBERED_FAULTS)
         self.count = 0
-        """All faults that were mended, also those that are forgotten."""
+        """How many faults ended in a restart, forgotten ones included."""
         self.on_restart: Callable[[Fault], None] | None = None
         """Called in the caller's thread with each of them, as soon as it is known."""
-        executor.on_return = self._returned
+        executor.on_return = self._worker_returned
 
     # What the pool tells --------------------------------------------------------------
 
-    def sent(self, slots: NDArray[np.intp] | None, verb: Verb, mode: int) -> None:
+    def command_sent(
+        self, slots: NDArray[np.intp] | None, verb: Verb, mode: int
+    ) -> None:
         """Remember a command; None for all slots."""
         if slots is None:
-            self._single.clear()
-            self._whole = verb, mode
+            self._commands_by_slot.clear()
+            self._command_to_all = verb, mode
         else:
-            self._single.update(dict.fromkeys(slots.tolist(), (verb, mode)))
+            self._commands_by_slot.update(dict.fromkeys(slots.tolist(), (verb, mode)))
 
-    def told(self, slot: int, message: Any) -> None:
+    def message_sent(self, slot: int, message: Any) -> None:
         """Remember what was said about the command under way."""
-        self._held.setdefault(slot, []).append(message)
+        self._messages_under_way.setdefault(slot, []).append(message)
 
-    def assigned(self, slot: int, task: Any) -> None:
+    def task_assigned(self, slot: int, task: Any) -> None:
         """Remember a task for an episode to come."""
         (ticket,) = self._ledger.tickets(np.array([slot])).tolist()
         self._assigned[slot] = ticket, task
 
-    def rooted(self, seed: int) -> None:
+    def root_seed_set(self, seed: int) -> None:
         """Remember a new root seed."""
         self._root = seed
-        self._rooted = self._ledger.tickets(self._ledger.all)
+        self._root_tickets = self._ledger.tickets(self._ledger.all)
 
-    def taking(self, slots: NDArray[np.intp]) -> None:
+    def before_results(self, slots: NDArray[np.intp]) -> None:
         """These slots' results are about to be received."""
-        if not self._lost:
+        if not self._lost_episodes:
             return
         tickets = self._ledger.tickets(slots).tolist()
         for slot, ticket in zip(slots.tolist(), tickets, strict=True):
-            lost = self._lost.get(slot)
+            lost = self._lost_episodes.get(slot)
             if lost and ticket > lost[0][0]:
-                self._inbox.restarted(slot, lost.pop(0)[1])
+                self._inbox.add_restart(slot, lost.pop(0)[1])
                 if not lost:
-                    del self._lost[slot]
+                    del self._lost_episodes[slot]
 
-    def took(self, slots: NDArray[np.intp], started: NDArray[np.bool_]) -> None:
+    def results_taken(
+        self, slots: NDArray[np.intp], started: NDArray[np.bool_]
+    ) -> None:
         """These slots' results were received."""
-        if self._held:
+        if self._messages_under_way:
             for slot in slots.tolist():
-                self._held.pop(slot, None)
+                self._messages_under_way.pop(slot, None)
         if self._assigned:
             self._forget_tasks(slots, started)
 
@@ -159,28 +168,28 @@ class Mender:
 
     # Waiting --------------------------------------------------------------------------
 
-    def look(self, now: float) -> None:
+    def check_workers(self, now: float) -> None:
         """Every now and then: others that are quick must not hide one that is gone."""
-        if now - self._looked > LOOK:
-            self._looked = now
-            self._executor.look()
+        if now - self._last_check > HEALTH_CHECK_INTERVAL:
+            self._last_check = now
+            self._executor.check_workers()
 
-    # Mending --------------------------------------------------------------------------
+    # Replacing ------------------------------------------------------------------------
 
-    def mend(self, error: FaultError) -> None:
-        """Have a worker replaced, or raise what cannot be mended."""
+    def recover(self, error: FaultError) -> None:
+        """Have a worker replaced, or raise the error if it may not be."""
         worker = error.fault.worker
         if worker is None:
             raise error
-        stage = self._executor.retired(worker)
-        if not self._policy.mends(error.fault, stage > 0):
+        stage = self._executor.retirement_stage(worker)
+        if not self._policy.recovers(error.fault, stage > 0):
             raise error
         self._read_last_letters(worker, stage)
-        fault = self._witness.gone(error.fault, worker)
+        fault = self._fault_details.of_dead_worker(error.fault, worker)
         delay = 0.0 if stage else self._delay(fault, worker)
         resume = self._resume(worker, fault, stage)
         self._new_roots[worker] = self._root
-        self.mended = True
+        self.recovered = True
         self._executor.replace(worker, resume, delay)
         if not stage:
             self._remember(fault)
@@ -212,40 +221,40 @@ class Mender:
         late = slots[pending & (self._executor.done[slots] != tickets)]
         return [int(slot) for slot in late]
 
-    def _resume(self, worker: int, fault: Fault, stage: int) -> Resume:
+    def _resume(self, worker: int, fault: Fault, stage: int) -> ResumeState:
         """Where the new one goes on; slots in the middle of an episode are lost."""
         shard = self._executor.shards[worker]
         tickets = self._executor.done[shard.start : shard.stop].tolist()
-        care = bytearray(NOISY for _ in shard)
+        care = bytearray(HAS_INFOS for _ in shard)
         record = self._views.record
         for index, (slot, ticket) in enumerate(zip(shard, tickets, strict=True)):
-            self._count_from_the_root(slot, ticket)
+            self._restart_episode_count(slot, ticket)
             row = record[ticket & 1, slot]
             ended = bool(row["terminated"] or row["truncated"]) and not row["started"]
             if stage == AFTER_STEP:
-                care[index] |= RESUMED
+                care[index] |= NEXT_EPISODE_DUE
             elif ended:
-                care[index] |= OVER
+                care[index] |= EPISODE_OVER
             elif self._ledger.was_started(slot) and ticket and not stage:
-                care[index] |= LOST
-            if care[index] & LOST or (slot == fault.slot and not stage):
-                self._lose(slot, ticket, fault)
-        tasks = [self._witness.task_of(slot) for slot in shard]
-        return Resume(tickets, bytes(care), [], tasks)
+                care[index] |= EPISODE_LOST
+            if care[index] & EPISODE_LOST or (slot == fault.slot and not stage):
+                self._lose_episode(slot, ticket, fault)
+        tasks = [self._fault_details.task_of(slot) for slot in shard]
+        return ResumeState(tickets, bytes(care), [], tasks)
 
-    def _count_from_the_root(self, slot: int, ticket: int) -> None:
+    def _restart_episode_count(self, slot: int, ticket: int) -> None:
         """What the block says of a slot no episode of the present root was seen of."""
-        if ticket <= self._rooted[slot]:
+        if ticket <= self._root_tickets[slot]:
             words = self._executor.episode[slot]
-            words[NUMBER], words[RESTARTS] = -1, 0
+            words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = -1, 0
 
-    def _lose(self, slot: int, ticket: int, fault: Fault) -> None:
+    def _lose_episode(self, slot: int, ticket: int, fault: Fault) -> None:
         """Have a fault told with the slot's next row.
 
         The first one tells the story: a new worker that cannot be started adds nothing.
         One that ended in its turn does, if nobody has taken the row it left.
         """
-        lost = self._lost.setdefault(slot, [])
+        lost = self._lost_episodes.setdefault(slot, [])
         if not lost or lost[-1][0] != ticket:
             lost.append((ticket, self._fault_of(slot, fault)))
 
@@ -254,22 +263,22 @@ class Mender:
         if slot == fault.slot:
             return fault
         beside = replace(fault, kind="shardmate", command="step", beside=fault.slot)
-        return self._witness.lost(replace(beside, episode=None), slot)
+        return self._fault_details.of_lost_slot(replace(beside, episode=None), slot)
 
-    def _returned(self, worker: int) -> None:
-        """Tell a new worker what the others know, and send again what is under way."""
+    def _worker_returned(self, worker: int) -> None:
+        """Send a new worker what the others know, and again what is under way."""
         executor, first = self._executor, self._executor.shards[worker].start
-        executor.tell(worker, commands.Columns(self._inbox.columns))
+        executor.post(worker, commands.NewColumns(self._inbox.columns))
         if self._root is not None and self._new_roots.get(worker) != self._root:
-            executor.tell(worker, commands.Root(self._root))
+            executor.post(worker, commands.NewRootSeed(self._root))
         for slot in executor.shards[worker]:
             after, task = self._assigned.get(slot, (0, NO_TASK))
             if task is not NO_TASK and not self._has_begun(slot, after):
-                executor.tell(worker, commands.Episode(slot - first, task=task))
+                executor.post(worker, commands.NextEpisode(slot - first, task=task))
         unfinished = self._unfinished(worker)
         for slot in unfinished:
-            for message in self._held.get(slot, ()):
-                executor.tell(worker, message)
+            for message in self._messages_under_way.get(slot, ()):
+                executor.post(worker, message)
         for command, slots in self._by_command(unfinished).items():
             executor.send(np.array(slots), *command)
 
@@ -281,10 +290,12 @@ class Mender:
     def _by_command(self, slots: Iterable[int]) -> dict[tuple[Verb, int], list[int]]:
         groups: dict[tuple[Verb, int], list[int]] = {}
         for slot in slots:
-            groups.setdefault(self._single.get(slot, self._whole), []).append(slot)
+            groups.setdefault(
+                self._commands_by_slot.get(slot, self._command_to_all), []
+            ).append(slot)
         return groups
 
-    def note(self, fault: Fault) -> None:
+    def env_rebuilt(self, fault: Fault) -> None:
         """A worker has built an env again."""
         assert self._policy.budget is not None
         self._policy.budget.note(fault.slot, time.monotonic())
@@ -293,8 +304,8 @@ class Mender:
     def _remember(self, fault: Fault) -> None:
         self.count += 1
         self.faults.append(fault)
-        if len(self.faults) > REPLAYABLE:
-            old = self.faults[-1 - REPLAYABLE]
-            self.faults[-1 - REPLAYABLE] = replace(old, episode=None)
+        if len(self.faults) > MAX_REPLAYABLE_FAULTS:
+            old = self.faults[-1 - MAX_REPLAYABLE_FAULTS]
+            self.faults[-1 - MAX_REPLAYABLE_FAULTS] = replace(old, episode=None)
         if self.on_restart is not None:
             self.on_restart(fault)

@@ -13,7 +13,7 @@ from corral.engine.layout.infos import Infos
 from corral.engine.layout.plan import DataViews
 
 NO_INFOS = Infos([], {})
-SCALARS = (
+SCALAR_FIELDS = (
     "reward",
     "terminated",
     "truncated",
@@ -26,7 +26,7 @@ SCALARS = (
 """The fields of a record that a Step shows, under the same names."""
 
 
-class Row:
+class BlockRow:
     """One row of all slots, or of one shard; made once, used every other step."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Row:
         record = views.record[row, part]
         self._leaves = [array[row, part] for array in views.obs]
         self._final = [array[0, part] for array in views.final_obs]
-        self._scalars = [record[name] for name in SCALARS]
+        self._scalars = [record[name] for name in SCALAR_FIELDS]
         # Letters complete the observations of a space with mailed leaves.
         self._reusable = None if codec.mailed else self._make(NO_INFOS, copy=False)
 
@@ -82,7 +82,7 @@ def gather(
         slots,
         [array[rows, slots] for array in views.obs],
         [array[0, slots] for array in views.final_obs],
-        [np.ascontiguousarray(record[name]) for name in SCALARS],
+        [np.ascontiguousarray(record[name]) for name in SCALAR_FIELDS],
         infos,
     )
 
@@ -103,5 +103,5 @@ def _step(
         final_obs=codec.assemble(final, ()) if whole else final,
         infos=infos,
         final_infos={},
-        **dict(zip(SCALARS, scalars, strict=True)),
+        **dict(zip(SCALAR_FIELDS, scalars, strict=True)),
     )

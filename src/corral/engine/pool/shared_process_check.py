@@ -3,7 +3,7 @@
 Some simulators keep their state in the process, so that the second env in it breaks the
 first, or the first the second. What the env says then (`getJointState failed`) does not
 tell. So what an env did beside others until it failed is done again elsewhere, with and
-without company (see `retrial`).
+without company (see `fault_rerun`).
 
 An env that could not even be built is not tried: building it may have been the harm.
 """
@@ -15,26 +15,26 @@ from dataclasses import dataclass, field, replace
 
 from corral.core import Autoreset
 from corral.engine.executors.contract import Assignment
-from corral.engine.pool.fault_rerun import OpenPool, Retrial
-from corral.engine.pool.slot_history import Script
-from corral.engine.worker.serialization import travels_itself
+from corral.engine.pool.fault_rerun import FaultRerun, OpenPool
+from corral.engine.pool.slot_history import SlotHistory
+from corral.engine.worker.serialization import is_pickled_by_value
 from corral.errors import Fault, UsageError
 
-TRIED = ("reset", "step")
+RERUN_COMMANDS = ("reset", "step")
 """What is done again."""
-CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
+CRASH_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
 """How native code ends that does not know its way about; others have other reasons."""
-MOST_TRIED = 3
+MAX_RERUNS = 3
 """Kinds of errors, in the life of a pool."""
-Scripts = Callable[[Fault, range], list[Script]]
+Histories = Callable[[Fault, range], list[SlotHistory]]
 
 
-Words = tuple[str, str | None, str | None]
+ErrorKey = tuple[str, str | None, str | None]
 """A command, and what the env said to it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class SharedProcessCheck:
     """The envs of a pool, as company for each other.
 
     Args:
@@ -52,10 +52,10 @@ class Company:
     here: bool
     open_pool: OpenPool
     autoreset: Autoreset = "same_step"
-    tried: dict[Words, bool | None] = field(default_factory=dict)
+    fails_alone_by_error: dict[ErrorKey, bool | None] = field(default_factory=dict)
 
-    def judged(
-        self, faults: Sequence[Fault], scripts: Scripts | None = None
+    def checked(
+        self, faults: Sequence[Fault], histories: Histories | None = None
     ) -> list[Fault]:
         """The same faults; those that may be the company's say whether they are.
 
@@ -64,62 +64,69 @@ class Company:
 
         Args:
             faults: of one batch.
-            scripts: what these slots did until that one failed, and [] if nobody knows.
+            histories: what these slots did until that one failed, and [] if nobody
+            knows.
         """
-        told: list[Fault] = []
-        untried = scripts is not None and len(self.tried) < MOST_TRIED
+        results: list[Fault] = []
+        untried = histories is not None and len(self.fails_alone_by_error) < MAX_RERUNS
         for fault in faults:
-            company = self._beside(fault)
+            company = self._envs_beside(fault)
             if company:
                 words = (fault.command, fault.error_type, fault.error_text)
-                if untried and words not in self.tried and fault.command in TRIED:
-                    assert scripts is not None
-                    self.tried[words] = self._fails_alone(fault, scripts)
+                if (
+                    untried
+                    and words not in self.fails_alone_by_error
+                    and fault.command in RERUN_COMMANDS
+                ):
+                    assert histories is not None
+                    self.fails_alone_by_error[words] = self._fails_alone(
+                        fault, histories
+                    )
                     untried = False
-                alone = self.tried.get(words)
+                alone = self.fails_alone_by_error.get(words)
                 fault = replace(fault, company=company, alone=alone)
-            told.append(fault)
-        return told
+            results.append(fault)
+        return results
 
-    def suspected(self, fault: Fault) -> Fault:
+    def with_process_size(self, fault: Fault) -> Fault:
         """A worker that crashed: how many envs were in it. It is not tried again."""
         slot = fault.slot
-        if slot is None or fault.signal_name not in CRASHES:
+        if slot is None or fault.signal_name not in CRASH_SIGNALS:
             return fault
         batched = self.assignment.options.batched
-        if batched or self.here or fault.command not in TRIED:
+        if batched or self.here or fault.command not in RERUN_COMMANDS:
             return fault
-        return replace(fault, company=len(self._sharing(slot)) - 1)
+        return replace(fault, company=len(self._slots_in_process(slot)) - 1)
 
-    def _fails_alone(self, fault: Fault, scripts: Scripts) -> bool | None:
+    def _fails_alone(self, fault: Fault, histories: Histories) -> bool | None:
         assert fault.slot is not None
-        first = max(fault.slot - 1, self._sharing(fault.slot).start)
+        first = max(fault.slot - 1, self._slots_in_process(fault.slot).start)
         pair = range(first, first + 2)
-        known = scripts(fault, pair)
+        known = histories(fault, pair)
         if not known:
             return None
-        retrial = Retrial(
+        rerun = FaultRerun(
             self.assignment, fault, pair, known, self.autoreset, self.open_pool
         )
-        alone = retrial.fails_alone()
+        alone = rerun.fails_alone()
         factory = self.assignment.factories[fault.slot]
-        if alone and self.here and travels_itself(factory):
+        if alone and self.here and is_pickled_by_value(factory):
             return None  # it took along what they had done to each other here
         return alone
 
-    def _beside(self, fault: Fault) -> int:
+    def _envs_beside(self, fault: Fault) -> int:
         """How many others were in its process by then, if they may be why."""
         if self.assignment.options.batched or isinstance(fault.exception, UsageError):
             return 0
         slot, building = fault.slot, fault.command == "construct"
         if slot is None or fault.kind not in ("raised", "start"):
             return 0
-        if not building and fault.command not in TRIED:
+        if not building and fault.command not in RERUN_COMMANDS:
             return 0
-        shared = self._sharing(slot)
+        shared = self._slots_in_process(slot)
         return slot - shared.start if building else len(shared) - 1
 
-    def _sharing(self, slot: int) -> range:
+    def _slots_in_process(self, slot: int) -> range:
         """The slots of its process."""
         if self.here:
             return range(self.shards[-1].stop)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class SlotHistory:
     """What one slot is to do."""
 
     seed: int | None

@@ -1,4 +1,4 @@
-"""(debug) Loans: views that were handed out, and whether they are kept too long.
+"""(debug) Stale views: views of a step that the caller keeps longer than they live.
 
 In debug mode the views of a Step are private copies. When the memory they stand for is
 about to be reused, whoever still holds one is told by an error, and reads garbage.
@@ -13,38 +13,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.engine.pool.rows import SCALARS
+from corral.engine.pool.rows import SCALAR_FIELDS
 from corral.errors import StaleViewError
 
 
-class Loans:
-    """All views on loan."""
+class StaleViews:
+    """Views that were handed out and have not expired."""
 
     def __init__(self) -> None:
-        self.out: list[_Loan] = []
+        self.lent: list[_LentStep] = []
 
-    def lend(self, step: Step, rows: NDArray[np.int64]) -> None:
-        """Swap a Step's views for copies that can be told when they expire."""
-        self.out.append(_Loan(step, rows))
+    def track(self, step: Step, rows: NDArray[np.int64]) -> None:
+        """Swap a Step's views for copies whose use can be noticed once they expire."""
+        self.lent.append(_LentStep(step, rows))
 
-    def recall(self, slots: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
+    def expire(self, slots: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
         """These slots will write these rows: views of them expire.
 
         Called before anything is changed, so that a refused send was not sent.
         """
-        for loan in list(self.out):
+        for loan in list(self.lent):
             if loan.expires(slots, rows):
-                self.out.remove(loan)
-                loan.collect()
+                self.lent.remove(loan)
+                loan.spoil()
 
 
-class _Loan:
+class _LentStep:
     """The private copies behind one Step's views, and when they expire."""
 
     def __init__(self, step: Step, rows: NDArray[np.int64]) -> None:
         self._row = dict(zip(step.slots.tolist(), rows.tolist(), strict=True))
         self._arrays: list[weakref.ref[NDArray[Any]]] = []
-        for name in ("obs", "final_obs", *SCALARS):
+        for name in ("obs", "final_obs", *SCALAR_FIELDS):
             setattr(step, name, self._private(getattr(step, name)))
 
     def _private(self, value: Any) -> Any:
@@ -63,7 +63,7 @@ class _Loan:
         written = zip(slots.tolist(), rows.tolist(), strict=True)
         return any(self._row.get(slot) == row for slot, row in written)
 
-    def collect(self) -> None:
+    def spoil(self) -> None:
         """Spoil the memory; whoever still holds it is told."""
         held = [array for array in (ref() for ref in self._arrays) if array is not None]
         for array in held:

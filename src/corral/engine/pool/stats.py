@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from corral.engine.executors.contract import Executor
 from corral.engine.faults.process_memory import memory_of
 from corral.engine.layout.durations import percentile
-from corral.engine.pool.caller_time import Clock
-from corral.engine.pool.cpu_contention import Starving
+from corral.engine.pool.caller_time import CallerTime
+from corral.engine.pool.cpu_contention import CpuContention
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,9 @@ class Stats:
         return ", ".join(parts)
 
 
-def stats_of(executor: Executor, clock: Clock, starving: Starving, idle: bool) -> Stats:
+def stats_of(
+    executor: Executor, clock: CallerTime, starving: CpuContention, idle: bool
+) -> Stats:
     """What there is to say now; `idle` if nothing is under way."""
     now = perf_counter()
     seconds = now - clock.began
@@ -166,7 +168,7 @@ def stats_of(executor: Executor, clock: Clock, starving: Starving, idle: bool) -
 
 
 def _workers(
-    executor: Executor, clock: Clock, starving: Starving, seconds: float
+    executor: Executor, clock: CallerTime, starving: CpuContention, seconds: float
 ) -> Iterator[WorkerStats]:
     pairs = zip(executor.shards, executor.vitals(), strict=True)
     for worker, (shard, vitals) in enumerate(pairs):

@@ -37,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE 64
+#define CACHE_LINE_BYTES 64
 #define SECOND 1000000000LL
 #define LONGEST_SLEEP (SECOND / 4)
 #define FOR_EVER INT64_MAX
@@ -164,7 +164,7 @@ static PyObject *bell_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     if (!self)
         return NULL;
     if (PyObject_GetBuffer(memory, &self->memory, PyBUF_WRITABLE) < 0
-        || !(self->line = (Line *)find_words(&self->memory, offset, LINE))) {
+        || !(self->line = (Line *)find_words(&self->memory, offset, CACHE_LINE_BYTES))) {
         Py_DECREF(self);
         return NULL;
     }
@@ -513,7 +513,7 @@ static PyObject *watch(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (PyObject_GetBuffer(memory, &watch->memory, PyBUF_WRITABLE) < 0)
         goto failed;
     watch->stop = (void *)find_words(&watch->memory, stop_offset, sizeof(uint32_t));
-    watch->bell = (void *)find_words(&watch->memory, bell_offset, LINE);
+    watch->bell = (void *)find_words(&watch->memory, bell_offset, CACHE_LINE_BYTES);
     if (!watch->stop || !watch->bell)
         goto failed;
     errno = start_thread(watch);

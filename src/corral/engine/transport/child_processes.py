@@ -38,8 +38,8 @@ else:
     except ImportError:  # Windows
         resource = None
 
-VARIABLE = "CORRAL_WORKER"
-PATIENCE = 1.0
+MARK_VARIABLE = "CORRAL_WORKER"
+KILL_AGAIN_SECONDS = 1.0
 """Seconds in which processes that fork quickly are looked for again and again."""
 
 
@@ -48,7 +48,7 @@ def mark_of(token: str, worker: int, generation: int) -> str:
     return f"{token}.{worker}.{generation}."
 
 
-class Held:
+class HeldProcess:
     """A process that is held by a descriptor, so that its number stays its own."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
@@ -65,9 +65,9 @@ class Held:
         os.close(self._descriptor)
 
 
-def children_of(pid: int) -> list[Held]:
+def children_of(pid: int) -> list[HeldProcess]:
     """All that descends from a process that lives."""
-    found: list[Held] = []
+    found: list[HeldProcess] = []
     parents = [pid]
     for parent in parents:
         for child in _listed_children(parent):
@@ -82,7 +82,7 @@ def children_of(pid: int) -> list[Held]:
     return found
 
 
-def end_all(processes: Iterable[Held]) -> None:
+def end_all(processes: Iterable[HeldProcess]) -> None:
     """Kill these."""
     for held in processes:
         held.kill()
@@ -113,8 +113,8 @@ def end_marked(mark: str, but: int | None = None) -> None:
 
     One that forks quickly may have started others by then: look until none is left.
     """
-    begins = f"{VARIABLE}={mark}".encode()
-    deadline = time.monotonic() + PATIENCE
+    begins = f"{MARK_VARIABLE}={mark}".encode()
+    deadline = time.monotonic() + KILL_AGAIN_SECONDS
     while True:
         found = list(_marked(begins, but))
         end_all(found)
@@ -123,7 +123,7 @@ def end_marked(mark: str, but: int | None = None) -> None:
         time.sleep(0.001)
 
 
-def _marked(begins: bytes, but: int | None) -> Iterator[Held]:
+def _marked(begins: bytes, but: int | None) -> Iterator[HeldProcess]:
     ours = os.getpid()
     for name in _names("/proc"):
         if not name.isdigit() or int(name) == ours or not _has_mark(int(name), begins):
@@ -138,9 +138,9 @@ def _marked(begins: bytes, but: int | None) -> Iterator[Held]:
             held.let_go()
 
 
-def _hold(pid: int) -> Held | None:
+def _hold(pid: int) -> HeldProcess | None:
     try:
-        return Held(pid, os.pidfd_open(pid))
+        return HeldProcess(pid, os.pidfd_open(pid))
     except (AttributeError, OSError):  # no such call here, or it is gone
         return None
 

@@ -7,7 +7,7 @@ Guarantees:
     - Once `make_room` has returned, so many more can be opened.
     - The soft limit is raised only when that is needed, and only as far: programs that
       walk through all numbers up to it, or use select(), get slow or lost in millions.
-    - `before` says what it was, so that workers can be given that.
+    - `original_limit` says what it was, so that workers can be given that.
 Assumes:
     - Nobody else opens many at the same time; who is unlucky gets EMFILE all the same.
 """
@@ -26,10 +26,10 @@ else:
     except ImportError:  # Windows, which has no such limit
         resource = None
 
-SPARE = 64
+SPARE_DESCRIPTORS = 64
 """How many more than asked for are made room for: the caller opens files as well."""
 
-_before: int | None = None
+_original_limit: int | None = None
 
 
 def make_room(count: int) -> None:
@@ -41,8 +41,8 @@ def make_room(count: int) -> None:
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = taken_now()
-    limit = enough(taken + count, soft, hard)
+    taken = open_count()
+    limit = needed_limit(taken + count, soft, hard)
     if limit is None:
         raise OSError(
             errno.EMFILE,
@@ -54,20 +54,24 @@ def make_room(count: int) -> None:
         _raise_to(limit, soft, hard)
 
 
-def enough(wanted: int, soft: int, hard: int) -> int | None:
+def needed_limit(wanted: int, soft: int, hard: int) -> int | None:
     """The soft limit to have, at most `hard`; None if that is not enough."""
     if _within(wanted, soft):
         return soft
     if not _within(wanted, hard):
         return None
-    return wanted + SPARE if _within(wanted + SPARE, hard) else hard
+    return (
+        wanted + SPARE_DESCRIPTORS
+        if _within(wanted + SPARE_DESCRIPTORS, hard)
+        else hard
+    )
 
 
 def _within(wanted: int, limit: int) -> bool:
     return limit < 0 or wanted <= limit  # RLIM_INFINITY is -1
 
 
-def taken_now() -> int:
+def open_count() -> int:
     """How many are open; 0 if nobody can say."""
     try:
         return len(os.listdir("/dev/fd")) - 1  # less the one that the listing took
@@ -76,18 +80,18 @@ def taken_now() -> int:
 
 
 def _raise_to(limit: int, soft: int, hard: int) -> None:
-    global _before
+    global _original_limit
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    if _before is None:
-        _before = soft
+    if _original_limit is None:
+        _original_limit = soft
 
 
-def before() -> int | None:
+def original_limit() -> int | None:
     """The soft limit as it was before we raised it; None if we never did."""
-    return _before
+    return _original_limit
 
 
-def put_back(soft: int) -> None:
+def restore_limit(soft: int) -> None:
     """In a worker: take the soft limit that our parent had been given."""
     if resource is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

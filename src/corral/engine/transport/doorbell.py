@@ -48,7 +48,7 @@ else:
 
 Kind = Literal["futex", "event"]
 
-LINE = 64
+CACHE_LINE_BYTES = 64
 """Bytes of the block per bell: one cache line, so that bells do not slow each other."""
 
 _wanted = os.environ.get("CORRAL_PURE_PYTHON") != "1"
@@ -137,7 +137,7 @@ class EventDoorbell:
 
     def __init__(self, memory: memoryview, offset: int, descriptor: int) -> None:
         """Take over a descriptor, which must be non-blocking."""
-        self._words = memory[offset : offset + LINE].cast("I")
+        self._words = memory[offset : offset + CACHE_LINE_BYTES].cast("I")
         self.descriptor: int | None = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SMALL = 16 << 20
+UNCHECKED_BYTES = 16 << 20
 """Bytes that are worth no look."""
 _GIB = 1 << 30
 _NO_LIMIT = 1 << 60
@@ -26,7 +26,7 @@ _NO_LIMIT = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Headroom:
+class FreeMemory:
     """How many bytes, and by whose account."""
 
     bytes: int
@@ -39,7 +39,7 @@ def check(wanted: int, what: str) -> None:
     Raises:
         OSError: ENOMEM; the text has the numbers.
     """
-    if wanted < SMALL:
+    if wanted < UNCHECKED_BYTES:
         return
     left = available()
     if left is not None and wanted > left.bytes:
@@ -50,20 +50,20 @@ def check(wanted: int, what: str) -> None:
         )
 
 
-def available(root: Path = Path("/")) -> Headroom | None:
+def available(root: Path = Path("/")) -> FreeMemory | None:
     """The least that anybody leaves us; None if nobody says anything."""
     accounts = [*_machine(root), *_groups(root)]
     return min(accounts, key=lambda left: left.bytes, default=None)
 
 
-def _machine(root: Path) -> Iterator[Headroom]:
+def _machine(root: Path) -> Iterator[FreeMemory]:
     values = _table(root / "proc/meminfo")
     if "MemAvailable" in values:
         kib = values["MemAvailable"] + values.get("SwapFree", 0)
-        yield Headroom(kib * 1024, f"the machine's {values['MemTotal'] >> 20} GiB")
+        yield FreeMemory(kib * 1024, f"the machine's {values['MemTotal'] >> 20} GiB")
 
 
-def _groups(root: Path) -> Iterator[Headroom]:
+def _groups(root: Path) -> Iterator[FreeMemory]:
     """Our control group, and those it is in: each may have a limit."""
     for line in _lines(root / "proc/self/cgroup"):
         _, kind, path = line.split(":", 2)
@@ -79,24 +79,24 @@ def _groups(root: Path) -> Iterator[Headroom]:
             yield from one(folder)
 
 
-def _group(folder: Path) -> Iterator[Headroom]:
+def _group(folder: Path) -> Iterator[FreeMemory]:
     limit, used = _number(folder / "memory.max"), _number(folder / "memory.current")
     if limit is None or used is None:
         return
     parts = _table(folder / "memory.stat")
     swap = _left(folder / "memory.swap.max", folder / "memory.swap.current")
     free = limit - used + _reclaimable(parts, "") + swap
-    yield Headroom(max(0, free), f"the container's {limit / _GIB:.2f} GiB")
+    yield FreeMemory(max(0, free), f"the container's {limit / _GIB:.2f} GiB")
 
 
-def _old_group(folder: Path) -> Iterator[Headroom]:
+def _old_group(folder: Path) -> Iterator[FreeMemory]:
     """The same in version 1."""
     limit = _number(folder / "memory.limit_in_bytes")
     used = _number(folder / "memory.usage_in_bytes")
     if limit is None or used is None or limit > _NO_LIMIT:
         return
     free = limit - used + _reclaimable(_table(folder / "memory.stat"), "total_")
-    yield Headroom(max(0, free), f"the container's {limit / _GIB:.2f} GiB")
+    yield FreeMemory(max(0, free), f"the container's {limit / _GIB:.2f} GiB")
 
 
 def _reclaimable(parts: dict[str, int], prefix: str) -> int:

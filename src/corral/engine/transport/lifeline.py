@@ -105,13 +105,13 @@ def watch(
     os.set_inheritable(descriptor, False)
     _continue_when_orphaned()
     if doorbell.KIND == "futex":
-        begins = f"{child_processes.VARIABLE}={mark}".encode() if mark else b""
+        begins = f"{child_processes.MARK_VARIABLE}={mark}".encode() if mark else b""
         doorbell._doorbell.watch(
             descriptor, memory, stop_offset, bell_offset, grace, begins
         )
         return
     stop = memory[stop_offset : stop_offset + 4].cast("I")
-    bell = memory[bell_offset : bell_offset + doorbell.LINE].cast("I")
+    bell = memory[bell_offset : bell_offset + doorbell.CACHE_LINE_BYTES].cast("I")
     threading.Thread(
         target=_watch_until_hangup,
         args=(descriptor, stop, bell, grace, mark),

@@ -29,7 +29,7 @@ from contextlib import suppress
 import cloudpickle
 
 _LENGTH = struct.Struct("=Q")
-_SMALL = 1 << 16
+_SMALL_MESSAGE_BYTES = 1 << 16
 """Bytes up to which a message is copied behind its length, to save a system call."""
 # A worker that died must be an error here, not a SIGPIPE that ends the parent.
 _SEND_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0)
@@ -39,7 +39,7 @@ class MailboxClosed(ConnectionError):
     """The other end is gone, or this one was closed."""
 
 
-class _Part:
+class _Transfer:
     """Some bytes under way, and how many of them each system call has moved.
 
     Ctrl-C may come after any call, so also between sending some bytes and remembering
@@ -75,10 +75,10 @@ class Mailbox:
         """Take over one end of a `pair`."""
         connection.setblocking(False)
         self._connection = connection
-        self._outbox: deque[_Part] = deque()
+        self._outbox: deque[_Transfer] = deque()
         self._inbox: deque[bytearray] = deque()
         self._ended = False
-        self._part = _Part(bytearray(_LENGTH.size), is_length=True)
+        self._part = _Transfer(bytearray(_LENGTH.size), is_length=True)
 
     @staticmethod
     def pair() -> tuple[socket.socket, socket.socket]:
@@ -111,10 +111,10 @@ class Mailbox:
         """Have it posted by the next `flush`."""
         assert data, "no pickle is empty"
         length = _LENGTH.pack(len(data))
-        if len(data) < _SMALL:
-            self._outbox.append(_Part(length + data))
+        if len(data) < _SMALL_MESSAGE_BYTES:
+            self._outbox.append(_Transfer(length + data))
         else:
-            self._outbox.extend((_Part(length), _Part(data)))
+            self._outbox.extend((_Transfer(length), _Transfer(data)))
 
     def flush(self, timeout: float | None = None) -> bool:
         """Post what was put; False if the other end did not read it all in time."""
@@ -202,17 +202,17 @@ class Mailbox:
             return False
         return True
 
-    def _finish(self, part: _Part) -> None:
+    def _finish(self, part: _Transfer) -> None:
         """A length is followed by its message, a message by the next length."""
         if part.is_length:
             # All of it at once: growing would copy a big message often.
             size = _LENGTH.unpack(part.data)[0]
-            self._part = _Part(bytearray(size))
+            self._part = _Transfer(bytearray(size))
         else:
             assert isinstance(part.data, bytearray)
             if not self._inbox or self._inbox[-1] is not part.data:
                 self._inbox.append(part.data)
-            self._part = _Part(bytearray(_LENGTH.size), is_length=True)
+            self._part = _Transfer(bytearray(_LENGTH.size), is_length=True)
 
     def _wait(self, events: int, deadline: float) -> None:
         """Wait until the socket is ready for one of the events."""

@@ -15,26 +15,26 @@
 #include <structmember.h>
 #include <time.h>
 
-#define ENDED 1
-#define OBS 2
-#define REWARD 4
-#define UNFIT 8
-#define NOISY 2
-#define STOPS (1 | 4 | 8) /* OVER, LOST, RESUMED */
+#define EPISODE_ENDED 1
+#define OBS_UNWRITTEN 2
+#define REWARD_UNWRITTEN 4
+#define NOTHING_WRITTEN 8
+#define HAS_INFOS 2
+#define NEEDS_CARE (1 | 4 | 8) /* EPISODE_OVER, EPISODE_LOST, NEXT_EPISODE_DUE */
 /* Words of `vitals`, as in engine/layout/plan.py: since when, and at which slot. */
-#define MARK 1
+#define BUSY_SINCE 1
 #define AT 4
 #define NOWHERE -1.0
 #define MAX_DIMENSIONS 8
 #define BUCKETS 128
 
-/* Offsets as in engine/layout/plan.py TIMES. */
+/* Offsets as in engine/layout/plan.py DURATIONS_DTYPE. */
 typedef struct {
     uint32_t step[BUCKETS], reset[BUCKETS];
     double step_seconds, reset_seconds;
 } Times;
 
-/* Offsets as in engine/layout/plan.py RECORD. */
+/* Offsets as in engine/layout/plan.py RECORD_DTYPE. */
 typedef struct {
     double reward;
     double episode_return;
@@ -127,7 +127,7 @@ static int take_times(Recorder *self, PyObject *times) {
     if (!PyArray_Check(times) || PyArray_NDIM(array) != 1 ||
         PyArray_DIM(array, 0) != self->slots ||
         PyArray_ITEMSIZE(array) < (npy_intp)sizeof(Times)) {
-        PyErr_SetString(PyExc_ValueError, "times must be (slots,) of TIMES, or None");
+        PyErr_SetString(PyExc_ValueError, "times must be (slots,) of DURATIONS_DTYPE, or None");
         return -1;
     }
     Py_INCREF(times);
@@ -170,7 +170,7 @@ static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
     PyArrayObject *array = (PyArrayObject *)records;
     if (PyArray_NDIM(array) != 2 || PyArray_DIM(array, 0) != 2 ||
         PyArray_ITEMSIZE(array) < (npy_intp)sizeof(Record)) {
-        PyErr_SetString(PyExc_ValueError, "records must be (2, slots) of RECORD");
+        PyErr_SetString(PyExc_ValueError, "records must be (2, slots) of RECORD_DTYPE");
         return -1;
     }
     self->records_at = PyArray_BYTES(array);
@@ -179,7 +179,7 @@ static int Recorder_init(Recorder *self, PyObject *args, PyObject *kwargs) {
     self->slots = PyArray_DIM(array, 1);
     if (take_vitals(self, vitals) < 0)
         return -1;
-    self->line[MARK] = now();
+    self->line[BUSY_SINCE] = now();
     if (PyObject_GetBuffer(done, &self->done, PyBUF_WRITABLE) < 0)
         return -1;
     Py_INCREF(records);
@@ -289,7 +289,7 @@ static long store(Recorder *self, Py_ssize_t row, Py_ssize_t slot, PyObject *obs
     int plain = plain_number(reward_object, &reward);
     if (plain < 0)
         return -1;
-    long left = copy_obs(self, row, slot, obs) ? 0 : OBS;
+    long left = copy_obs(self, row, slot, obs) ? 0 : OBS_UNWRITTEN;
     char *at = self->records_at + slot * self->record_slot;
     Record *record = (Record *)(at + row * self->record_row);
     Record *previous = (Record *)(at + (1 - row) * self->record_row);
@@ -301,21 +301,21 @@ static long store(Recorder *self, Py_ssize_t row, Py_ssize_t slot, PyObject *obs
         record->reward = reward;
         record->episode_return += reward;
     } else {
-        left |= REWARD;
+        left |= REWARD_UNWRITTEN;
     }
     record->terminated = (uint8_t)terminated;
     record->truncated = (uint8_t)truncated;
     record->started = 0;
     record->valid = 1;
     double at_end = now();
-    double seconds = record->step_time = at_end - self->line[MARK];
-    self->line[MARK] = at_end;
+    double seconds = record->step_time = at_end - self->line[BUSY_SINCE];
+    self->line[BUSY_SINCE] = at_end;
     if (self->times != NULL) {
         Times *times = times_of(self, slot);
         times->step[bucket_of(seconds)]++;
         times->step_seconds += seconds;
     }
-    return terminated || truncated ? left | ENDED : left;
+    return terminated || truncated ? left | EPISODE_ENDED : left;
 }
 
 static int in_range(Recorder *self, Py_ssize_t row, Py_ssize_t slot) {
@@ -371,7 +371,7 @@ static PyObject *Recorder_reset_took(Recorder *self, PyObject *const *args,
         times->reset[bucket_of(seconds)]++;
         times->reset_seconds += seconds;
     }
-    self->line[MARK] = now();
+    self->line[BUSY_SINCE] = now();
     Py_RETURN_NONE;
 }
 
@@ -532,7 +532,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
         return NULL;
     if (stride != 1 && stride != -1)
         return PyErr_Format(PyExc_ValueError, "stride is 1 or -1, not %zd", stride);
-    self->line[MARK] = now();
+    self->line[BUSY_SINCE] = now();
     if (PyList_GET_SIZE(steppers) != self->slots ||
         PyByteArray_GET_SIZE(care) != self->slots)
         return PyErr_Format(PyExc_ValueError, "%zd slots", (Py_ssize_t)self->slots);
@@ -543,7 +543,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
         if (action == NULL)
             return PyErr_Occurred() ? NULL
                                     : PyErr_Format(PyExc_ValueError, "too few actions");
-        if (PyByteArray_AS_STRING(care)[self->at] & STOPS) {
+        if (PyByteArray_AS_STRING(care)[self->at] & NEEDS_CARE) {
             Py_DECREF(action);
             return Py_BuildValue("(iO)", 0, Py_None);
         }
@@ -556,7 +556,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
             return NULL;
         }
         if (!is_step(result))
-            return Py_BuildValue("(iN)", UNFIT, result);
+            return Py_BuildValue("(iN)", NOTHING_WRITTEN, result);
         PyObject **part = &PyTuple_GET_ITEM(result, 0);
         long left = store(self, row, self->at, part[0], part[1], part[2], part[3]);
         if (left < 0) {
@@ -564,7 +564,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
             return NULL;
         }
         char noise = PyByteArray_AS_STRING(care)[self->at];
-        if (left || noise & ~NOISY ||
+        if (left || noise & ~HAS_INFOS ||
             !(noise ? write_expected(self, row, self->at, part[4]) : is_empty(part[4])))
             return Py_BuildValue("(lN)", left, result);
         Py_DECREF(result);
@@ -576,7 +576,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
 }
 
 static PyObject *Recorder_mark(Recorder *self, PyObject *Py_UNUSED(ignored)) {
-    self->line[MARK] = now();
+    self->line[BUSY_SINCE] = now();
     Py_RETURN_NONE;
 }
 
@@ -593,7 +593,7 @@ static PyMethodDef functions[] = {
 
 static PyMethodDef Recorder_methods[] = {
     {"record", (PyCFunction)(void (*)(void))Recorder_record, METH_FASTCALL,
-     "Store one transition; returns what is left to do, and whether it ENDED."},
+     "Store one transition; returns what is left to do, and whether it EPISODE_ENDED."},
     {"start", (PyCFunction)(void (*)(void))Recorder_start, METH_FASTCALL,
      "Store a record with no transition behind it: a reset, or a filler row."},
     {"reset_took", (PyCFunction)(void (*)(void))Recorder_reset_took, METH_FASTCALL,

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from corral.engine.layout.plan import AFTER_STEP, BEFORE_RESET
-from corral.engine.worker.info_writer import Scribe
-from corral.engine.worker.record import LOST, OVER, RESUMED
+from corral.engine.worker.info_writer import InfoWriter
+from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEXT_EPISODE_DUE
 from corral.errors import EpisodeOver
 
 NEXT_STEP, SAME_STEP, OFF = range(3)
@@ -25,7 +25,7 @@ class ShardEpisodes(Protocol):
     """What the end of an episode asks of a shard, which is a `shard.Shard`."""
 
     care: bytearray
-    scribe: Scribe
+    info_writer: InfoWriter
 
     def begin(self, index: int, row: int) -> None: ...
 
@@ -45,11 +45,11 @@ class ShardEpisodes(Protocol):
 def instead_of_stepping(shard: ShardEpisodes, index: int, row: int, mode: int) -> None:
     """The slot's episode is over, or lost: what a step command means now."""
     care = shard.care[index]
-    if care & LOST:
+    if care & EPISODE_LOST:
         shard.break_off(index)
         after_a_fault(shard, index, row, mode)
         return
-    if care & RESUMED:
+    if care & NEXT_EPISODE_DUE:
         shard.begin_next(index, row)
         return
     if mode == OFF:
@@ -73,17 +73,17 @@ def after_the_end(
     """The step just taken ended the episode."""
     shard.write_final(index, obs)
     if mode != SAME_STEP:
-        shard.scribe.write(index, row, info, final=True)
-        shard.care[index] |= OVER
+        shard.info_writer.write(index, row, info, final=True)
+        shard.care[index] |= EPISODE_OVER
         return
-    shard.scribe.write_end(index, info)
+    shard.info_writer.write_end(index, info)
     shard.retire_if_outgrown(AFTER_STEP)
     shard.begin_next(index, row)
 
 
 def after_a_fault(shard: ShardEpisodes, index: int, row: int, mode: int) -> None:
     """The episode broke off: it is cut short, and begun again as the mode says."""
-    if shard.care[index] & OVER:  # one had ended, and the next could not begin
+    if shard.care[index] & EPISODE_OVER:  # one had ended, and the next could not begin
         shard.begin(index, row)
         shard.write_started(index, row, valid=False)
         return
@@ -91,4 +91,4 @@ def after_a_fault(shard: ShardEpisodes, index: int, row: int, mode: int) -> None
     if mode == SAME_STEP:
         shard.begin_next(index, row)
     else:
-        shard.care[index] |= OVER
+        shard.care[index] |= EPISODE_OVER

@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK, EnvSpec
-from corral.engine.adapters.batched import Batch, BatchSlot, Outcome, build_batch
+from corral.engine.adapters.batched import BatchedEnv, BatchSlot, Outcome, build_batch
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
-    AT,
     BEFORE_RESET,
+    BUSY_SINCE,
     CONSTRUCTING,
-    DOING,
-    MARK,
-    NOWHERE,
+    CURRENT_COMMAND,
+    CURRENT_SLOT,
+    NO_SLOT,
     RESETTING,
     STEPPING,
     TICKET_MASK,
@@ -36,12 +36,12 @@ from corral.engine.layout.plan import (
 )
 from corral.engine.worker import autoreset
 from corral.engine.worker.batch_table import BatchTable
-from corral.engine.worker.commands import MORE, WIDE
-from corral.engine.worker.episode import Episode
+from corral.engine.worker.commands import MORE_FOLLOWS, WIDE_ACTIONS
+from corral.engine.worker.episode import SlotEpisode
 from corral.engine.worker.profilers import stop_profilers
-from corral.engine.worker.record import LOST, OVER, STOPS
-from corral.engine.worker.shard import Resume, Shard, refuse_other_spaces
-from corral.engine.worker.shard_outputs import Outlet
+from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEEDS_CARE
+from corral.engine.worker.shard import ResumeState, Shard, refuse_other_spaces
+from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.errors import Fault, OptionError
 
 
@@ -65,7 +65,7 @@ class BatchedShard(Shard):
         self.guard()
         return [adapter.spec for adapter in self.adapters]
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: BatchedEnv) -> None:
         self._batch = batch
         self.adapters = [BatchSlot(batch, i) for i in range(len(self.slots))]
 
@@ -73,14 +73,14 @@ class BatchedShard(Shard):
         self,
         views: DataViews,
         codecs: Codecs,
-        outlet: Outlet,
-        resume: Resume | None = None,
+        outputs: ShardOutputs,
+        resume: ResumeState | None = None,
     ) -> None:
         """Take this shard's part of the block, or take it over."""
-        super().bind(views, codecs, outlet, resume)
+        super().bind(views, codecs, outputs, resume)
         part = slice(self.slots.start, self.slots.stop)
-        self._table = BatchTable.of(codecs, views, part, outlet.times)
-        self._done = np.asarray(outlet.done)
+        self._table = BatchTable.of(codecs, views, part, outputs.times)
+        self._done = np.asarray(outputs.done)
         self._cares = np.frombuffer(self.care, np.uint8)
         if resume is not None:
             self._make_steppable()
@@ -89,11 +89,11 @@ class BatchedShard(Shard):
 
     def step_all(self, mode: int) -> None:
         """Step every slot of the shard."""
-        going = self._cares & STOPS == 0
-        if self._table is None or not going.any() or not self._settle():
+        going = self._cares & NEEDS_CARE == 0
+        if self._table is None or not going.any() or not self._level_tickets():
             self._step_together(list(range(len(self.slots))), mode)
             return
-        wide, mode = divmod(mode, WIDE)
+        wide, mode = divmod(mode, WIDE_ACTIONS)
         self._step_whole(self._table, going, mode, wide)
 
     def _step_whole(
@@ -105,7 +105,7 @@ class BatchedShard(Shard):
         result: Any = None
         error: BaseException | None = None
         began = time.perf_counter()
-        self._vitals[MARK], self._vitals[AT] = began, 0
+        self._vitals[BUSY_SINCE], self._vitals[CURRENT_SLOT] = began, 0
         # An env that restarts its episodes by itself does so when it is stepped.
         itself = self._batch.resets_itself is not None
         mask = None if itself or going.all() else going
@@ -125,22 +125,22 @@ class BatchedShard(Shard):
         self._see_to(dict.fromkeys(rest, ticket), stepped, mode, share, result, error)
 
     def _publish_plain(self, plain: NDArray[np.intp], ticket: int) -> None:
-        self._vitals[AT] = NOWHERE
+        self._vitals[CURRENT_SLOT] = NO_SLOT
         self._done[plain] = ticket & TICKET_MASK
-        if self._outlet.ring is not None:
-            self._outlet.ring(len(plain))
+        if self._outputs.ring is not None:
+            self._outputs.ring(len(plain))
 
     def step(self, index: int, mode: int) -> None:
         """Step one slot; together with those that follow, if there is MORE."""
         self._gathered.append((index, None))
-        if not mode & MORE:
+        if not mode & MORE_FOLLOWS:
             gathered, self._gathered = self._gathered, []
             self._step_together([index for index, _ in gathered], mode)
 
     def reset(self, index: int, seed: int | None, mode: int = 0) -> None:
         """Start an episode because the caller asked for it; the same."""
         self._gathered.append((index, seed))
-        if not mode & MORE:
+        if not mode & MORE_FOLLOWS:
             gathered, self._gathered = self._gathered, []
             self._reset_together(gathered)
 
@@ -155,7 +155,7 @@ class BatchedShard(Shard):
         for index, ticket in tickets.items():
             row = ticket & 1
             try:
-                self._vitals[AT] = index
+                self._vitals[CURRENT_SLOT] = index
                 self.retire_if_outgrown(BEFORE_RESET)
                 self.begin(index, row)
                 self.write_started(index, row, valid=True)
@@ -165,12 +165,12 @@ class BatchedShard(Shard):
         self._resetting = False
 
     def _step_together(self, indexes: list[int], mode: int) -> None:
-        wide, mode = divmod(mode % MORE, WIDE)
+        wide, mode = divmod(mode % MORE_FOLLOWS, WIDE_ACTIONS)
         tickets = self._tickets(indexes)
         stepped, result = list[int](), None
         error: BaseException | None = None
         began = time.perf_counter()
-        self._vitals[MARK], self._vitals[AT] = began, indexes[0]
+        self._vitals[BUSY_SINCE], self._vitals[CURRENT_SLOT] = began, indexes[0]
         try:
             stepped, result = self._stepped(tickets, wide)
             self.guard()
@@ -199,12 +199,15 @@ class BatchedShard(Shard):
         if error is None:
             self._begin_together(self._beginning(outcomes, tickets, mode))
         for index, ticket in tickets.items():
-            self._vitals[AT], self._vitals[MARK] = index, time.perf_counter() - share
+            self._vitals[CURRENT_SLOT], self._vitals[BUSY_SINCE] = (
+                index,
+                time.perf_counter() - share,
+            )
             self._answer(index, ticket, mode, outcomes.get(index), error)
 
     def _tickets(self, indexes: list[int]) -> dict[int, int]:
         """Count a command to these slots."""
-        if len(indexes) == len(self.slots) and self._settle():
+        if len(indexes) == len(self.slots) and self._level_tickets():
             self._base += 1
             return dict.fromkeys(indexes, self._base)
         return {index: self._advance(index) for index in indexes}
@@ -217,7 +220,7 @@ class BatchedShard(Shard):
         }
         # An env that restarts its episodes by itself does so when it is stepped.
         if self._batch.resets_itself is None:
-            chosen = {i: a for i, a in chosen.items() if not self.care[i] & STOPS}
+            chosen = {i: a for i, a in chosen.items() if not self.care[i] & NEEDS_CARE}
         return list(chosen), self._batch.step(chosen) if chosen else None
 
     def _answer(
@@ -231,7 +234,7 @@ class BatchedShard(Shard):
         """Record what a step command came to in one slot, and publish it."""
         row, care = ticket & 1, self.care[index]
         try:
-            if care & STOPS:
+            if care & NEEDS_CARE:
                 self._hand_out(index, care, outcome)
                 autoreset.instead_of_stepping(self, index, row, mode)
             elif error is not None:
@@ -246,8 +249,8 @@ class BatchedShard(Shard):
 
     def _hand_out(self, index: int, care: int, outcome: Outcome | None) -> None:
         """Before a step that is none: what there is to tell, or to begin with."""
-        if care & LOST and index in self._lost:
-            self.scribe.letter(index).restarted = self._lost.pop(index)
+        if care & EPISODE_LOST and index in self._lost:
+            self.info_writer.letter(index).restarted = self._lost.pop(index)
         elif outcome is not None:  # the env has begun by itself
             self._began[index] = (outcome[0], outcome[4]), 0.0
 
@@ -262,7 +265,7 @@ class BatchedShard(Shard):
                 self._began[index] = begun, 0.0
             return []
         ended = [i for i, outcome in outcomes.items() if outcome[2] or outcome[3]]
-        over = [i for i in tickets if self.care[i] & STOPS == OVER]
+        over = [i for i in tickets if self.care[i] & NEEDS_CARE == EPISODE_OVER]
         return [
             *(ended if mode == autoreset.SAME_STEP else ()),
             *(over if mode != autoreset.OFF else ()),
@@ -284,7 +287,11 @@ class BatchedShard(Shard):
                 self._prepared[index] = error
         chosen = [index for index in indexes if self._prepared[index] is None]
         vitals, began = self._vitals, time.perf_counter()
-        vitals[MARK], vitals[DOING], vitals[AT] = began, RESETTING, indexes[0]
+        vitals[BUSY_SINCE], vitals[CURRENT_COMMAND], vitals[CURRENT_SLOT] = (
+            began,
+            RESETTING,
+            indexes[0],
+        )
         try:
             if len(chosen) > 1 or self._batch.resets_itself is not None:
                 results = self._batch.reset({i: self._wanted_of(i) for i in chosen})
@@ -293,11 +300,11 @@ class BatchedShard(Shard):
                 self._began.update((i, (results[i], share)) for i in chosen)
         except BaseException as error:
             self.guard(error)
-            if isinstance(error, KeyboardInterrupt) and self._outlet.ring is None:
+            if isinstance(error, KeyboardInterrupt) and self._outputs.ring is None:
                 raise  # the user's Ctrl-C under serial
             if self._batch.resets_itself is not None:  # there is no other way
                 self._prepared.update(dict.fromkeys(chosen, error))
-        vitals[DOING] = STEPPING
+        vitals[CURRENT_COMMAND] = STEPPING
 
     def _wanted_of(self, index: int) -> tuple[int | None, dict[str, Any] | None, Any]:
         episode = self.episodes[index]
@@ -319,14 +326,14 @@ class BatchedShard(Shard):
         self._recorder.reset_took(index, seconds)
         return result
 
-    def _next_seed(self, slot: int, episode: Episode) -> int | None:
+    def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
         seed = super()._next_seed(slot, episode)
         if self._batch.resets_itself is None:
             return seed
         # It is given one seed, when it is reset as a whole.
         return seed if self._resetting and slot == self.slots.start else None
 
-    def _next_task(self, slot: int, episode: Episode) -> Any:
+    def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
         task = super()._next_task(slot, episode)
         if task is not NO_TASK and self._batch.resets_itself is not None:
             raise OptionError(
@@ -347,16 +354,16 @@ class BatchedShard(Shard):
     def _rebuild(self, index: int, delay: float, again: bool) -> None:
         """Put a new env in the place of one that failed; all slots lose theirs."""
         spec = self._batch.spec
-        self._vitals[DOING] = CONSTRUCTING
+        self._vitals[CURRENT_COMMAND] = CONSTRUCTING
         time.sleep(delay)
         self._recorder.mark()
-        self._put_away(index)
+        self._close_failed_env(index)
         batch = build_batch(self._factories[0], self.slots)
         self.guard()
         if self.owns_process:
             stop_profilers()
         refuse_other_spaces(batch, spec)
-        self._vitals[DOING] = STEPPING
+        self._vitals[CURRENT_COMMAND] = STEPPING
         self._take(batch)
         self._closed_envs.clear()
         self._lose_others(index)
@@ -366,11 +373,11 @@ class BatchedShard(Shard):
         """Slots beside the one that failed are without their episodes too."""
         self._began.clear()
         for other, episode in enumerate(self.episodes):
-            under_way = episode.number >= 0 and not self.care[other] & STOPS
+            under_way = episode.number >= 0 and not self.care[other] & NEEDS_CARE
             # One that is about to begin another has lost nothing.
             if other == index or other in self._prepared or not under_way:
                 continue
-            self.care[other] |= LOST
+            self.care[other] |= EPISODE_LOST
             fault = self.described(other, "step", self._failing)
             beside = self.slots[index]
             self._lost[other] = replace(fault, kind="shardmate", beside=beside)

@@ -19,9 +19,9 @@ INDEX_BITS = 24
 INDEX_MASK = (1 << INDEX_BITS) - 1
 
 
-WIDE = 4
+WIDE_ACTIONS = 4
 """Added to the mode of a step: the actions are in the block's wide rows."""
-MORE = 8
+MORE_FOLLOWS = 8
 """Added to the mode where a shard is one batch: the next entry belongs to this one."""
 
 
@@ -39,17 +39,17 @@ def entry(verb: Verb, mode: int = 0, index: int = 0) -> int:
     return verb << 28 | mode << INDEX_BITS | index
 
 
-MORE_BIT = MORE << INDEX_BITS
+MORE_FOLLOWS_BIT = MORE_FOLLOWS << INDEX_BITS
 """What MORE is in an entry."""
 
 
-def together(entries: list[int]) -> list[int]:
+def as_one_command(entries: list[int]) -> list[int]:
     """Entries to one worker, as one command to its batch."""
-    return [*(one | MORE_BIT for one in entries[:-1]), *entries[-1:]]
+    return [*(one | MORE_FOLLOWS_BIT for one in entries[:-1]), *entries[-1:]]
 
 
 # Made once: arithmetic on an IntEnum costs 0.3 µs, which a batch of CartPoles notices.
-STEP_ALL_ENTRIES = tuple(entry(Verb.STEP_ALL, mode) for mode in range(2 * WIDE))
+STEP_ALL_ENTRIES = tuple(entry(Verb.STEP_ALL, mode) for mode in range(2 * WIDE_ACTIONS))
 MAIL_ENTRY = entry(Verb.MAIL)
 
 
@@ -64,14 +64,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class NewColumns:
     """New info columns, for all workers."""
 
     columns: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class NextEpisode:
     """About the next episode of a slot: what did not fit into the queue."""
 
     index: int
@@ -81,7 +81,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class MailedAction:
     """The mailed leaves of a slot's next action."""
 
     index: int
@@ -97,7 +97,7 @@ class RawAction:
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class NewRootSeed:
     """A new root seed: episodes are counted from the start again."""
 
     seed: int

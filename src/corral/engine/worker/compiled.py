@@ -6,10 +6,10 @@ from corral.engine.layout import readout
 from corral.engine.transport import doorbell
 from corral.engine.worker import record
 
-KINDS = {
+IMPLEMENTATIONS = {
     "doorbell": doorbell.KIND,
     "recorder": record.KIND,
     "readout": readout.KIND,
 }
-COMPILED = list(KINDS.values()) == ["futex", "c", "c"]
+COMPILED = list(IMPLEMENTATIONS.values()) == ["futex", "c", "c"]
 """Whether all are those in C."""

@@ -11,7 +11,7 @@ NO_ACTION = object()
 
 
 @dataclass(slots=True)
-class Episode:
+class SlotEpisode:
     """What the shard remembers of one slot."""
 
     number: int = -1

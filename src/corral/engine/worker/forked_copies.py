@@ -27,7 +27,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-FAILED = 1
+COPY_EXIT_CODE = 1
 """The exit code of a copy that came back; that of a SystemExit is its own."""
 
 Guard = Callable[..., None]
@@ -77,11 +77,11 @@ class ForkCount:
 
 def _end(worker: int, error: BaseException | None) -> None:
     """End this copy, and leave a line that says so."""
-    code: Any = FAILED
+    code: Any = COPY_EXIT_CODE
     try:
         how = "returned"
         if isinstance(error, SystemExit):
-            code = error.code if isinstance(error.code, int) else FAILED
+            code = error.code if isinstance(error.code, int) else COPY_EXIT_CODE
             how = f"left by SystemExit({error.code!r:.80})"
         elif error is not None:
             how = f"raised {type(error).__name__}: {error!s:.500}"

@@ -22,7 +22,7 @@ _WORDS = 624
 _TWISTER_BYTES = 4 * _WORDS + 4
 
 
-class Generator(Protocol):
+class GlobalGenerator(Protocol):
     """One global generator; its state is a value that only it understands."""
 
     def read(self) -> Any:
@@ -35,17 +35,17 @@ class Generator(Protocol):
         """Seed the live state."""
 
 
-def python_generator() -> Generator:
+def python_generator() -> GlobalGenerator:
     """`random`, the quickest way that works here."""
     return _PythonByMemory() if _python_proved() else _PythonByState()
 
 
-def numpy_generator() -> Generator:
+def numpy_generator() -> GlobalGenerator:
     """`numpy.random`, the quickest way that works here."""
     return _NumpyByMemory() if _numpy_proved() else _NumpyByState()
 
 
-def fresh(generator: Generator, seed: int) -> Any:
+def fresh(generator: GlobalGenerator, seed: int) -> Any:
     """The state a seed gives; the live one is left as it was."""
     before = generator.read()
     generator.seed(seed)
@@ -125,7 +125,7 @@ class _NumpyByMemory:
         seed_numpy(seed)
 
 
-class Torch:
+class TorchGenerator:
     """torch's CPU generator."""
 
     def __init__(self, generator: Any) -> None:

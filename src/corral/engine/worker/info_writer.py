@@ -1,4 +1,4 @@
-"""The scribe of a shard writes what its envs say: numbers to columns, the rest home.
+"""The info writer of a shard: numbers go to columns, the rest into letters.
 
 Infos that are always alike it hands over to the recorder, which writes them while it
 steps: see `Recorder.expect`.
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from corral.engine.layout.columns import FINAL_ROW, Columns
-from corral.engine.layout.info_copy import owned
-from corral.engine.worker.letters import Letter, Packed
-from corral.engine.worker.record import NOISY
+from corral.engine.layout.info_copy import owned_info
+from corral.engine.worker.letters import Letter, PackedPart
+from corral.engine.worker.record import HAS_INFOS
 from corral.engine.worker.step_results import counted
 from corral.errors import SpaceMismatch
 
 
-class Scribe:
+class InfoWriter:
     """Infos and letters of one shard.
 
     Args:
@@ -62,7 +62,7 @@ class Scribe:
 
     def write(self, index: int, row: int, info: Any, final: bool = False) -> None:
         """Numbers into columns, the rest into a letter."""
-        if type(info) is dict and not info and not self._care[index] & NOISY:
+        if type(info) is dict and not info and not self._care[index] & HAS_INFOS:
             return  # nothing to write, and nothing to clear
         _refuse_odd(info)
         if self._choice == "none":
@@ -71,9 +71,9 @@ class Scribe:
             info = {}  # and the columns of an earlier end are cleared
         rest = self._columns.write(row, self._slots[index], self._wanted(info))
         if rest:
-            self.letter(index).info = self.on_its_way(rest)
+            self.letter(index).info = self.packed_part(rest)
         if info:
-            self._care[index] |= NOISY
+            self._care[index] |= HAS_INFOS
             self.inform()
 
     def write_step(self, index: int, row: int, info: Any) -> None:
@@ -109,7 +109,7 @@ class Scribe:
         final = self._wanted(info)
         rest = self._columns.write(FINAL_ROW, self._slots[index], final)
         if rest:
-            self.letter(index).final_info = self.on_its_way(owned(rest))
+            self.letter(index).final_info = self.packed_part(owned_info(rest))
 
     def clear(self, index: int, row: int) -> None:
         """Nothing was said: the episode broke off."""
@@ -130,11 +130,11 @@ class Scribe:
             letter = self.drafts[index] = Letter(self._slots[index])
         return letter
 
-    def on_its_way(self, value: Any) -> Any:
+    def packed_part(self, value: Any) -> Any:
         """Part of a letter."""
-        return Packed(value) if self._packs else value
+        return PackedPart(value) if self._packs else value
 
-    def tear_up(self, index: int) -> None:
+    def discard(self, index: int) -> None:
         """What was written to the slot's next letter is void."""
         self.drafts.pop(index, None)
 

@@ -2,7 +2,7 @@
 
 Some environments draw from `random`, `numpy.random` or `torch` instead of from a
 generator of their own. Several of them in one process then share one stream, and
-what an env sees depends on who stepped before it. `Isolation` gives every slot its
+what an env sees depends on who stepped before it. `IsolatedRng` gives every slot its
 own stream, by exchanging the generators' states whenever a slot is entered or left.
 
 Guarantees: a slot draws the same numbers whether it runs alone or among others, in
@@ -32,20 +32,20 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from corral.engine.worker.global_rng import (
-    Torch,
+    TorchGenerator,
     fresh,
     numpy_generator,
     python_generator,
 )
 
 
-class Isolation:
+class IsolatedRng:
     """Each slot's own `random`, `numpy.random` and torch global state.
 
     Enter it around an env's constructor, reset and step:
 
     >>> import random
-    >>> isolation = Isolation(lambda slot: 100 + slot)
+    >>> isolation = IsolatedRng(lambda slot: 100 + slot)
     >>> with isolation.of(3):
     ...     alone = random.random()
     >>> isolation.forget(3)
@@ -67,16 +67,16 @@ class Isolation:
         self._lock = lock
         self._python = python_generator()
         self._numpy = numpy_generator()
-        self._torch: Torch | None = None
-        self._arrival = _TorchArrival(self)
-        self._turns: dict[int, _Turn] = {}
-        self._inside: _Turn | None = None
+        self._torch: TorchGenerator | None = None
+        self._arrival = _TorchImportHook(self)
+        self._turns: dict[int, _SwappedStates] = {}
+        self._inside: _SwappedStates | None = None
 
     def of(self, slot: int) -> AbstractContextManager[None]:
         """The slot's states are live within this context."""
         turn = self._turns.get(slot)
         if turn is None:
-            turn = self._turns[slot] = _Turn(self, slot)
+            turn = self._turns[slot] = _SwappedStates(self, slot)
         return turn
 
     def forget(self, slot: int) -> None:
@@ -84,7 +84,7 @@ class Isolation:
         assert self._inside is None or self._inside.slot != slot, "the slot is inside"
         self._turns.pop(slot, None)
 
-    def _enter(self, turn: _Turn) -> None:
+    def _enter(self, turn: _SwappedStates) -> None:
         if self._lock is not None:
             self._lock.__enter__()
         try:
@@ -103,7 +103,7 @@ class Isolation:
             self._unlock()
             raise
 
-    def _leave(self, turn: _Turn) -> None:
+    def _leave(self, turn: _SwappedStates) -> None:
         self._inside = None
         try:
             turn.python = self._python.swap(turn.python)
@@ -119,7 +119,7 @@ class Isolation:
         if self._lock is not None:
             self._lock.__exit__(None, None, None)
 
-    def _seed(self, turn: _Turn) -> None:
+    def _seed(self, turn: _SwappedStates) -> None:
         """Give the slot a fresh state of each generator it has not met."""
         seed = self._seed_of_slot(turn.slot)
         if turn.python is None:
@@ -134,7 +134,7 @@ class Isolation:
         # While torch is being imported it is listed, and has no generator yet.
         if torch is None or not hasattr(torch, "default_generator"):
             return False
-        self._torch = Torch(torch.default_generator)
+        self._torch = TorchGenerator(torch.default_generator)
         return True
 
     def _torch_arrived(self) -> None:
@@ -147,12 +147,12 @@ class Isolation:
         turn.torch = self._torch.swap(turn.torch)
 
 
-class _Turn:
+class _SwappedStates:
     """One slot's states while it is outside, those from outside while it is inside."""
 
     __slots__ = ("_isolation", "numpy", "python", "slot", "torch")
 
-    def __init__(self, isolation: Isolation, slot: int) -> None:
+    def __init__(self, isolation: IsolatedRng, slot: int) -> None:
         self._isolation = isolation
         self.slot = slot
         self.python: Any = None
@@ -166,14 +166,14 @@ class _Turn:
         self._isolation._leave(self)
 
 
-class _TorchArrival:
-    """Tells an Isolation of the moment torch is imported while a slot is inside.
+class _TorchImportHook:
+    """Tells an IsolatedRng of the moment torch is imported while a slot is inside.
 
     Gym registries import an env's module inside its first constructor, which may
     import torch and at once draw from it.
     """
 
-    def __init__(self, isolation: Isolation) -> None:
+    def __init__(self, isolation: IsolatedRng) -> None:
         self._isolation = isolation
 
     def watch(self) -> None:

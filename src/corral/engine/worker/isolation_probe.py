@@ -9,7 +9,7 @@ Each of them gets the seeds and actions of its recording, and has to return the 
 observation, reward, flags and infos. A recording has two episode ends. Where none comes
 in little time, a TimeLimit is told to end the episode, or the env is reset early.
 
-What is done here never raises for an env's sake: it comes to a `Sharing`.
+What is done here never raises for an env's sake: it comes to a `SharingAnswer`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ import numpy as np
 
 from corral.engine.faults.run_delay import own_time
 
-ENDS = 2
+RECORDED_ENDS = 2
 """Episode ends in a recording; the next episode is begun as well."""
-STEPS = 200
+MAX_RECORDED_STEPS = 200
 """Of an episode that is waited for to end by itself."""
-SHORT = 8
+CUT_EPISODE_STEPS = 8
 """Steps of an episode that has to be ended."""
-PATIENCE = (0.06, 0.03, 0.02)
+RECORDING_SECONDS = (0.06, 0.03, 0.02)
 """Seconds for the episodes of a recording; one step each takes what it takes."""
-LAG = 5
+TURN_LAG = 5
 """Turns that one env is behind the other."""
-TIMES = ("info['episode']['t']",)
+TIME_ENTRIES = ("info['episode']['t']",)
 """Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class SharingAnswer:
     """Whether envs of a kind may share a process."""
 
     safe: bool | None
@@ -60,7 +60,7 @@ class Sharing:
     """Path -> digest, of the text that it is true for."""
 
 
-class Guest(Protocol):
+class RecordedEnv(Protocol):
     """One env that is tried; see `worker.probe`."""
 
     actions: Iterator[Any]
@@ -73,9 +73,9 @@ class Guest(Protocol):
         """Have the next step be an episode's last; whether that can be done."""
 
 
-Turn = tuple[str, Any]
+TurnCommand = tuple[str, Any]
 """What an env is told: ("reset", seed), ("step", action) or ("cut", None)."""
-Said = dict[str, Any]
+Response = dict[str, Any]
 """What it returned: place -> value, short."""
 
 
@@ -83,8 +83,8 @@ Said = dict[str, Any]
 class Recording:
     """What one env was told and what it returned."""
 
-    turns: list[Turn] = field(default_factory=list)
-    said: list[Said] = field(default_factory=list)
+    turns: list[TurnCommand] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)
     steps: int = 0
     stepping: float = 0.0
     """Seconds of all its steps."""
@@ -111,7 +111,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class UnexplainedDifference:
     """Something else was done together than alone; why is not known yet."""
 
     trouble: str
@@ -126,12 +126,12 @@ class Doubt:
             one.in_infos_alone for one in self.differences
         )
 
-    def is_real(self, again: Sequence[Sequence[Said]]) -> bool:
+    def is_real(self, again: Sequence[Sequence[Response]]) -> bool:
         """Whether the envs do the same twice, when each is alone in a process."""
         if not self.differences:  # one failed beside the other, and did not now
             return True
         return any(
-            repeats(self.recordings[one.guest].said, again[one.guest], one)
+            repeats(self.recordings[one.guest].responses, again[one.guest], one)
             for one in self.differences
         )
 
@@ -140,7 +140,7 @@ class OutOfTime(Exception):
     """Nothing can be told in the time there is."""
 
 
-class Watch:
+class Stopwatch:
     """Seconds of this thread, without those in which others had the cores."""
 
     def __init__(self, limit: float) -> None:
@@ -163,7 +163,7 @@ class Watch:
 # Alone --------------------------------------------------------------------------------
 
 
-def record(guest: Guest, seeded: bool = False) -> Recording:
+def record(guest: RecordedEnv, seeded: bool = False) -> Recording:
     """Run one env across the ends of two episodes, and a little further.
 
     Args:
@@ -171,14 +171,14 @@ def record(guest: Guest, seeded: bool = False) -> Recording:
         seeded: whether every episode gets a seed, or the first one alone.
     """
     found, began, own = Recording(), time.perf_counter(), own_time()
-    seeds = range(ENDS + 1) if seeded else [0, *[None] * ENDS]
+    seeds = range(RECORDED_ENDS + 1) if seeded else [0, *[None] * RECORDED_ENDS]
     for episode, seed in enumerate(seeds):
         turn = ("reset", seed)
         found.turns.append(turn)
-        found.said.append(said(turn, guest.reset(seed)))
-        last = episode == ENDS
-        most = SHORT if last or found.early else STEPS
-        over = _episode(guest, found, most, PATIENCE[episode])
+        found.responses.append(response_to(turn, guest.reset(seed)))
+        last = episode == RECORDED_ENDS
+        most = CUT_EPISODE_STEPS if last or found.early else MAX_RECORDED_STEPS
+        over = _episode(guest, found, most, RECORDING_SECONDS[episode])
         if not (over or last):
             _end(guest, found)
     found.seconds = time.perf_counter() - began
@@ -187,7 +187,7 @@ def record(guest: Guest, seeded: bool = False) -> Recording:
     return found
 
 
-def _episode(guest: Guest, found: Recording, most: int, seconds: float) -> bool:
+def _episode(guest: RecordedEnv, found: Recording, most: int, seconds: float) -> bool:
     """Step until it ends by itself; False if it takes too many steps or too long."""
     until = time.perf_counter() + seconds
     for _ in range(most):
@@ -198,17 +198,17 @@ def _episode(guest: Guest, found: Recording, most: int, seconds: float) -> bool:
     return False
 
 
-def _end(guest: Guest, found: Recording) -> None:
+def _end(guest: RecordedEnv, found: Recording) -> None:
     """Have the episode end; if that cannot be done, it is reset as it stands."""
     if guest.cut():
         found.turns.append(("cut", None))
-        found.said.append({})
+        found.responses.append({})
         if _step(guest, found):
             return
     found.early = True
 
 
-def _step(guest: Guest, found: Recording) -> bool:
+def _step(guest: RecordedEnv, found: Recording) -> bool:
     turn = ("step", next(guest.actions))
     began, worked = time.perf_counter(), time.process_time()
     outcome = guest.step(turn[1])
@@ -216,11 +216,11 @@ def _step(guest: Guest, found: Recording) -> bool:
     found.stepping += time.perf_counter() - began
     found.steps += 1
     found.turns.append(turn)
-    found.said.append(said(turn, outcome))
+    found.responses.append(response_to(turn, outcome))
     return bool(outcome[2]) or bool(outcome[3])
 
 
-def _done(guest: Guest, turn: Turn) -> Any:
+def _take_turn(guest: RecordedEnv, turn: TurnCommand) -> Any:
     kind, value = turn
     if kind == "reset":
         return guest.reset(value)
@@ -230,11 +230,11 @@ def _done(guest: Guest, turn: Turn) -> Any:
 # Together -----------------------------------------------------------------------------
 
 
-def together(
-    build: Callable[[int], Guest],
+def run_together(
+    build: Callable[[int], RecordedEnv],
     close: Callable[[int], None],
     recordings: Sequence[Recording],
-    watch: Watch,
+    watch: Stopwatch,
     look: Callable[[], None],
 ) -> list[Difference]:
     """Build the envs and run their recordings by turns; where they did something else.
@@ -250,39 +250,41 @@ def together(
     """
     guests = [build(number) for number in range(len(recordings))]
     found: list[Difference] = []
-    rounds = max(len(one.turns) for one in recordings) + LAG * (len(guests) - 1)
+    rounds = max(len(one.turns) for one in recordings) + TURN_LAG * (len(guests) - 1)
     for number in range(rounds):
         for place, guest in enumerate(guests):
-            turn = number - LAG * place
+            turn = number - TURN_LAG * place
             if not 0 <= turn < len(recordings[place].turns):
                 continue
             watch.check()
-            places = _apart(guest, recordings[place], turn)
+            places = _difference_in(guest, recordings[place], turn)
             if places:
                 found.append(Difference(place, turn, places))
                 if not found[-1].in_infos_alone:
                     return found
-        if number == rounds - 1 - LAG:
+        if number == rounds - 1 - TURN_LAG:
             look()
             close(0)
     return found
 
 
-def _apart(guest: Guest, recording: Recording, turn: int) -> tuple[str, ...]:
+def _difference_in(
+    guest: RecordedEnv, recording: Recording, turn: int
+) -> tuple[str, ...]:
     told = recording.turns[turn]
-    now, then = said(told, _done(guest, told)), recording.said[turn]
+    now, then = response_to(told, _take_turn(guest, told)), recording.responses[turn]
     if now == then:
         return ()
     places = {**now, **then}
     return tuple(
         place
         for place in places
-        if place not in TIMES and now.get(place) != then.get(place)
+        if place not in TIME_ENTRIES and now.get(place) != then.get(place)
     )
 
 
-def walked(
-    guest: Guest, place: int, recording: Recording, begun: Callable[[], Any]
+def replay_and_compare(
+    guest: RecordedEnv, place: int, recording: Recording, begun: Callable[[], Any]
 ) -> list[Difference]:
     """Run a whole recording; where the env did something else.
 
@@ -294,7 +296,7 @@ def walked(
     """
     found: list[Difference] = []
     for turn in range(len(recording.turns)):
-        places = _apart(guest, recording, turn)
+        places = _difference_in(guest, recording, turn)
         if places:
             found.append(Difference(place, turn, places))
         if turn == 0:
@@ -302,13 +304,13 @@ def walked(
     return found
 
 
-def replayed(guest: Guest, turns: Sequence[Turn]) -> list[Said]:
+def responses_to(guest: RecordedEnv, turns: Sequence[TurnCommand]) -> list[Response]:
     """What an env returns to these turns."""
-    return [said(turn, _done(guest, turn)) for turn in turns]
+    return [response_to(turn, _take_turn(guest, turn)) for turn in turns]
 
 
 def repeats(
-    recording: Sequence[Said], again: Sequence[Said], difference: Difference
+    recording: Sequence[Response], again: Sequence[Response], difference: Difference
 ) -> bool:
     """Whether alone it did the same a second time, in one of those places at least."""
     if difference.turn >= len(again):
@@ -319,21 +321,21 @@ def repeats(
 
 # What an env returned, in short -------------------------------------------------------
 
-PARTS = ("obs", "reward", "terminated", "truncated", "info")
+RESULT_PARTS = ("obs", "reward", "terminated", "truncated", "info")
 
 
-def said(turn: Turn, outcome: Any) -> Said:
+def response_to(turn: TurnCommand, outcome: Any) -> Response:
     """Place -> value of everything in it, as it is at this moment."""
-    found: Said = {}
+    found: Response = {}
     if turn[0] == "cut":
         return found
-    names = ("obs", "info") if turn[0] == "reset" else PARTS
+    names = ("obs", "info") if turn[0] == "reset" else RESULT_PARTS
     for name, value in zip(names, outcome, strict=True):
         _flatten(name, value, found)
     return found
 
 
-def _flatten(place: str, value: Any, found: Said) -> None:
+def _flatten(place: str, value: Any, found: Response) -> None:
     if isinstance(value, dict):
         found[place] = len(value)
         for key, part in value.items():

@@ -12,11 +12,15 @@ from typing import Any
 
 import cloudpickle
 
-from corral.engine.faults.report import MOST_TEXT, MOST_TRACEBACK, shortened
-from corral.engine.layout.info_copy import owned
+from corral.engine.faults.report import (
+    MAX_TEXT_CHARACTERS,
+    MAX_TRACEBACK_CHARACTERS,
+    shortened,
+)
+from corral.engine.layout.info_copy import owned_info
 from corral.errors import CorralError, Fault
 
-MOST_BYTES = 1 << 20
+MAX_EXCEPTION_BYTES = 1 << 20
 """Of an exception that travels; a bigger one is told by its text and traceback."""
 
 
@@ -34,7 +38,7 @@ class Letter:
     """What went wrong before the env was built again."""
 
 
-def completed(letter: Letter, earlier: Letter) -> Letter:
+def merged(letter: Letter, earlier: Letter) -> Letter:
     """One letter of two about the same result, begun by a worker that was replaced."""
     fields = ("info", "final_info", "obs", "final_obs", "fault", "restarted")
     values = {
@@ -44,11 +48,11 @@ def completed(letter: Letter, earlier: Letter) -> Letter:
     return Letter(letter.slot, **values)
 
 
-def kept(letter: Letter) -> Letter:
+def unpickled_copy(letter: Letter) -> Letter:
     """The letter for a reader in the env's own process, where nothing is pickled."""
     # Together: what is one object in both stays one, as when it is pickled. The other
     # parts were copied before the reset that followed them.
-    letter.obs, letter.info = owned((letter.obs, letter.info))
+    letter.obs, letter.info = owned_info((letter.obs, letter.info))
     return letter
 
 
@@ -114,11 +118,11 @@ def _readable(error: BaseException) -> str:
     # Piece by piece: one of them may be an exception's text of many megabytes.
     told = traceback.TracebackException(type(error), error, trace)
     return shortened(
-        "".join(shortened(piece) for piece in told.format()), MOST_TRACEBACK
+        "".join(shortened(piece) for piece in told.format()), MAX_TRACEBACK_CHARACTERS
     )
 
 
-class _Parcel:
+class _PackedException:
     """An exception under way; what cannot be unpacked at home arrives as None."""
 
     def __init__(self, data: bytes) -> None:
@@ -140,7 +144,7 @@ def _packed(error: BaseException) -> bytes | None:
     """The exception as bytes, if they are that exception again when unpickled."""
     try:
         data: bytes = cloudpickle.dumps(_trimmed(error))
-        if len(data) > MOST_BYTES:
+        if len(data) > MAX_EXCEPTION_BYTES:
             return None
         copy = pickle.loads(data)
     except BaseException:  # SystemExit in a __reduce__ must not end the worker
@@ -156,7 +160,7 @@ def _packed(error: BaseException) -> bytes | None:
 def _trimmed(error: BaseException) -> BaseException:
     """The exception; a copy of it with less to say, if its text is very long."""
     texts = [argument for argument in error.args if isinstance(argument, str)]
-    if all(len(text) <= MOST_TEXT for text in texts):
+    if all(len(text) <= MAX_TEXT_CHARACTERS for text in texts):
         return error
     less = copy(error)
     less.args = tuple(
@@ -172,7 +176,7 @@ def for_travel(fault: Fault) -> Fault:
     if fault.exception is None:
         return fault
     data = _packed(fault.exception)
-    exception: Any = None if data is None else _Parcel(data)
+    exception: Any = None if data is None else _PackedException(data)
     return replace(fault, exception=exception)
 
 
@@ -196,7 +200,7 @@ class NotSent(Exception):
     """What an env returned cannot be pickled; its `__cause__` says why."""
 
 
-class Packed:
+class PackedPart:
     """A part of a letter as bytes: what cannot be sent shows while the env runs."""
 
     __slots__ = ("_data",)
@@ -211,7 +215,7 @@ class Packed:
         return pickle.loads, (self._data,)
 
 
-class Sealed:
+class SealedMessage:
     """A letter or reply as bytes, so that one that cannot be opened names its slot.
 
     What an env sends may unpickle in the worker alone: a module found only there, a

@@ -26,10 +26,10 @@ from corral.core import EnvSpec
 from corral.engine.faults import stacks
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
+    BUSY_SINCE,
     CLOSING,
-    DOING,
-    ENDED,
-    MARK,
+    CURRENT_COMMAND,
+    WORKER_ENDED,
     ControlPlan,
     ControlViews,
     DataPlan,
@@ -41,10 +41,16 @@ from corral.engine.transport.mailbox import Mailbox, MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays
 from corral.engine.worker import serialization
 from corral.engine.worker.forked_copies import guard_of
-from corral.engine.worker.letters import Letter, Reply, Sealed, describe, for_travel
-from corral.engine.worker.probe import Measurement, Probe, Question, repeated
-from corral.engine.worker.serve import Desk, serve
-from corral.engine.worker.shard import Resume, Retired
+from corral.engine.worker.letters import (
+    Letter,
+    Reply,
+    SealedMessage,
+    describe,
+    for_travel,
+)
+from corral.engine.worker.probe import Measurement, Probe, ProbeRequest, repeated
+from corral.engine.worker.serve import WorkerEndpoint, serve
+from corral.engine.worker.shard import ResumeState, WorkerRetired
 from corral.engine.worker.worker import Job, Worker
 from corral.errors import Fault
 
@@ -60,7 +66,7 @@ BOOTSTRAP = (
 
 
 @dataclass(slots=True)
-class Welcome:
+class ProcessSetup:
     """The first message: what the process should look like."""
 
     argv: list[Any]
@@ -71,22 +77,22 @@ class Welcome:
 
 
 @dataclass(slots=True)
-class Try:
+class ProbeEnvs:
     """Try some envs that are not the worker's own, time them, close them."""
 
     job: Job
-    question: Question
+    question: ProbeRequest
 
 
 @dataclass(slots=True)
-class Stage:
+class ProbeStage:
     """How far it has come: "built" is the first of them, then it was run "alone"."""
 
     name: str
 
 
 @dataclass(slots=True)
-class Tried:
+class ProbeResult:
     """What was found, and what another process has to be asked, if anything."""
 
     measured: Measurement
@@ -98,7 +104,7 @@ class Tried:
 
 
 @dataclass(slots=True)
-class Repeat:
+class RepeatRecording:
     """Do alone what envs did elsewhere, and tell whether it is the same."""
 
     job: Job
@@ -106,32 +112,32 @@ class Repeat:
 
 
 @dataclass(slots=True)
-class Build:
+class BuildShard:
     """Build the shard."""
 
     job: Job
 
 
 @dataclass(slots=True)
-class Bind:
+class BindBlock:
     """Take your part of the block and start serving."""
 
     plan: DataPlan
     codecs: bytes
     spin: float
-    resume: Resume | None = None
+    resume: ResumeState | None = None
     """(of a worker that takes another's place)"""
 
 
 @dataclass(slots=True)
-class Built:
+class ShardBuilt:
     """The shard stands."""
 
     specs: list[EnvSpec]
 
 
 @dataclass(slots=True)
-class Failed:
+class BuildFailed:
     """It does not; and why."""
 
     fault: Fault
@@ -154,31 +160,31 @@ def main(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see executors.hiring
     if files is not None:
-        descriptors.put_back(files)
+        descriptors.restore_limit(files)
     control = Block.attach(os.dup(block), control_size)
-    mark = os.environ.get(child_processes.VARIABLE, "")
+    mark = os.environ.get(child_processes.MARK_VARIABLE, "")
     memory = control.memory
     lifeline.watch(lifeline_descriptor, memory, stop_offset, bell_offset, mark=mark)
 
     def end() -> None:
         lifeline.end_with_offspring(lifeline_descriptor, mark, patience)
-        memory[stop_offset : stop_offset + 4].cast("I")[0] = ENDED
+        memory[stop_offset : stop_offset + 4].cast("I")[0] = WORKER_ENDED
 
     # Registered first, so it runs after every other library's last wish.
     atexit.register(end)
     patience = 0.0
     stacks.answer_into(stack)
     box = Mailbox.attach(mailbox)
-    process = _Process(worker, block, control, box, bells)
+    process = _WorkerProcess(worker, block, control, box, bells)
     try:
-        process.unpack(_expect(box.fetch(), Welcome), log)
+        process.unpack(_expect(box.fetch(), ProcessSetup), log)
         process.guard()
         process.run()
-    except Retired:
+    except WorkerRetired:
         pass  # the parent sees it in the block, and starts another
     except MailboxClosed:
         # The parent is gone, or gave us up; the envs are closed.
-        if not process.was_told_to_close:
+        if not process.was_asked_to_close:
             patience = 0.1
     finally:
         process.guard()  # a copy's hanging up would be the worker's
@@ -186,7 +192,7 @@ def main(
         _flush_output()
 
 
-class _Process:
+class _WorkerProcess:
     """One worker process and what it holds."""
 
     def __init__(
@@ -204,12 +210,12 @@ class _Process:
         self._kept: Any = None
 
     @property
-    def was_told_to_close(self) -> bool:
+    def was_asked_to_close(self) -> bool:
         return self.worker is not None and self.worker.closing
 
-    def unpack(self, welcome: Welcome, log: int) -> None:
+    def unpack(self, setup: ProcessSetup, log: int) -> None:
         """Become what the parent wants this process to look like."""
-        sys.argv[:] = welcome.argv
+        sys.argv[:] = setup.argv
         for stream in (sys.stdout, sys.stderr):
             # Whole lines, also under PYTHONUNBUFFERED: two workers' must not mix.
             stream.reconfigure(  # type: ignore[union-attr]
@@ -217,39 +223,39 @@ class _Process:
             )
         faulthandler.enable()
         sys.breakpointhook = _no_breakpoint
-        for name, level in welcome.log_levels.items():
+        for name, level in setup.log_levels.items():
             logging.getLogger(name or None).setLevel(level)
         logging.getLogger().addHandler(_LogHandler(log))
-        serialization.unpack_registry(welcome.registry)
-        self.views = ControlViews(welcome.control, self.control.memory)
-        self.kind = welcome.bell_kind
+        serialization.unpack_registry(setup.registry)
+        self.views = ControlViews(setup.control, self.control.memory)
+        self.kind = setup.bell_kind
 
     def run(self) -> None:
         """Build when told to, then serve."""
-        build = _expect(self._after_trials(), Build)
+        build = _expect(self._probe_until_build(), BuildShard)
         self._open_shared(build.job)
         self.worker = Worker(build.job, guard=self.guard)
         if self._tried is not None:
             self.worker.take_over(self._tried)
         try:
             first, self._kept = self._kept, None
-            if self._answer(lambda _: Built(self.worker.build(first)), build):
-                self._serve(self.worker, _expect(self.mailbox.fetch(), Bind))
+            if self._post_result(lambda _: ShardBuilt(self.worker.build(first)), build):
+                self._serve(self.worker, _expect(self.mailbox.fetch(), BindBlock))
         finally:
             self.guard()
             # Seen by a parent that waits for us: this may take as long as it needs.
             vitals = self.views.vitals[self.index].data
-            vitals[MARK], vitals[DOING] = time.perf_counter(), CLOSING
+            vitals[BUSY_SINCE], vitals[CURRENT_COMMAND] = time.perf_counter(), CLOSING
             self.worker.shard.close()
 
-    def _after_trials(self) -> Any:
+    def _probe_until_build(self) -> Any:
         """Try what is to be tried; the first message that asks for something else."""
         try:
             message = self.mailbox.fetch()
-            while isinstance(message, (Try, Repeat)):
+            while isinstance(message, (ProbeEnvs, RepeatRecording)):
                 self._open_shared(message.job)
-                is_first = isinstance(message, Try)
-                self._answer(self._try if is_first else self._repeat, message)
+                is_first = isinstance(message, ProbeEnvs)
+                self._post_result(self._probe if is_first else self._repeat, message)
                 message = self.mailbox.fetch()
             return message
         except BaseException:
@@ -265,9 +271,9 @@ class _Process:
             self._tried.prepare()
         return self._tried
 
-    def _try(self, message: Try) -> Any:
+    def _probe(self, message: ProbeEnvs) -> Any:
         def reached(stage: str) -> None:
-            self.mailbox.post(Stage(stage))
+            self.mailbox.post(ProbeStage(stage))
 
         worker = self._resources(message.job)
         probe = Probe(worker, message.job, message.question, reached)
@@ -275,13 +281,13 @@ class _Process:
         self._kept = probe.kept
         doubt = measured.doubt
         if doubt is None:
-            return Tried(measured)
+            return ProbeResult(measured)
         # Packed: the parent may not know what its actions are made of.
         packed = serialization.dumps(doubt)
         measured = replace(measured, doubt=None)
-        return Tried(measured, packed, doubt.trouble, doubt.in_infos_alone)
+        return ProbeResult(measured, packed, doubt.trouble, doubt.in_infos_alone)
 
-    def _repeat(self, message: Repeat) -> bool:
+    def _repeat(self, message: RepeatRecording) -> bool:
         worker = self._resources(message.job)
         return repeated(worker, message.job, pickle.loads(message.doubt))
 
@@ -290,7 +296,9 @@ class _Process:
         if isinstance(job.shared, SharedArrays):
             job.shared = job.shared.open()
 
-    def _answer(self, work: Any, message: Try | Repeat | Build) -> bool:
+    def _post_result(
+        self, work: Any, message: ProbeEnvs | RepeatRecording | BuildShard
+    ) -> bool:
         """Post what came of it; False if it failed."""
         try:
             answer = cloudpickle.dumps(work(message))
@@ -301,7 +309,7 @@ class _Process:
         except BaseException as error:
             self.guard(error)
             fault = self._explained(error, message.job)
-            self.mailbox.post(Failed(for_travel(fault)))
+            self.mailbox.post(BuildFailed(for_travel(fault)))
             return False
         return True
 
@@ -316,12 +324,12 @@ class _Process:
             return replace(fault, error_text=text)
         return fault
 
-    def _serve(self, worker: Worker, bind: Bind) -> None:
+    def _serve(self, worker: Worker, bind: BindBlock) -> None:
         data = Block.attach(self.block, bind.plan.size)
         attach = doorbell.attach
         memory, kind = self.control.memory, self.kind
         ours, parents = self.bells or (None, None)
-        desk = Desk(
+        endpoint = WorkerEndpoint(
             index=self.index,
             control=self.views,
             bell=attach(memory, self.views.bell_offset(self.index), ours, kind),
@@ -332,14 +340,14 @@ class _Process:
         worker.bind(
             views=DataViews(bind.plan, data.memory),
             codecs=codecs,
-            outlet=desk.outlet(worker.job.slots, self._post_letter),
+            outputs=endpoint.shard_outputs(worker.job.slots, self._post_letter),
             reset_seed=self.views.reset_seed,
             fetch=self.mailbox.fetch,
-            answer=desk.poster(self._post_reply),
+            answer=endpoint.poster(self._post_reply),
             resume=bind.resume,
         )
         self.mailbox.post("bound")
-        serve(worker, desk)
+        serve(worker, endpoint)
 
     def _post_letter(self, letter: Letter) -> None:
         if letter.fault is not None:
@@ -347,13 +355,13 @@ class _Process:
         if letter.restarted is not None:
             letter.restarted = for_travel(letter.restarted)
         try:
-            sealed = Sealed(letter)
+            sealed = SealedMessage(letter)
         except BaseException as error:  # SystemExit in a __reduce__ too
             assert self.worker is not None
             self.guard(error)
             index = self.worker.job.slots.index(letter.slot)
             fault = self.worker.described(index, "sending an info home", error)
-            sealed = Sealed(Letter(letter.slot, fault=for_travel(fault)))
+            sealed = SealedMessage(Letter(letter.slot, fault=for_travel(fault)))
         self.guard()  # pickling runs the user's code
         self.mailbox.post_bytes(pickle.dumps(sealed))
 
@@ -362,23 +370,23 @@ class _Process:
         if reply.faults:
             reply.values = []  # which nobody will see
         try:
-            sealed = Sealed(reply)
+            sealed = SealedMessage(reply)
         except BaseException as error:
             self.guard(error)
             assert self.worker is not None
             fault = self.worker.described(
-                self._culprit(reply), "sending a result home", error
+                self._unsendable_index(reply), "sending a result home", error
             )
-            sealed = Sealed(Reply([], [for_travel(fault)]))
+            sealed = SealedMessage(Reply([], [for_travel(fault)]))
         self.guard()
         self.mailbox.post_bytes(pickle.dumps(sealed))
 
-    def _culprit(self, reply: Reply) -> int | None:
+    def _unsendable_index(self, reply: Reply) -> int | None:
         """The index of the first slot whose value cannot be sent."""
         assert self.worker is not None
         for slot, value in zip(reply.slots, reply.values, strict=False):
             try:
-                Sealed(Reply([value], []))
+                SealedMessage(Reply([value], []))
             except BaseException:
                 return self.worker.job.slots.index(slot)
         return None

@@ -30,18 +30,18 @@ from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import ForkCount
 from corral.engine.worker.import_time import ImportTimer
 from corral.engine.worker.isolation_probe import (
-    Doubt,
     OutOfTime,
     Recording,
-    Sharing,
-    Watch,
+    SharingAnswer,
+    Stopwatch,
+    UnexplainedDifference,
 )
 from corral.engine.worker.probed_env import (
-    DECLARATION,
-    MOST_STEPS,
-    Streams,
-    Trial,
-    Turn,
+    MAX_TIMED_STEPS,
+    THREADS_KEY,
+    ProbedEnv,
+    RandomStreams,
+    TimedTurn,
 )
 from corral.engine.worker.serialization import opened
 from corral.engine.worker.shared_state import Snapshot
@@ -50,16 +50,16 @@ from corral.engine.worker.worker import Job, Worker
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-ROUNDS = 3
-COLD = 2.0
+TIMING_ROUNDS = 3
+MAX_COLD_RATIO = 2.0
 """How many times as long as the second env's steps the first one's may be."""
-SECONDS = 0.5
+SHARING_PROBE_SECONDS = 0.5
 """For finding out whether envs may share a process, from when the first one stands."""
-MOSTLY_WAITING = 0.5
+WAITING_CPU_SHARE = 0.5
 """Envs that compute for less of a step than this leave their core to others."""
-WORTH_WAITING_FOR = 1e-3
+MIN_WAITING_STEP_SECONDS = 1e-3
 """Seconds of a step from which on that is made use of, where it is not declared."""
-LONG_TO_BUILD = 0.1
+LONG_BUILD_SECONDS = 0.1
 """Seconds of a constructor, imports left out: three of these take most of that."""
 
 
@@ -77,9 +77,9 @@ class Measurement:
     """How many times as much two threads do as one; measured where that is so."""
     declared: bool = True
     """Whether it says so."""
-    sharing: Sharing | None = None
+    sharing: SharingAnswer | None = None
     """Whether such envs may share a process; None if that was not asked."""
-    doubt: Doubt | None = None
+    doubt: UnexplainedDifference | None = None
     """What another process has to be asked before that is known."""
     kept: bool = False
     """Whether the worker still has its first env, as new, and builds slot 0 with it."""
@@ -90,22 +90,22 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ProbeRequest:
     """What a probe is to find out."""
 
     seconds: float = 0.0
     """For timing; 0 for what comes along."""
     judges: bool = True
     """Whether envs may share a process."""
-    limit: float = SECONDS
+    limit: float = SHARING_PROBE_SECONDS
     """Seconds for that."""
-    long_to_build: float = LONG_TO_BUILD
+    long_to_build: float = LONG_BUILD_SECONDS
     """Seconds of a constructor from which on no others are built for it."""
     seeded: bool = False
     """Whether every episode of a recording gets a seed, or the first one alone."""
 
 
-class OneForAll(Exception):
+class SameEnvTwice(Exception):
     """A factory has returned an env that it had returned before."""
 
 
@@ -122,13 +122,13 @@ class Probe:
 
     worker: Worker
     job: Job
-    question: Question
+    question: ProbeRequest
     reached: Callable[[str], Any] = lambda stage: None
     kept: Any = None
     """The first env as its factory made it, if it was neither reset nor stepped."""
     extra: int = 0
     """How many envs were built, without the one that is kept."""
-    _trials: list[Trial] = field(default_factory=list)
+    _trials: list[ProbedEnv] = field(default_factory=list)
     _texts: dict[str, str] = field(default_factory=dict)
     _gain: float = 1.0
 
@@ -136,7 +136,7 @@ class Probe:
         """Find out; every env that is not kept is closed."""
         self.worker.context.slots = self.job.slots
         self._factories: list[Any] = opened(self.job.factories)
-        self._streams = Streams(self.worker.context)
+        self._streams = RandomStreams(self.worker.context)
         counted = ForkCount()
         # What broken envs say when they are collected is no news.
         sys.unraisablehook = lambda unraisable: None
@@ -172,27 +172,27 @@ class Probe:
             building = own_time() - began - imports.seconds
         self.reached("built")
         asked = self.question
-        minds = asked.judges or self.job.options.minds_company
-        known = _known(first, self.job) if minds else None
+        minds = asked.judges or self.job.options.checks_sharing
+        known = _known_sharing(first, self.job) if minds else None
         if not asked.judges and (known is None or known.safe):
-            return self._both_ways(first) if threads else self._in_turn(first)
+            return self._alone_and_at_once(first) if threads else self._in_turn(first)
         if threads and (known is None or known.safe):
-            says = Sharing(True, f'metadata["{DECLARATION}"] is True', seen=False)
+            says = SharingAnswer(True, f'metadata["{THREADS_KEY}"] is True', seen=False)
             known = known or says
             if asked.seconds:
-                return replace(self._both_ways(first), sharing=known)
+                return replace(self._alone_and_at_once(first), sharing=known)
         if known is None and building > asked.long_to_build:
             text = f"an env takes {building:.1f} s to build, too long to build others"
-            known = Sharing(None, text)
+            known = SharingAnswer(None, text)
         if known is None:
-            return self._judged(first)
+            return self._compare_sharing(first)
         if asked.seconds:
-            turn = first.run(self._until, MOST_STEPS)
+            turn = first.run(self._until, MAX_TIMED_STEPS)
             return replace(_measurement([turn]), sharing=known)
         self._keep(first)
         return Measurement(0.0, sharing=known)
 
-    def _keep(self, first: Trial) -> None:
+    def _keep(self, first: ProbedEnv) -> None:
         """For slot 0; unless it has drawn from generators of a life of its own."""
         if not self.job.options.isolate_rng:
             self._trials.remove(first)
@@ -201,12 +201,12 @@ class Probe:
 
     # Trials ---------------------------------------------------------------------------
 
-    def _new(self, guest: int) -> Trial:
+    def _new(self, guest: int) -> ProbedEnv:
         made_by, guard = self._factories[guest], self.worker.shard.guard
-        trial = Trial(self.job, self._slot_of(guest), made_by, guard)
-        self._trials.append(trial)
+        probed_env = ProbedEnv(self.job, self._slot_of(guest), made_by, guard)
+        self._trials.append(probed_env)
         self.extra += 1
-        return trial
+        return probed_env
 
     def _slot_of(self, guest: int) -> int:
         """The first with the same factory: what they do has to be the same."""
@@ -214,8 +214,8 @@ class Probe:
         return next(i for i, one in enumerate(self._factories) if one is made_by)
 
     def _clear(self) -> None:
-        for trial in self._trials:
-            trial.dismiss()
+        for probed_env in self._trials:
+            probed_env.close_quietly()
         self._trials.clear()
 
     # Timing ---------------------------------------------------------------------------
@@ -224,9 +224,9 @@ class Probe:
     def _until(self) -> float:
         return time.perf_counter() + self.question.seconds / 2
 
-    def _in_turn(self, first: Trial) -> Measurement:
+    def _in_turn(self, first: ProbedEnv) -> Measurement:
         """One env, then another."""
-        turn = first.run(self._until, MOST_STEPS)
+        turn = first.run(self._until, MAX_TIMED_STEPS)
         measured = _measurement([turn])
         if self._in_threads(first, measured):
             found = self._at_once(self._alone(first))
@@ -236,32 +236,34 @@ class Probe:
         second.build()
         return self._with_another(turn, second)
 
-    def _with_another(self, turn: Turn, second: Trial) -> Measurement:
-        other = second.run(self._until, MOST_STEPS)
+    def _with_another(self, turn: TimedTurn, second: ProbedEnv) -> Measurement:
+        other = second.run(self._until, MAX_TIMED_STEPS)
         # The first step in a process may compile or load; the other env found it done.
-        cold = turn.step_time > COLD * other.step_time
+        cold = turn.step_time > MAX_COLD_RATIO * other.step_time
         return _measurement([other] if cold else [turn, other])
 
-    def _both_ways(self, first: Trial) -> Measurement:
+    def _alone_and_at_once(self, first: ProbedEnv) -> Measurement:
         with _thread_of(self.worker.context) as thread:
-            return _both_ways(first, self._new(1), thread, self.question.seconds)
+            return _alone_and_at_once(
+                first, self._new(1), thread, self.question.seconds
+            )
 
     # Sharing --------------------------------------------------------------------------
 
-    def _judged(self, first: Trial) -> Measurement:
+    def _compare_sharing(self, first: ProbedEnv) -> Measurement:
         """Alone, then together. What an env raises meanwhile, the caller will meet."""
-        measured, watch = Measurement(0.0), Watch(self.question.limit)
+        measured, watch = Measurement(0.0), Stopwatch(self.question.limit)
         try:
             states = self._streams.states()
             recordings = self._alone(first)
             self._texts = self._sources()
-            drawn = shared_state.moved(states, self._streams.states())
+            drawn = shared_state.advanced_generators(states, self._streams.states())
             measured = _of_recording(recordings[0])
             turn, at_once = None, self._in_threads(first, measured)
             if self.question.seconds and not at_once:
-                turn = first.run(self._until, MOST_STEPS)
+                turn = first.run(self._until, MAX_TIMED_STEPS)
                 measured = _measurement([turn])
-                watch = Watch(self.question.limit)
+                watch = Stopwatch(self.question.limit)
             if drawn:
                 return replace(measured, sharing=_draws(drawn, "in reset or step"))
             self.reached("alone")
@@ -275,32 +277,32 @@ class Probe:
         except OutOfTime:
             text = f"it cannot be found out in {self.question.limit:g} s"
         except BaseException as error:  # SystemExit too
-            text = f"an env failed in a trial run ({_words(error)})"
-        return replace(measured, sharing=Sharing(None, text), doubt=None)
+            text = f"an env failed in a trial run ({_error_text(error)})"
+        return replace(measured, sharing=SharingAnswer(None, text), doubt=None)
 
-    def _alone(self, first: Trial) -> list[Recording]:
+    def _alone(self, first: ProbedEnv) -> list[Recording]:
         """What each does by itself; those of one factory do the same."""
         known: dict[int, Recording] = {}
         for guest in range(len(self._factories)):
             slot = self._slot_of(guest)
             if slot not in known:
-                trial = first if guest == 0 else self._new(guest)
-                if trial is not first:
-                    trial.build()
-                known[slot] = isolation_probe.record(trial, self.question.seeded)
+                probed_env = first if guest == 0 else self._new(guest)
+                if probed_env is not first:
+                    probed_env.build()
+                known[slot] = isolation_probe.record(probed_env, self.question.seeded)
         return [known[self._slot_of(guest)] for guest in range(len(self._factories))]
 
-    def _in_threads(self, first: Trial, measured: Measurement) -> bool:
+    def _in_threads(self, first: ProbedEnv, measured: Measurement) -> bool:
         """Whether it may pay to have a thread for each, since they wait."""
-        long = measured.step_time >= WORTH_WAITING_FOR
-        waits = long and measured.computing < MOSTLY_WAITING
+        long = measured.step_time >= MIN_WAITING_STEP_SECONDS
+        waits = long and measured.computing < WAITING_CPU_SHARE
         # With generators of their own, threads take turns.
         alone = self.job.options.isolate_rng or first.refuses_threads
         return bool(self.question.seconds) and waits and not alone
 
     def _tried(
-        self, recordings: list[Recording], watch: Watch, at_once: bool
-    ) -> tuple[Sharing, Doubt | None]:
+        self, recordings: list[Recording], watch: Stopwatch, at_once: bool
+    ) -> tuple[SharingAnswer, UnexplainedDifference | None]:
         before = self._snapshot()
         self._clear()
         watch.check()
@@ -311,49 +313,55 @@ class Probe:
                 found = self._together(recordings, watch)
         except OutOfTime:
             raise
-        except OneForAll:
-            return Sharing(None, "the factory returns the same env again"), None
+        except SameEnvTwice:
+            return SharingAnswer(None, "the factory returns the same env again"), None
         except Exception:
             return self._tried_again(recordings, watch)
         assert self._after is not None
         changed = shared_state.first_change(before, self._after)
         if changed:
             text = f"an env changes what all envs of a process share: {changed}"
-            return Sharing(False, text), None
+            return SharingAnswer(False, text), None
         if self._drawn:
             return _draws(self._drawn, "in its constructor"), None
         text = "an env does something else when another one runs in its process"
-        doubt = Doubt(text, recordings, found) if found else None
+        doubt = UnexplainedDifference(text, recordings, found) if found else None
         unread = before.unread or self._after.unread
         if unread:
             text = f"what all envs of a process share cannot be compared: {unread}"
-            return Sharing(None, text), doubt
+            return SharingAnswer(None, text), doubt
         text = "two of them in one process did the same as alone"
-        return Sharing(True, text), doubt
+        return SharingAnswer(True, text), doubt
 
     def _together(
-        self, recordings: list[Recording], watch: Watch
+        self, recordings: list[Recording], watch: Stopwatch
     ) -> list[isolation_probe.Difference]:
         self._streams.restore()
         self._drawn: list[str] = []
         self._after: Snapshot | None = None
 
-        def build(guest: int) -> Trial:
+        def build(guest: int) -> ProbedEnv:
             before = self._streams.states()
-            trial = self._new(guest)
-            trial.build()
-            if any(trial.made is one.made for one in self._trials if one is not trial):
-                raise OneForAll
-            self._drawn += shared_state.moved(before, self._streams.states())
-            return trial
+            probed_env = self._new(guest)
+            probed_env.build()
+            if any(
+                probed_env.made is one.made
+                for one in self._trials
+                if one is not probed_env
+            ):
+                raise SameEnvTwice
+            self._drawn += shared_state.advanced_generators(
+                before, self._streams.states()
+            )
+            return probed_env
 
         def look() -> None:
             self._after = self._snapshot()
 
         try:
-            return isolation_probe.together(
+            return isolation_probe.run_together(
                 build,
-                lambda guest: self._trials[guest].dismiss(),
+                lambda guest: self._trials[guest].close_quietly(),
                 recordings,
                 watch,
                 look,
@@ -371,30 +379,36 @@ class Probe:
         begun = threading.Event()
 
         def life(
-            guest: int, trial: Trial
+            guest: int, probed_env: ProbedEnv
         ) -> tuple[list[isolation_probe.Difference], float]:
             if guest:
                 begun.wait(self.question.limit)
             began = time.perf_counter()
-            found = isolation_probe.walked(trial, guest, recordings[guest], begun.set)
+            found = isolation_probe.replay_and_compare(
+                probed_env, guest, recordings[guest], begun.set
+            )
             return found, time.perf_counter() - began
 
         try:
             trials = [self._new(guest) for guest in range(len(threads))]
             pairs = list(zip(threads, trials, strict=True))
             before = self._streams.states()
-            for thread, trial in pairs:
-                thread.submit(trial.build).result()
-            self._drawn = shared_state.moved(before, self._streams.states())
+            for thread, probed_env in pairs:
+                thread.submit(probed_env.build).result()
+            self._drawn = shared_state.advanced_generators(
+                before, self._streams.states()
+            )
             lives = [
-                thread.submit(life, guest, trial)
-                for guest, (thread, trial) in enumerate(pairs)
+                thread.submit(life, guest, probed_env)
+                for guest, (thread, probed_env) in enumerate(pairs)
             ]
             walks = [one.result() for one in lives]
             self._after = self._snapshot()
         finally:
-            for thread, trial in zip(threads, self._trials, strict=False):
-                thread.submit(trial.dismiss).result()  # in the thread that built it
+            for thread, probed_env in zip(threads, self._trials, strict=False):
+                thread.submit(
+                    probed_env.close_quietly
+                ).result()  # in the thread that built it
             for thread in threads:
                 thread.shutdown()
         alone = sum(recording.seconds for recording in recordings)
@@ -402,8 +416,8 @@ class Probe:
         return [difference for found, _ in walks for difference in found]
 
     def _tried_again(
-        self, recordings: list[Recording], watch: Watch
-    ) -> tuple[Sharing, Doubt | None]:
+        self, recordings: list[Recording], watch: Stopwatch
+    ) -> tuple[SharingAnswer, UnexplainedDifference | None]:
         """One failed beside another: once more, since it may also do so by chance."""
         self._clear()
         try:
@@ -411,58 +425,64 @@ class Probe:
         except OutOfTime:
             raise
         except Exception as error:
-            text = f"side by side in one process an env fails with {_words(error)}"
+            text = f"side by side in one process an env fails with {_error_text(error)}"
             if self._trials[-1].calls <= 1:
                 text = (
                     "the second one in a process cannot be built and reset "
-                    f"({_words(error)})"
+                    f"({_error_text(error)})"
                 )
-            return Sharing(None, text), Doubt(text, recordings, [])
-        return Sharing(None, "an env failed once beside another, and then not"), None
+            return SharingAnswer(None, text), UnexplainedDifference(
+                text, recordings, []
+            )
+        return SharingAnswer(
+            None, "an env failed once beside another, and then not"
+        ), None
 
     def _snapshot(self) -> Snapshot:
-        envs = [trial.env for trial in self._trials if trial.shard.adapters]
+        envs = [
+            probed_env.env for probed_env in self._trials if probed_env.shard.adapters
+        ]
         return shared_state.snapshot(envs, self._factories)
 
     def _sources(self) -> dict[str, str]:
         return shared_state.sources(
-            [trial.env for trial in self._trials], self._factories
+            [probed_env.env for probed_env in self._trials], self._factories
         )
 
 
-def repeated(worker: Worker, job: Job, doubt: Doubt) -> bool:
+def repeated(worker: Worker, job: Job, doubt: UnexplainedDifference) -> bool:
     """Whether envs that are alone in this process repeat what they were recorded at.
 
     For the first of them alone it is really alone; the others come after it.
     """
     worker.context.slots = job.slots
     factories = opened(job.factories)
-    again: list[list[isolation_probe.Said]] = []
+    again: list[list[isolation_probe.Response]] = []
     for guest, recording in enumerate(doubt.recordings):
         slot = next(i for i, one in enumerate(factories) if one is factories[guest])
         if slot < guest:
             again.append(again[slot])
             continue
-        trial = Trial(job, slot, factories[guest], worker.shard.guard)
+        probed_env = ProbedEnv(job, slot, factories[guest], worker.shard.guard)
         try:
-            trial.build()
-            again.append(isolation_probe.replayed(trial, recording.turns))
+            probed_env.build()
+            again.append(isolation_probe.responses_to(probed_env, recording.turns))
         except Exception:
             return False
         finally:
-            trial.dismiss()
+            probed_env.close_quietly()
     return doubt.is_real(again)
 
 
-def _known(first: Trial, job: Job) -> Sharing | None:
+def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:
     """What the env says, or what was saved about it."""
     verdict = isolation_of(first.env)
     if verdict is None:
         return None
     draws = verdict.isolate_rng and not job.options.isolate_rng
     if verdict.isolation == "shared" and draws:
-        return Sharing(False, _NEEDS_OWN.format(verdict.reason), seen=False)
-    return Sharing(verdict.isolation == "shared", verdict.reason, seen=False)
+        return SharingAnswer(False, _NEEDS_OWN.format(verdict.reason), seen=False)
+    return SharingAnswer(verdict.isolation == "shared", verdict.reason, seen=False)
 
 
 _NEEDS_OWN = (
@@ -471,13 +491,13 @@ _NEEDS_OWN = (
 )
 
 
-def _draws(names: list[str], where: str) -> Sharing:
+def _draws(names: list[str], where: str) -> SharingAnswer:
     used = ", ".join(dict.fromkeys(names))
     text = (
         f"an env draws from or seeds {used} ({where}), which all envs of a process "
         "share; isolate_rng=True gives each slot its own"
     )
-    return Sharing(False, text)
+    return SharingAnswer(False, text)
 
 
 def _has_children() -> bool:
@@ -489,7 +509,7 @@ def _has_children() -> bool:
     return False
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error!s:.120}"
 
 
@@ -504,16 +524,18 @@ def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "corral-probe", enter)
 
 
-def _both_ways(
-    first: Trial, second: Trial, thread: ThreadPoolExecutor, seconds: float
+def _alone_and_at_once(
+    first: ProbedEnv, second: ProbedEnv, thread: ThreadPoolExecutor, seconds: float
 ) -> Measurement:
     """Each env alone, then both at once; in rounds, since machines change pace."""
-    turn, alone, gains = seconds / (3 * ROUNDS), list[Turn](), list[float]()
+    turn, alone, gains = seconds / (3 * TIMING_ROUNDS), list[TimedTurn](), list[float]()
     try:
         declared = thread.submit(second.build).result()
         ending = time.perf_counter() + 0.75 * seconds
         # Steps that are longer than a turn get one round.
-        while not gains or (len(gains) < ROUNDS and time.perf_counter() < ending):
+        while not gains or (
+            len(gains) < TIMING_ROUNDS and time.perf_counter() < ending
+        ):
             alone.append(first.run(time.perf_counter() + turn))
             until = time.perf_counter() + turn
             alone.append(thread.submit(second.run, until).result())
@@ -528,7 +550,7 @@ def _both_ways(
     return replace(_measurement(alone), threads=declared, thread_gain=min(gains))
 
 
-def _measurement(turns: list[Turn]) -> Measurement:
+def _measurement(turns: list[TimedTurn]) -> Measurement:
     stepping = sum(turn.stepping for turn in turns)
     computing = sum(turn.computing for turn in turns)
     step_time = stepping / sum(turn.steps for turn in turns)

@@ -19,15 +19,15 @@ from corral.engine.worker.shard import Shard, sampled_task
 from corral.engine.worker.shared_state import generator_states
 from corral.engine.worker.worker import Job
 
-DECLARATION = "corral.threads"
+THREADS_KEY = "corral.threads"
 """The key of an env's metadata that says its steps release the GIL."""
-ACTIONS = 64
-MOST_STEPS = 1000
+SAMPLED_ACTIONS = 64
+MAX_TIMED_STEPS = 1000
 """Of one env that has the worker to itself; enough, where a step takes microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TimedTurn:
     """What one env did in its turn; seconds in which others had the cores left out."""
 
     steps: int
@@ -48,7 +48,7 @@ class Turn:
         return self.steps / self.elapsed
 
 
-class Trial:
+class ProbedEnv:
     """One env.
 
     Args:
@@ -67,7 +67,7 @@ class Trial:
         factory: Callable[[], Any],
         guard: Guard = no_guard,
     ) -> None:
-        options = replace(job.options, minds_company=False)
+        options = replace(job.options, checks_sharing=False)
         self.slot = slot
         self.shard = Shard(job.worker, range(slot, slot + 1), options)
         self.shard.guard = self._guard = guard
@@ -86,9 +86,9 @@ class Trial:
         # beforehand: with two threads each draw would be in the other's way.
         space = copy.deepcopy(spec.action_space)
         space.seed(0)
-        self.actions = cycle([space.sample() for _ in range(ACTIONS)])
-        self.refuses_threads = spec.metadata.get(DECLARATION) is False
-        return bool(spec.metadata.get(DECLARATION))
+        self.actions = cycle([space.sample() for _ in range(SAMPLED_ACTIONS)])
+        self.refuses_threads = spec.metadata.get(THREADS_KEY) is False
+        return bool(spec.metadata.get(THREADS_KEY))
 
     def _make(self) -> Any:
         self.made = self._factory()
@@ -136,7 +136,7 @@ class Trial:
             layer = inside.get("env")
         return False
 
-    def run(self, until: float, most_steps: int | None = None) -> Turn:
+    def run(self, until: float, most_steps: int | None = None) -> TimedTurn:
         """Step until then, once at least; from a reset on, if it had none."""
         if not self.calls:
             self.reset(0)
@@ -144,7 +144,7 @@ class Trial:
         if self._options.isolate_rng or self._options.sample_task is not None:
             step, reset = self.step, lambda *_: self.reset(None)
         steps, stepping, computing = 0, 0.0, 0.0
-        began, delayed = time.perf_counter(), _delayed()
+        began, delayed = time.perf_counter(), _waited_for_core()
         for action in self.actions:
             if self._permitted is not None:
                 action = self._permitted(action)
@@ -164,28 +164,30 @@ class Trial:
             self._guard()
             if now >= until or steps == most_steps:
                 break
-        delayed = _delayed() - delayed
+        delayed = _waited_for_core() - delayed
         elapsed = time.perf_counter() - began
         undisturbed = max(0.01, 1.0 - delayed / elapsed)
-        return Turn(steps, elapsed * undisturbed, stepping * undisturbed, computing)
+        return TimedTurn(
+            steps, elapsed * undisturbed, stepping * undisturbed, computing
+        )
 
     def close(self) -> None:
         """Close it."""
         self.shard.close()
 
-    def dismiss(self) -> None:
+    def close_quietly(self) -> None:
         """Close what another one may have broken: what it says to that is no news."""
         while self.shard.adapters:
             with suppress(Exception):
                 self._guarded(self.shard.adapters.pop().close)
 
 
-def _delayed() -> float:
+def _waited_for_core() -> float:
     """Seconds that this thread was ready to run and had no core; Linux counts them."""
     return run_delay("thread-self") or 0.0
 
 
-class Streams:
+class RandomStreams:
     """Every stream of random numbers that belongs to a worker, as it is now."""
 
     def __init__(self, context: WorkerContext) -> None:

@@ -22,7 +22,7 @@ from corral.engine.worker.shard import ShardOptions
 from corral.engine.worker.worker import Job, Worker
 from corral.errors import FactoryError, OptionError
 
-MOST_SHARED = 64 << 20
+MAX_SHARED_BYTES = 64 << 20
 """Bytes of shared arrays that are packed; more are left to whoever opens the kit."""
 
 
@@ -53,7 +53,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class RebuildSpec:
     """One slot, its worker, and the functions that build its env."""
 
     slot: int
@@ -74,7 +74,7 @@ class Kit:
     batched: bool = False
     """Whether the slot was one of a batch; opened, it is a batch of one."""
 
-    def packed(self) -> Kit:
+    def packed(self) -> RebuildSpec:
         """The kit as it travels."""
         if self.surroundings is not None:
             return self
@@ -102,7 +102,7 @@ class Kit:
 
     def _carried(self) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
         size = sum(np.asarray(array).nbytes for array in self.shared.values())
-        if size > MOST_SHARED:
+        if size > MAX_SHARED_BYTES:
             return {}, tuple(self.shared)
         return dict(self.shared), ()
 
@@ -149,7 +149,7 @@ class Kit:
 
     def __reduce__(self) -> tuple[Any, ...]:
         kit = self.packed()
-        return Kit, tuple(getattr(kit, name.name) for name in fields(kit))
+        return RebuildSpec, tuple(getattr(kit, name.name) for name in fields(kit))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Kit:
+    def __deepcopy__(self, memo: dict[int, Any]) -> RebuildSpec:
         return self

@@ -22,30 +22,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.layout.durations import bucket_of
-from corral.engine.layout.plan import AT, MARK, NOWHERE
+from corral.engine.layout.plan import BUSY_SINCE, CURRENT_SLOT, NO_SLOT
 from corral.engine.worker.forked_copies import Guard, no_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ENDED = 1
+EPISODE_ENDED = 1
 """The episode is over."""
-OBS = 2
+OBS_UNWRITTEN = 2
 """The observation was not written: not a plain array of the leaf's dtype and shape."""
-REWARD = 4
+REWARD_UNWRITTEN = 4
 """The reward was not written: not a plain number."""
-UNFIT = 8
+NOTHING_WRITTEN = 8
 """Nothing was written: the env did not return a tuple of five."""
 
-OVER = 1
+EPISODE_OVER = 1
 """(care) The slot's episode has ended."""
-NOISY = 2
+HAS_INFOS = 2
 """(care) The slot has written infos: its columns want clearing when infos stop."""
-LOST = 4
+EPISODE_LOST = 4
 """(care) The slot's episode ended with the worker that ran it."""
-RESUMED = 8
+NEXT_EPISODE_DUE = 8
 """(care) The transition stands in the block; the next episode is still to begin."""
-STOPS = OVER | LOST | RESUMED
+NEEDS_CARE = EPISODE_OVER | EPISODE_LOST | NEXT_EPISODE_DUE
 """(care) What a step means now is not ours to say."""
 
 
@@ -87,7 +87,9 @@ class PythonRecorder:
             for row in (0, 1)
         ]
         self._times = times
-        self._vitals: Any = (np.zeros(AT + 1) if vitals is None else vitals).data
+        self._vitals: Any = (
+            np.zeros(CURRENT_SLOT + 1) if vitals is None else vitals
+        ).data
         self.mark()
 
     def expect(self, *_: Any) -> bool:
@@ -101,7 +103,7 @@ class PythonRecorder:
 
     def mark(self) -> None:
         """Start the clock of the next slot's step time."""
-        self._vitals[MARK] = time.perf_counter()
+        self._vitals[BUSY_SINCE] = time.perf_counter()
 
     def run(
         self,
@@ -131,19 +133,19 @@ class PythonRecorder:
         """
         self.mark()
         for self.at in range(slot, len(steppers) if stride > 0 else -1, stride):
-            self._vitals[AT] = self.at
+            self._vitals[CURRENT_SLOT] = self.at
             action = next(actions)
-            if care[self.at] & STOPS:
+            if care[self.at] & NEEDS_CARE:
                 return 0, None
             result = steppers[self.at].step(action)
             self._guard()
             if type(result) is not tuple or len(result) != 5:
-                return UNFIT, result
+                return NOTHING_WRITTEN, result
             left = self.record(row, self.at, *result[:4])
             if left or care[self.at] or type(result[4]) is not dict or result[4]:
                 return left, result
             self._guard()
-            self._vitals[AT] = NOWHERE
+            self._vitals[CURRENT_SLOT] = NO_SLOT
             self._done[self.at] = ticket
             if self._ring is not None:
                 self._ring()
@@ -189,7 +191,7 @@ class PythonRecorder:
         ):
             self._obs[row, slot] = obs  # type: ignore[index]
         else:
-            left = OBS
+            left = OBS_UNWRITTEN
         new, old = self._rows[row], self._rows[1 - row]
         fresh = old["terminated"][slot] or old["truncated"][slot]
         total = 0.0 if fresh else old["episode_return"][slot]
@@ -197,7 +199,7 @@ class PythonRecorder:
             new["reward"][slot] = reward = float(reward)
             total += reward
         else:
-            left |= REWARD
+            left |= REWARD_UNWRITTEN
         new["episode_return"][slot] = total
         new["episode_length"][slot] = 1 if fresh else old["episode_length"][slot] + 1
         new["seed"][slot] = old["seed"][slot]
@@ -206,10 +208,10 @@ class PythonRecorder:
         new["started"][slot] = False
         new["valid"][slot] = True
         now = time.perf_counter()
-        new["step_time"][slot] = seconds = now - self._vitals[MARK]
+        new["step_time"][slot] = seconds = now - self._vitals[BUSY_SINCE]
         self._count("step", slot, seconds)
-        self._vitals[MARK] = now
-        return left | ENDED if terminated or truncated else left
+        self._vitals[BUSY_SINCE] = now
+        return left | EPISODE_ENDED if terminated or truncated else left
 
 
 def _choose() -> tuple[Callable[..., Any], str]:

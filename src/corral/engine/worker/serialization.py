@@ -156,7 +156,7 @@ def dumps(value: Any) -> bytes:
     return buffer.getvalue()
 
 
-def travels_itself(value: Any) -> bool:
+def is_pickled_by_value(value: Any) -> bool:
     """Whether code goes along by value, with all that its classes hold by now."""
     return b"cloudpickle" in dumps(value)
 
@@ -166,7 +166,7 @@ def pack(value: Any, what: str) -> bytes:
     try:
         return dumps(value)
     except Exception as error:
-        culprit = _culprit(value, what)
+        culprit = _unpicklable_part(value, what)
         raise FactoryError(
             f"{what} cannot be sent to a worker process: {culprit} cannot be pickled "
             f"({type(error).__name__}: {error!s:.2000}). Create it inside the factory "
@@ -174,14 +174,14 @@ def pack(value: Any, what: str) -> bytes:
         ) from error
 
 
-def _culprit(value: Any, name: str, depth: int = 0) -> str:
+def _unpicklable_part(value: Any, name: str, depth: int = 0) -> str:
     """The innermost part that cannot be pickled, as a path from the user's value."""
     if depth < 6:
         for label, part in _parts(value):
             try:
                 dumps(part)
             except Exception:
-                return _culprit(part, f"{name}, {label}", depth + 1)
+                return _unpicklable_part(part, f"{name}, {label}", depth + 1)
     return f"{name} ({type(value).__module__}.{type(value).__qualname__})"
 
 

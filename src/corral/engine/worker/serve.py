@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.engine.layout.plan import (
-    BUSY,
-    DOING,
-    MARK,
+    BUSY_SECONDS,
+    BUSY_SINCE,
+    CURRENT_COMMAND,
     STEPPING,
     TICKET_MASK,
     ControlViews,
 )
 from corral.engine.transport.doorbell import Doorbell
 from corral.engine.worker.letters import Letter, Reply
-from corral.engine.worker.shard_outputs import Outlet
+from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.worker import Worker
 
-PATIENCE = 0.25
+STOP_CHECK_SECONDS = 0.25
 """Seconds between looks at the stop word; the lifeline wakes us anyway."""
 
 
 @dataclass(slots=True)
-class Desk:
+class WorkerEndpoint:
     """Where a worker sits: its bell, its queue and the parent's bell."""
 
     index: int
@@ -38,7 +38,7 @@ class Desk:
     parent_bell: Doorbell
     spin: float
 
-    def outlet(self, slots: range, post: Callable[[Any], None]) -> Outlet:
+    def shard_outputs(self, slots: range, post: Callable[[Any], None]) -> ShardOutputs:
         """What the shard announces its results to."""
         informed = self.control.informed.data
         index = self.index
@@ -46,7 +46,7 @@ class Desk:
         def inform() -> None:
             informed[index] = informed[index] + 1 & TICKET_MASK
 
-        return Outlet(
+        return ShardOutputs(
             done=self.control.done.data[slots.start : slots.stop],
             ring=self.parent_bell.ring,
             inform=inform,
@@ -72,29 +72,29 @@ class Desk:
         return announce_and_post
 
 
-def serve(worker: Worker, desk: Desk) -> bool:
+def serve(worker: Worker, endpoint: WorkerEndpoint) -> bool:
     """Obey until told to close; False when the parent went away instead."""
-    queue = desk.control.queue[desk.index].data
-    consumed = desk.control.consumed[desk.index].data
-    stop = desk.control.stop[desk.index].data
-    vitals = desk.control.vitals[desk.index].data
+    queue = endpoint.control.queue[endpoint.index].data
+    consumed = endpoint.control.consumed[endpoint.index].data
+    stop = endpoint.control.stop[endpoint.index].data
+    vitals = endpoint.control.vitals[endpoint.index].data
     capacity = len(queue)
     seen = 0
     while not worker.closing:
-        if not desk.bell.wait(seen + 1, PATIENCE, desk.spin):
+        if not endpoint.bell.wait(seen + 1, STOP_CHECK_SECONDS, endpoint.spin):
             if stop[0]:
                 return False
             continue
-        vitals[MARK] = began = time.perf_counter()
-        vitals[DOING] = STEPPING
-        count = desk.bell.count
+        vitals[BUSY_SINCE] = began = time.perf_counter()
+        vitals[CURRENT_COMMAND] = STEPPING
+        count = endpoint.bell.count
         while seen != count:
             entry = queue[seen % capacity]
             seen = seen + 1 & TICKET_MASK
             worker.handle(entry)
             worker.guard()
             consumed[0] = seen
-        desk.parent_bell.flush()
-        vitals[BUSY] += time.perf_counter() - began
-        vitals[MARK] = 0.0
+        endpoint.parent_bell.flush()
+        vitals[BUSY_SECONDS] += time.perf_counter() - began
+        vitals[BUSY_SINCE] = 0.0
     return True

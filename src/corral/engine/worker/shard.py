@@ -24,45 +24,45 @@ from corral.engine.faults.report import message_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.columns import Columns
-from corral.engine.layout.info_copy import owned
+from corral.engine.layout.info_copy import owned_info
 from corral.engine.layout.plan import (
-    AT,
     BEFORE_RESET,
-    BEGAN,
+    BEGIN_TICKET,
+    BUSY_SINCE,
     CONSTRUCTING,
-    DOING,
-    FIRST_BEGAN,
-    MARK,
-    NOWHERE,
-    NUMBER,
+    CURRENT_COMMAND,
+    CURRENT_SLOT,
+    EPISODE_NUMBER,
+    EPISODE_RESTARTS,
+    EPISODE_SEED,
+    FIRST_BEGIN_TICKET,
+    NO_SLOT,
     RESETTING,
-    RESTARTS,
-    RETIRED,
-    SEED,
+    RETIREMENT_STAGE,
     STEPPING,
     TICKET_MASK,
     DataViews,
 )
 from corral.engine.worker import autoreset
-from corral.engine.worker.commands import WIDE
-from corral.engine.worker.episode import NO_ACTION, Episode
+from corral.engine.worker.commands import WIDE_ACTIONS
+from corral.engine.worker.episode import NO_ACTION, SlotEpisode
 from corral.engine.worker.forked_copies import Guard, no_guard
-from corral.engine.worker.info_writer import Scribe
-from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.info_writer import InfoWriter
+from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.letters import NotSent, describe
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.record import (
-    ENDED,
-    LOST,
-    OBS,
-    OVER,
-    REWARD,
-    STOPS,
-    UNFIT,
+    EPISODE_ENDED,
+    EPISODE_LOST,
+    EPISODE_OVER,
+    NEEDS_CARE,
+    NOTHING_WRITTEN,
+    OBS_UNWRITTEN,
+    REWARD_UNWRITTEN,
     Recorder,
 )
 from corral.engine.worker.seeds import episode_seed
-from corral.engine.worker.shard_outputs import Outlet
+from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.step_results import as_reward, defined_at, five_of, two_of
 from corral.errors import (
     Fault,
@@ -73,9 +73,9 @@ from corral.errors import (
 )
 
 LOGGER = logging.getLogger("corral")
-_RESTARTED = 3
+_RESTART_SEED_DOMAIN = 3
 """Sets the seeds of restarted episodes apart; 1 is the tasks', 2 the workers'."""
-_AS_IT_IS = nullcontext()
+_NO_CONTEXT = nullcontext()
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class ShardOptions:
     """Bytes; a worker that holds more ends at the end of its slot's episode."""
     batched: bool = False
     """Whether one vector of environments is the whole shard: see `batched_shard`."""
-    minds_company: bool = False
+    checks_sharing: bool = False
     """Whether envs share a process here, and one that must not is to be refused."""
 
 
@@ -103,7 +103,7 @@ class _Isolated:
 
     __slots__ = ("_isolation", "_slot", "_stepper")
 
-    def __init__(self, stepper: Any, isolation: Isolation, slot: int) -> None:
+    def __init__(self, stepper: Any, isolation: IsolatedRng, slot: int) -> None:
         self._stepper = stepper
         self._isolation = isolation
         self._slot = slot
@@ -113,12 +113,12 @@ class _Isolated:
             return self._stepper.step(action)
 
 
-class Retired(BaseException):
+class WorkerRetired(BaseException):
     """This worker holds too much memory and makes room for another."""
 
 
 @dataclass(slots=True)
-class Resume:
+class ResumeState:
     """Where a worker that takes another's place goes on."""
 
     tickets: list[int]
@@ -154,7 +154,7 @@ class Shard:
         """Whether it is ours to stop the profilers that a new env has started."""
         self._standing = -1
         """The slot whose transition stands while its next episode begins."""
-        self.episodes = [Episode() for _ in slots]
+        self.episodes = [SlotEpisode() for _ in slots]
         self._begun = False
         """Whether any episode was begun here."""
         # The ticket of slot i is base + offsets[i]; a command to the whole shard moves
@@ -164,7 +164,7 @@ class Shard:
         self._even = True
         self._generator_seeds: dict[int, int] = {}
         self._isolation = (
-            Isolation(self._generator_seed, lock) if options.isolate_rng else None
+            IsolatedRng(self._generator_seed, lock) if options.isolate_rng else None
         )
 
     # Building -------------------------------------------------------------------------
@@ -177,8 +177,8 @@ class Shard:
                 with self.randomness_of(slot):
                     self.adapters.append(_adapted(factory()))
                 self.guard()
-                if self.options.minds_company and len(self.adapters) == 1:
-                    _check_company(self.adapters[0].env)
+                if self.options.checks_sharing and len(self.adapters) == 1:
+                    _check_may_share(self.adapters[0].env)
             except BaseException as error:
                 self.guard(error)
                 self.close()
@@ -191,8 +191,8 @@ class Shard:
         self,
         views: DataViews,
         codecs: Codecs,
-        outlet: Outlet,
-        resume: Resume | None = None,
+        outputs: ShardOutputs,
+        resume: ResumeState | None = None,
     ) -> None:
         """Take this shard's part of the block, or take it over."""
         part = slice(self.slots.start, self.slots.stop)
@@ -203,19 +203,19 @@ class Shard:
         self._recorder = Recorder(
             records,
             obs[0] if plain else None,
-            outlet.done,
-            outlet.ring,
-            outlet.times,
-            outlet.vitals,
+            outputs.done,
+            outputs.ring,
+            outputs.times,
+            outputs.vitals,
             None if self.guard is no_guard else self.guard,
         )
-        self._vitals: Any = outlet.vitals.data
-        self._vitals[AT] = NOWHERE
+        self._vitals: Any = outputs.vitals.data
+        self._vitals[CURRENT_SLOT] = NO_SLOT
         # Every other time from the last slot to the first: those stepped last are still
         # in the cache. 2 x 32 Ants, which do not fit in it: 6.6k steps/s, now 7.2k.
         # Not where the caller itself runs the envs and may count on their order.
-        self._to_and_fro = outlet.ring is not None
-        self._episode_words: list[Any] = [words.data for words in outlet.episode]
+        self._to_and_fro = outputs.ring is not None
+        self._episode_words: list[Any] = [words.data for words in outputs.episode]
         self._encode = codecs.obs.encoder(obs, "obs")
         final = [array[:, part] for array in views.final_obs]
         self._encode_final = codecs.obs.encoder(final, "obs")
@@ -229,17 +229,17 @@ class Shard:
         self._decode_all = [codecs.action.walker(arrays) for arrays in actions]
         self._action_mask = views.action_mask
         self.columns = Columns(views.arena, views.presence)
-        self.scribe = Scribe(
+        self.info_writer = InfoWriter(
             slots=self.slots,
             wanted=self.options.infos,
             packs=self.options.restarts is not None,
             columns=self.columns,
             care=self.care,
             recorder=self._recorder,
-            inform=outlet.inform,
-            post=outlet.post,
+            inform=outputs.inform,
+            post=outputs.post,
         )
-        self._outlet = outlet
+        self._outputs = outputs
         if resume is not None:
             self._take_over(resume)
         self._steppers = [self._stepper(index) for index in range(len(self.slots))]
@@ -251,7 +251,7 @@ class Shard:
             return stepper
         return _Isolated(stepper, self._isolation, self.slots[index])
 
-    def exchange(self, index: int, env: Any) -> None:
+    def replace_env(self, index: int, env: Any) -> None:
         """Let another env go on in this slot; the one before is not closed."""
         self.adapters[index] = self.adapters[index].exchanged(env)
         self._steppers[index] = self._stepper(index)
@@ -263,23 +263,23 @@ class Shard:
 
     def randomness_of(self, slot: int) -> AbstractContextManager[Any]:
         """The slot's own global generators, where they were asked for."""
-        return self._isolation.of(slot) if self._isolation else _AS_IT_IS
+        return self._isolation.of(slot) if self._isolation else _NO_CONTEXT
 
     # Commands -------------------------------------------------------------------------
 
     def step_all(self, mode: int) -> None:
         """Step every slot of the shard."""
-        actions = self._actions(mode) if self._settle() else None
+        actions = self._actions(mode) if self._level_tickets() else None
         if actions is None:
             for index in range(len(self.slots)):
                 self.step(index, mode)
             return
         self._base += 1
-        self._walk(self._base, mode % WIDE, actions)
+        self._walk(self._base, mode % WIDE_ACTIONS, actions)
 
     def _actions(self, mode: int) -> list[Any] | None:
         """The actions of the whole shard, if they can be read in one go."""
-        decode_all = self._decode_all[mode // WIDE]
+        decode_all = self._decode_all[mode // WIDE_ACTIONS]
         if decode_all is None:
             return None
         try:
@@ -296,8 +296,8 @@ class Shard:
             index, stride = len(steppers) - 1, -1
             chosen.reverse()
         actions = iter(chosen)
-        if self.scribe.is_relieved:
-            self.scribe.inform()  # before the first of them is published
+        if self.info_writer.is_relieved:
+            self.info_writer.inform()  # before the first of them is published
         while 0 <= index < len(steppers):
             try:
                 stop = recorder.run(row, index, stride, steppers, actions, care, stamp)
@@ -316,10 +316,10 @@ class Shard:
         self, index: int, row: int, mode: int, left: int, result: Any
     ) -> None:
         """A slot that was not stepped, or whose outcome is not plain."""
-        if self.care[index] & STOPS:
+        if self.care[index] & NEEDS_CARE:
             autoreset.instead_of_stepping(self, index, row, mode)
             return
-        if left == UNFIT:
+        if left == NOTHING_WRITTEN:
             obs, reward, terminated, truncated, _ = five_of(result)
             left = self._recorder.record(row, index, obs, reward, terminated, truncated)
         self._finish(index, row, mode, left, result)
@@ -328,15 +328,15 @@ class Shard:
         """Step one slot."""
         ticket = self._advance(index)
         row = ticket & 1
-        wide, mode = divmod(mode, WIDE)
+        wide, mode = divmod(mode, WIDE_ACTIONS)
         result = None
         self._recorder.mark()
         try:
             action = self._action(index, ticket, wide)
-            if not self.care[index] & STOPS:
+            if not self.care[index] & NEEDS_CARE:
                 result = self._steppers[index].step(action)
                 self.guard()
-            self._take_care(index, row, mode, UNFIT, result)
+            self._take_care(index, row, mode, NOTHING_WRITTEN, result)
         except BaseException as error:
             self._fail(index, row, mode, error)
         self._publish(index, ticket)
@@ -367,16 +367,16 @@ class Shard:
 
     def _publish(self, index: int, ticket: int) -> None:
         self.guard()  # what was encoded, pickled or drawn was the user's code too
-        if self.scribe.drafts:
-            self.scribe.post()
-        self._vitals[AT] = NOWHERE
-        self._outlet.done[index] = ticket & TICKET_MASK
-        if self._outlet.ring is not None:
-            self._outlet.ring()
+        if self.info_writer.drafts:
+            self.info_writer.post()
+        self._vitals[CURRENT_SLOT] = NO_SLOT
+        self._outputs.done[index] = ticket & TICKET_MASK
+        if self._outputs.ring is not None:
+            self._outputs.ring()
 
     def _advance(self, index: int) -> int:
         """Count a command to one slot; returns its ticket."""
-        self._vitals[AT] = index
+        self._vitals[CURRENT_SLOT] = index
         self._offsets[index] += 1
         self._even = False
         return self._base + self._offsets[index]
@@ -385,7 +385,7 @@ class Shard:
         """Of the slot's last command, as the block has it."""
         return self._base + self._offsets[index] & TICKET_MASK
 
-    def _settle(self) -> bool:
+    def _level_tickets(self) -> bool:
         """Whether all slots have the same ticket; if so the base takes it."""
         if not self._even:
             offset = self._offsets[0]
@@ -403,9 +403,9 @@ class Shard:
         obs, info = two_of(self._reset_env(index))
         mailed = self._encode(row, index, obs)
         if mailed is not None:
-            self.scribe.letter(index).obs = self.scribe.on_its_way(mailed)
-        self.scribe.write(index, row, info)
-        self.care[index] &= ~STOPS
+            self.info_writer.letter(index).obs = self.info_writer.packed_part(mailed)
+        self.info_writer.write(index, row, info)
+        self.care[index] &= ~NEEDS_CARE
 
     def _prepare(self, index: int) -> None:
         """Say what the slot's next episode is: its number, seed, options and task."""
@@ -421,7 +421,7 @@ class Shard:
         """Have the env begin what was prepared, in time."""
         episode = self.episodes[index]
         vitals, began = self._vitals, time.perf_counter()
-        vitals[MARK], vitals[DOING] = began, RESETTING
+        vitals[BUSY_SINCE], vitals[CURRENT_COMMAND] = began, RESETTING
         reset = self.adapters[index].reset
         if self._isolation is None:
             result = reset(episode.seed, episode.options, episode.task)
@@ -430,7 +430,7 @@ class Shard:
                 result = reset(episode.seed, episode.options, episode.task)
         self.guard()
         self._recorder.reset_took(index, time.perf_counter() - began)
-        vitals[DOING] = STEPPING
+        vitals[CURRENT_COMMAND] = STEPPING
         return result
 
     def reseed(self, slot: int, seed: int | None) -> None:
@@ -442,7 +442,7 @@ class Shard:
             self._generator_seeds[slot] = episode_seed(seed)
             self._isolation.forget(slot)
 
-    def _count(self, index: int, episode: Episode) -> None:
+    def _count(self, index: int, episode: SlotEpisode) -> None:
         """Number and seed an episode; one that broke off keeps its number."""
         began = episode.began = self._ticket(index)
         if episode.broken:
@@ -456,21 +456,26 @@ class Shard:
         episode.seed = self._next_seed(self.slots[index], episode)
         # Before anything of the env's is run: it may be the end of us.
         words = self._episode_words[index]
-        words[NUMBER], words[RESTARTS] = episode.number, episode.restarts
-        words[SEED] = self._seed_word(index)
-        words[BEGAN], words[FIRST_BEGAN] = began, episode.first_began
+        words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = (
+            episode.number,
+            episode.restarts,
+        )
+        words[EPISODE_SEED] = self._seed_word(index)
+        words[BEGIN_TICKET], words[FIRST_BEGIN_TICKET] = began, episode.first_began
 
-    def _next_seed(self, slot: int, episode: Episode) -> int | None:
+    def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
         seed, episode.next_seed = episode.next_seed, None
         root, number = self.options.root_seed, episode.number
         if seed is None and episode.restarts:
             # Also where resets are bare: an env that is new was never given a seed.
-            return episode_seed(root, slot, number, _RESTARTED, episode.restarts)
+            return episode_seed(
+                root, slot, number, _RESTART_SEED_DOMAIN, episode.restarts
+            )
         if seed is None and self.options.seeded:
             return episode_seed(root, slot, number)
         return seed
 
-    def _next_task(self, slot: int, episode: Episode) -> Any:
+    def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
         task, episode.next_task = episode.next_task, NO_TASK
         if task is NO_TASK and episode.restarts and episode.task is not NO_TASK:
             return episode.task
@@ -497,25 +502,27 @@ class Shard:
     def _finish(self, index: int, row: int, mode: int, left: int, result: Any) -> None:
         """What the recorder could not do, infos, and the end of an episode."""
         obs, reward, _, _, info = result
-        if left & REWARD:
+        if left & REWARD_UNWRITTEN:
             value = as_reward(reward)
             self._fields["reward"][row, index] = value
             self._fields["episode_return"][row, index] += value
-        if left & OBS:
+        if left & OBS_UNWRITTEN:
             mailed = self._encode(row, index, obs)
             if mailed is not None:
-                self.scribe.letter(index).obs = self.scribe.on_its_way(mailed)
-        if left & ENDED:
+                self.info_writer.letter(index).obs = self.info_writer.packed_part(
+                    mailed
+                )
+        if left & EPISODE_ENDED:
             autoreset.after_the_end(self, index, row, mode, obs, info)
         else:
-            self.scribe.write_step(index, row, info)
+            self.info_writer.write_step(index, row, info)
 
     def write_final(self, index: int, obs: Any) -> None:
         """Copy the last observation of an episode before anything can change it."""
         mailed = self._encode_final(0, index, obs)
         if mailed is not None:
-            home = self.scribe.on_its_way(owned(mailed))
-            self.scribe.letter(index).final_obs = home
+            home = self.info_writer.packed_part(owned_info(mailed))
+            self.info_writer.letter(index).final_obs = home
 
     # Faults ---------------------------------------------------------------------------
 
@@ -524,13 +531,13 @@ class Shard:
     ) -> None:
         """An env raised, or returned what cannot be stored; `mode` None for a reset."""
         self.guard(error)
-        if isinstance(error, KeyboardInterrupt) and self._outlet.ring is None:
+        if isinstance(error, KeyboardInterrupt) and self._outputs.ring is None:
             raise error  # the user's Ctrl-C under serial; elsewhere it is the env's
-        if isinstance(error, Retired):
-            self.scribe.post()
+        if isinstance(error, WorkerRetired):
+            self.info_writer.post()
             raise error
         standing, self._standing = self._standing == index, -1
-        stepped = mode is not None and not (standing or self.care[index] & OVER)
+        stepped = mode is not None and not (standing or self.care[index] & EPISODE_OVER)
         command = "step" if stepped else "reset"
         first = fault = self.described(index, command, error)
         # The caller's own mistake, and an env that has changed, are not mended by it.
@@ -549,10 +556,10 @@ class Shard:
                 self._standing = -1
                 error, fault = again, self.described(index, command, again)
                 continue
-            self.scribe.letter(index).restarted = first
+            self.info_writer.letter(index).restarted = first
             return
         self._fields["valid"][row, index] = False
-        self.scribe.letter(index).fault = fault
+        self.info_writer.letter(index).fault = fault
 
     def described(self, index: int, command: str, error: BaseException) -> Fault:
         """An exception of a slot's env, with what is known of its episode."""
@@ -598,17 +605,17 @@ class Shard:
             delay: seconds to wait first.
             again: whether the caller's own reset is to be repeated as it was.
         """
-        self._vitals[DOING] = CONSTRUCTING
+        self._vitals[CURRENT_COMMAND] = CONSTRUCTING
         time.sleep(delay)
         self._recorder.mark()
-        self._put_away(index)
+        self._close_failed_env(index)
         with self.randomness_of(self.slots[index]):
             adapter = _adapted(self._factories[index]())
         self.guard()
         if self.owns_process:
             stop_profilers()
         refuse_other_spaces(adapter, self.adapters[index].spec)
-        self._vitals[DOING] = STEPPING
+        self._vitals[CURRENT_COMMAND] = STEPPING
         self.adapters[index] = adapter
         self._closed_envs.discard(index)
         self._steppers[index] = self._stepper(index)
@@ -623,7 +630,7 @@ class Shard:
             episode.next_options = episode.options
             episode.next_task = episode.task
 
-    def _put_away(self, index: int) -> None:
+    def _close_failed_env(self, index: int) -> None:
         """Close an env that has failed, whatever it says to that; but once."""
         if index in self._closed_envs:
             return
@@ -637,7 +644,7 @@ class Shard:
     def _restart(self, index: int, row: int, mode: int | None, standing: bool) -> None:
         """Answer the command that failed, from the new env."""
         if not standing:  # what it wrote of the outcome is void
-            self.scribe.tear_up(index)
+            self.info_writer.discard(index)
         if mode is None:
             self.begin(index, row)
             self.write_started(index, row, valid=True)
@@ -660,7 +667,7 @@ class Shard:
         for name in ("terminated", "started", "valid"):
             fields[name][row, index] = False
         fields["truncated"][row, index] = True
-        self.scribe.clear(index, row)
+        self.info_writer.clear(index, row)
 
     def begin_next(self, index: int, row: int) -> None:
         """The step's transition stands; its observation is the next episode's first."""
@@ -671,7 +678,7 @@ class Shard:
 
     def break_off(self, index: int) -> None:
         """The episode ended with its worker: the next one is this one again."""
-        self.care[index] &= ~LOST
+        self.care[index] &= ~EPISODE_LOST
         self.episodes[index].broken = True
 
     def retire_if_outgrown(self, stage: int) -> None:
@@ -680,23 +687,29 @@ class Shard:
         # One that is too big before its first episode would be replaced for ever.
         if limit is None or not self._begun or (memory_of(os.getpid()) or 0) <= limit:
             return
-        self._vitals[RETIRED] = stage
-        raise Retired
+        self._vitals[RETIREMENT_STAGE] = stage
+        raise WorkerRetired
 
-    def _take_over(self, resume: Resume) -> None:
+    def _take_over(self, resume: ResumeState) -> None:
         self._base, self._offsets = 0, list(resume.tickets)
         self._even = False
         self.care[:] = resume.care
         self.columns.adopt(resume.columns)
         for index, episode in enumerate(self.episodes):
-            values = self._outlet.episode[index].tolist()
+            values = self._outputs.episode[index].tolist()
             episode.task = resume.tasks[index]
-            episode.number, episode.restarts = values[NUMBER], values[RESTARTS]
-            episode.began, episode.first_began = values[BEGAN], values[FIRST_BEGAN]
-            episode.seed = None if values[SEED] < 0 else values[SEED]
+            episode.number, episode.restarts = (
+                values[EPISODE_NUMBER],
+                values[EPISODE_RESTARTS],
+            )
+            episode.began, episode.first_began = (
+                values[BEGIN_TICKET],
+                values[FIRST_BEGIN_TICKET],
+            )
+            episode.seed = None if values[EPISODE_SEED] < 0 else values[EPISODE_SEED]
             # Cut short and not begun again, if its last row is of no transition.
             last = resume.tickets[index] & 1, index
-            over = self.care[index] & OVER
+            over = self.care[index] & EPISODE_OVER
             episode.broken = bool(over and not self._fields["valid"][last])
 
     # The rest -------------------------------------------------------------------------
@@ -732,7 +745,7 @@ def sampled_task(options: ShardOptions, slot: int, number: int) -> Any:
     return options.sample_task(slot, number, np.random.default_rng(seed))
 
 
-def _check_company(env: Any) -> None:
+def _check_may_share(env: Any) -> None:
     """Refuse a second env in this process, where the first must be alone in it."""
     verdict = isolation_of(env)
     if verdict is not None and verdict.isolation == "slot":

@@ -12,7 +12,7 @@ from corral.engine.worker.letters import Letter
 
 
 @dataclass(slots=True)
-class Outlet:
+class ShardOutputs:
     """Where a shard announces what it has done."""
 
     done: memoryview

@@ -25,13 +25,20 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.worker.state_reader import PLAIN, StateReader, is_state
+from corral.engine.worker.state_reader import PLAIN_TYPES, StateReader, is_state
 
-MOST_LAYERS = 256
-NOT_THE_ENVS = ("gymnasium", "pettingzoo", "corral", "numpy", "torch", "cloudpickle")
+MAX_LAYERS = 256
+LIBRARY_PACKAGES = (
+    "gymnasium",
+    "pettingzoo",
+    "corral",
+    "numpy",
+    "torch",
+    "cloudpickle",
+)
 """Packages whose own bookkeeping says nothing about an env."""
-ENVS_OF_THESE = ("gymnasium.envs", "pettingzoo.", "corral.zoo", "corral.tools.testing")
-NOT_ENVS = ("pettingzoo.utils", "gymnasium.envs.registration")
+ENV_MODULES = ("gymnasium.envs", "pettingzoo.", "corral.zoo", "corral.tools.testing")
+LIBRARY_MODULES = ("pettingzoo.utils", "gymnasium.envs.registration")
 
 
 # Generators ---------------------------------------------------------------------------
@@ -48,7 +55,7 @@ def generator_states() -> dict[str, Any]:
     return states
 
 
-def moved(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def advanced_generators(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """The generators that are not where they were; not those that are new."""
     return [name for name, state in now.items() if before.get(name, state) != state]
 
@@ -90,7 +97,7 @@ def _follower(spaces: Mapping[str, Mapping[str, Any]]) -> Callable[[str], bool]:
     """Tells of a module's name whether it belongs to the env or the user's own code."""
     homes = {str(space.get("__module__", name)) for name, space in spaces.items()}
     tops = {home.partition(".")[0] for home in homes if _is_the_envs(home)}
-    tops -= set(NOT_THE_ENVS)
+    tops -= set(LIBRARY_PACKAGES)
 
     def follows(module: str) -> bool:
         return module in homes or str(module).partition(".")[0] in tops
@@ -99,7 +106,17 @@ def _follower(spaces: Mapping[str, Mapping[str, Any]]) -> Callable[[str], bool]:
 
 
 def _is_instance(value: Any) -> bool:
-    plain = (*PLAIN, dict, list, tuple, deque, set, frozenset, np.ndarray, np.generic)
+    plain = (
+        *PLAIN_TYPES,
+        dict,
+        list,
+        tuple,
+        deque,
+        set,
+        frozenset,
+        np.ndarray,
+        np.generic,
+    )
     return not (isinstance(value, (*plain, type)) or callable(value))
 
 
@@ -183,7 +200,7 @@ def _layers(env: Any) -> Iterator[Any]:
     """The env, and what is inside its wrappers."""
     seen: list[Any] = []
     waiting = [env]
-    while waiting and len(seen) < MOST_LAYERS:
+    while waiting and len(seen) < MAX_LAYERS:
         layer = waiting.pop()
         if layer is None or any(layer is one for one in seen):
             continue
@@ -250,9 +267,9 @@ def _is_own(name: str, module: types.ModuleType) -> bool:
 def _is_the_envs(module: str) -> bool:
     """Whether what it holds may be an env's, and not a library's own."""
     top = module.partition(".")[0]
-    if module.startswith(NOT_ENVS):
+    if module.startswith(LIBRARY_MODULES):
         return False
-    if module.startswith(ENVS_OF_THESE):
+    if module.startswith(ENV_MODULES):
         return True
     standard = top in sys.stdlib_module_names and top != "__main__"
-    return bool(top) and top not in NOT_THE_ENVS and not standard
+    return bool(top) and top not in LIBRARY_PACKAGES and not standard

@@ -36,17 +36,17 @@ from typing import Any
 
 import numpy as np
 
-MOST_OBJECTS = 200_000
-MOST_BYTES = 256 << 20
-MOST_SECONDS = 0.15
+MAX_OBJECTS = 200_000
+MAX_BYTES = 256 << 20
+MAX_READ_SECONDS = 0.15
 """CPU time of one reading: a trial has 0.5 s, and takes two of them."""
-CHECKED = 256
+OBJECTS_PER_CLOCK_CHECK = 256
 """Objects from one look at the clock to the next."""
-LONG = 16
+LONG_SEQUENCE = 16
 """Items from which on it pays to see whether all are plain."""
 
-PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
-CODE = (
+PLAIN_TYPES = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
+CODE_TYPES = (
     types.CodeType,
     types.FrameType,
     types.GetSetDescriptorType,
@@ -60,8 +60,8 @@ CODE = (
     np.ufunc,
     np.dtype,
 )
-NOT_STATE = (
-    *CODE,
+STATELESS_TYPES = (
+    *CODE_TYPES,
     logging.Filterer,
     logging.LoggerAdapter,
     io.IOBase,
@@ -71,8 +71,8 @@ NOT_STATE = (
     type(threading.Lock()),
     type(threading.RLock()),
 )
-RUNNING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-HINTS = ("typing", "typing_extensions")
+GENERATOR_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+TYPING_MODULES = ("typing", "typing_extensions")
 """Modules whose objects describe types."""
 
 
@@ -95,7 +95,7 @@ class StateReader:
         self._follows = follows
         self._seen: dict[int, Any] = {}  # the values too: an id is for a lifetime
         self._bytes = 0
-        self._until = time.thread_time() + MOST_SECONDS
+        self._until = time.thread_time() + MAX_READ_SECONDS
         self._marks: list[Any] = []
         self._waiting: list[Any] = []
 
@@ -106,7 +106,7 @@ class StateReader:
             name: what it is called in `unread`.
             value: anything.
         """
-        if type(value) in PLAIN and type(value) is not float:
+        if type(value) in PLAIN_TYPES and type(value) is not float:
             return value
         self._marks, self._waiting, self._name = [], [value], name
         try:
@@ -121,7 +121,7 @@ class StateReader:
 
     def _one(self, value: Any) -> None:
         kind = type(value)
-        if kind in PLAIN:
+        if kind in PLAIN_TYPES:
             self._marks.append((kind, repr(value) if kind is float else value))
             return
         if id(value) in self._seen:
@@ -138,11 +138,14 @@ class StateReader:
 
     def _count(self, value: Any) -> None:
         self._seen[id(value)] = value
-        if len(self._seen) > MOST_OBJECTS:
-            raise OutOfBudget(f"{MOST_OBJECTS} objects")
-        late = len(self._seen) % CHECKED == 0 and time.thread_time() > self._until
+        if len(self._seen) > MAX_OBJECTS:
+            raise OutOfBudget(f"{MAX_OBJECTS} objects")
+        late = (
+            len(self._seen) % OBJECTS_PER_CLOCK_CHECK == 0
+            and time.thread_time() > self._until
+        )
         if late:
-            raise OutOfBudget(f"can be read in {MOST_SECONDS:g} s")
+            raise OutOfBudget(f"can be read in {MAX_READ_SECONDS:g} s")
 
     def _what(self, value: Any) -> str:
         kind = type(value).__qualname__
@@ -157,9 +160,12 @@ class StateReader:
     # Kinds ----------------------------------------------------------------------------
 
     def _into(self, value: Any) -> None:
-        if isinstance(value, NOT_STATE) or type(value).__module__ in HINTS:
+        if (
+            isinstance(value, STATELESS_TYPES)
+            or type(value).__module__ in TYPING_MODULES
+        ):
             return
-        if isinstance(value, RUNNING):
+        if isinstance(value, GENERATOR_TYPES):
             self._of_running(value)
         elif isinstance(value, contextvars.ContextVar):
             self._push(value.get(None))
@@ -231,7 +237,7 @@ class StateReader:
         """What it gives out is read later: that it has more of it is no change."""
         self._push(cache.__wrapped__)
         for key, result in _results_of(cache):
-            shown = repr(key) if type(key) in PLAIN else id(key)
+            shown = repr(key) if type(key) in PLAIN_TYPES else id(key)
             label = f"what {cache.__qualname__} has cached ({shown!s:.40})"
             self.cached.append((label, result))
 
@@ -288,8 +294,8 @@ class StateReader:
     def _sum(self, buffer: Any) -> None:
         view = memoryview(buffer)
         self._bytes += view.nbytes
-        if self._bytes > MOST_BYTES:
-            raise OutOfBudget(f"{MOST_BYTES >> 20} MiB")
+        if self._bytes > MAX_BYTES:
+            raise OutOfBudget(f"{MAX_BYTES >> 20} MiB")
         plain = view if view.contiguous else view.tobytes()
         self._mark(view.nbytes, zlib.crc32(plain))
 
@@ -316,7 +322,7 @@ class StateReader:
         elif isinstance(value, (list, tuple, deque)):
             self._of_sequence(value)
         elif isinstance(value, (set, frozenset)):
-            plain = {type(one) for one in value} <= PLAIN
+            plain = {type(one) for one in value} <= PLAIN_TYPES
             self._mark(frozenset(value) if plain else frozenset(map(id, value)))
             if not plain:
                 self._push(*sorted(value, key=id))
@@ -333,7 +339,7 @@ class StateReader:
         return True
 
     def _of_sequence(self, value: Any) -> None:
-        if len(value) > LONG and set(map(type, value)) <= PLAIN:
+        if len(value) > LONG_SEQUENCE and set(map(type, value)) <= PLAIN_TYPES:
             # The second version: later ones write down who else refers to an item.
             self._sum(marshal.dumps(list(value), 2))
         else:

@@ -18,11 +18,11 @@ from corral.core import NO_TASK, EnvSpec
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
     ANSWERING,
-    AT,
-    DOING,
-    LINE,
-    MARK,
-    NOWHERE,
+    BUSY_SINCE,
+    CACHE_LINE_BYTES,
+    CURRENT_COMMAND,
+    CURRENT_SLOT,
+    NO_SLOT,
     STEPPING,
     DataViews,
 )
@@ -35,11 +35,11 @@ from corral.engine.worker.letters import Reply, describe
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.seeds import episode_seed, seed_globals
 from corral.engine.worker.serialization import opened
-from corral.engine.worker.shard import Resume, Shard, ShardOptions
-from corral.engine.worker.shard_outputs import Outlet
+from corral.engine.worker.shard import ResumeState, Shard, ShardOptions
+from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.errors import Fault, OptionError
 
-RESERVED = ("reset", "step", "close")
+RESERVED_METHODS = ("reset", "step", "close")
 """Calling these behind the shard's back would break the order of its episodes."""
 
 
@@ -91,7 +91,7 @@ class Worker:
         self.shard.guard = guard
         self.closing = False
         self._prepared = False
-        self._vitals: Any = [0.0] * (LINE // 8)  # until there is a block
+        self._vitals: Any = [0.0] * (CACHE_LINE_BYTES // 8)  # until there is a block
 
     def prepare(self) -> None:
         """What envs find in their worker."""
@@ -149,16 +149,16 @@ class Worker:
         self,
         views: DataViews,
         codecs: Codecs,
-        outlet: Outlet,
+        outputs: ShardOutputs,
         reset_seed: np.ndarray[Any, np.dtype[np.int64]],
         fetch: Callable[[], Any],
         answer: Callable[[Reply], None],
-        resume: Resume | None = None,
+        resume: ResumeState | None = None,
     ) -> None:
         """Take this worker's part of the block and its end of the mailbox."""
-        self.shard.bind(views, codecs, outlet, resume)
-        self._vitals = outlet.vitals.data
-        self._ring = outlet.ring
+        self.shard.bind(views, codecs, outputs, resume)
+        self._vitals = outputs.vitals.data
+        self._ring = outputs.ring
         self._reset_seed = reset_seed
         self._fetch = fetch
         self._answer = answer
@@ -183,10 +183,13 @@ class Worker:
     def _mail(self, _mode: int, _index: int) -> None:
         message = self._fetch()
         if type(message) is Ask:  # nothing else takes time, or has no deadline
-            self._vitals[MARK], self._vitals[DOING] = time.perf_counter(), ANSWERING
+            self._vitals[BUSY_SINCE], self._vitals[CURRENT_COMMAND] = (
+                time.perf_counter(),
+                ANSWERING,
+            )
         self.read(message)
-        self._vitals[DOING] = STEPPING
-        self._vitals[MARK] = time.perf_counter()
+        self._vitals[CURRENT_COMMAND] = STEPPING
+        self._vitals[BUSY_SINCE] = time.perf_counter()
 
     # By verb; a tuple, since a dict of enums takes three times as long to look up.
     _HANDLERS: ClassVar[tuple[Callable[[Worker, int, int], None], ...]] = (
@@ -204,10 +207,10 @@ class Worker:
         """Obey one message."""
         self._READERS[type(message)](self, message)
 
-    def _adopt(self, message: commands.Columns) -> None:
+    def _adopt(self, message: commands.NewColumns) -> None:
         self.shard.columns.adopt(message.columns)
 
-    def _prepare(self, message: commands.Episode) -> None:
+    def _prepare(self, message: commands.NextEpisode) -> None:
         episode = self.shard.episodes[message.index]
         if message.options is not None:
             episode.next_options = message.options
@@ -216,13 +219,13 @@ class Worker:
         if message.seed is not None:
             episode.next_seed = message.seed
 
-    def _take_action(self, message: commands.Action) -> None:
+    def _take_action(self, message: commands.MailedAction) -> None:
         self.shard.episodes[message.index].mailed_action = message.values
 
     def _take_raw_action(self, message: commands.RawAction) -> None:
         self.shard.episodes[message.index].raw_action = message.value
 
-    def _reroot(self, message: commands.Root) -> None:
+    def _reroot(self, message: commands.NewRootSeed) -> None:
         self.shard.options.root_seed = message.seed
         for episode in self.shard.episodes:
             episode.number, episode.restarts, episode.broken = -1, 0, False
@@ -232,17 +235,20 @@ class Worker:
     def _ask(self, message: Ask) -> None:
         reply = self.answer(message)
         # Before it is sent: whoever has it may want a step in time.
-        self._vitals[MARK], self._vitals[DOING] = time.perf_counter(), STEPPING
+        self._vitals[BUSY_SINCE], self._vitals[CURRENT_COMMAND] = (
+            time.perf_counter(),
+            STEPPING,
+        )
         self._answer(reply)
         if message.verb == "run" and self._ring is not None:
             self._ring()  # an item that is done is announced like a slot
 
     _READERS: ClassVar[dict[type, Callable[[Worker, Any], None]]] = {
-        commands.Columns: _adopt,
-        commands.Episode: _prepare,
-        commands.Action: _take_action,
+        commands.NewColumns: _adopt,
+        commands.NextEpisode: _prepare,
+        commands.MailedAction: _take_action,
         commands.RawAction: _take_raw_action,
-        commands.Root: _reroot,
+        commands.NewRootSeed: _reroot,
         Ask: _ask,
     }
 
@@ -269,7 +275,7 @@ class Worker:
         for index in indexes:
             slot = None if index is None else self.job.slots[index]
             if slot is not None:
-                self._vitals[AT] = index
+                self._vitals[CURRENT_SLOT] = index
                 slots.append(slot)
             try:
                 with self.shard.randomness_of(-1 if slot is None else slot):
@@ -280,7 +286,7 @@ class Worker:
                 if isinstance(error, KeyboardInterrupt) and self._ring is None:
                     raise  # the user's Ctrl-C under serial
                 faults.append(self.described(index, command, error))
-        self._vitals[AT] = NOWHERE
+        self._vitals[CURRENT_SLOT] = NO_SLOT
         return Reply(values, faults, tuple(slots))
 
     def described(self, index: int | None, command: str, error: BaseException) -> Fault:
@@ -291,7 +297,7 @@ class Worker:
 
     def _call(self, index: int, message: Ask) -> Any:
         name, args, kwargs = message.payload
-        if name in RESERVED:
+        if name in RESERVED_METHODS:
             raise OptionError(
                 f"Trying to call function `{name}` with `call`, "
                 f"use `{name}` directly instead."

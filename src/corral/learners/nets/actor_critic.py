@@ -14,7 +14,7 @@ from corral.learners.nets.memory import MEMORIES, MemoryKind
 from corral.learners.nets.mlp import Activation, Mlp, dense
 from corral.learners.torch_import import functional, nn
 
-TOWERS = (64, 64)
+DEFAULT_HIDDEN_SIZES = (64, 64)
 
 
 class ActorCritic(nn.Module):  # type: ignore[misc]
@@ -53,7 +53,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
             self.memory = MEMORIES[memory](width, memory_size, generator)
             width = memory_size
         if hidden is None:
-            hidden = () if is_image(observation_space) else TOWERS
+            hidden = () if is_image(observation_space) else DEFAULT_HIDDEN_SIZES
         self.actor = Mlp(width, hidden, activation, generator)
         self.critic = Mlp(width, hidden, activation, generator)
         self.head = head_for(action_space, self.actor.width, generator, log_std)

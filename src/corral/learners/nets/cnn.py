@@ -16,7 +16,7 @@ LARGE: Layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """(channels, kernel, stride) for images of at least 36 × 36."""
 SMALL: Layers = ((16, 3, 1), (32, 3, 1))
 """For smaller ones."""
-LARGE_ENOUGH = 36
+MIN_IMAGE_SIDE = 36
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
@@ -48,7 +48,7 @@ class Cnn(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         size = _height_and_width(shape)
-        layers = LARGE if min(size) >= LARGE_ENOUGH else SMALL
+        layers = LARGE if min(size) >= MIN_IMAGE_SIDE else SMALL
         self._flat = len(shape) == 2
         self._channels_last = _channels_last(shape)
         self._strides = [stride for _, _, stride in layers]

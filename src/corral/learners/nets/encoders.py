@@ -17,9 +17,9 @@ from corral.errors import SpaceMismatch
 from corral.learners.nets.cnn import Cnn, is_image
 from corral.learners.torch_import import functional, nn, torch
 
-ALONE, BESIDE = 512, 256
+IMAGE_FEATURES, IMAGE_FEATURES_BESIDE_OTHERS = 512, 256
 """Features of an image that is the whole observation, and of one among others."""
-HANDLED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+ENCODED_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 def leaf_spaces(
@@ -32,7 +32,7 @@ def leaf_spaces(
     elif isinstance(space, spaces.Tuple):
         for place, inner in enumerate(space.spaces):
             yield from leaf_spaces(inner, f"{path}[{place}]")
-    elif isinstance(space, HANDLED):
+    elif isinstance(space, ENCODED_SPACES):
         yield path, space
     else:
         raise SpaceMismatch(
@@ -93,7 +93,7 @@ class Encoder(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         leaves = list(leaf_spaces(space))
-        pixels = ALONE if len(leaves) == 1 else BESIDE
+        pixels = IMAGE_FEATURES if len(leaves) == 1 else IMAGE_FEATURES_BESIDE_OTHERS
         self.parts = nn.ModuleList(
             _part(leaf, pixels, scale_images, generator) for _, leaf in leaves
         )

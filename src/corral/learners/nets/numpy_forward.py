@@ -48,14 +48,16 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def mirror_of(net: ActorCritic) -> Mirror | None:
+def numpy_forward_of(net: ActorCritic) -> NumpyForward | None:
     """Its mirror, if it can have one."""
     parts = list(net.encoder.parts)
     plain = net.memory is None and len(parts) == 1 and isinstance(parts[0], Flat)
-    return Mirror(net) if plain and net.value.weight.device.type == "cpu" else None
+    return (
+        NumpyForward(net) if plain and net.value.weight.device.type == "cpu" else None
+    )
 
 
-class Mirror:
+class NumpyForward:
     """What a plain net computes, in arrays."""
 
     def __init__(self, net: ActorCritic) -> None:

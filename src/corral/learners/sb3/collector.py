@@ -12,7 +12,7 @@ from corral.core import Step
 from corral.engine.worker.seeds import episode_seed
 from corral.errors import MissingExtra, WorkerDied, WorkerHung
 from corral.learners.sb3.ppo import SB3PPO, Collected
-from corral.rollouts.drained_pool import settle
+from corral.rollouts.drained_pool import drain
 from corral.rollouts.rollout import EpisodeSummary
 
 try:
@@ -22,7 +22,7 @@ except ImportError as error:
         f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
     ) from error
 
-_NUMBERED = 4
+_NUMBERED_SEED_DOMAIN = 4
 """Sets the roots of episodes after `end_episodes` apart."""
 
 Curriculum = Callable[[Any, int], None]
@@ -50,7 +50,7 @@ class SB3Collector:
         self._begun = False
         self._seeds: list[int] = []
         """By slot: of the episode it is in."""
-        self._watcher = _Watcher(self._took)
+        self._watcher = _StepCallback(self._take_rollout)
         self._watcher.init_callback(self._model)
         self._rows: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []
         self._episodes: list[EpisodeSummary] = []
@@ -75,7 +75,9 @@ class SB3Collector:
         As `Collector.end_episodes` does: a run that is resumed by this call goes on as
         the one that made it and was not interrupted.
         """
-        self._begin(episode_seed(self._seed, number, _NUMBERED), counted=False)
+        self._begin(
+            episode_seed(self._seed, number, _NUMBERED_SEED_DOMAIN), counted=False
+        )
 
     def _prepare(self) -> None:
         self._led_at = self._learner.steps
@@ -87,12 +89,12 @@ class SB3Collector:
         try:
             self._curriculum(self._venv, self._led_at)
         except (WorkerDied, WorkerHung):
-            if not self._pool.mends:
+            if not self._pool.restarts_workers:
                 raise
             self._curriculum(self._venv, self._led_at)  # it has been replaced
 
     def _begin(self, root: int, counted: bool) -> None:
-        settle(self._pool)
+        drain(self._pool)
         self._prepare()  # before the reset, as a run that is resumed here does
         obs = self._venv.begin_at(root)
         step: Step = self._venv.last_step
@@ -104,7 +106,7 @@ class SB3Collector:
 
     # What came ------------------------------------------------------------------------
 
-    def _took(self) -> None:
+    def _take_rollout(self) -> None:
         """Keep what the step said, which the next one overwrites."""
         step: Step = self._venv.last_step
         row = len(self._rows)
@@ -147,13 +149,13 @@ def _put(rows: Any, slots: NDArray[np.intp], values: Any) -> None:
 
 def _own(info: dict[str, Any]) -> dict[str, Any]:
     """What the env said, without what Stable-Baselines3 wants to find there."""
-    return {key: value for key, value in info.items() if key not in _ADDED}
+    return {key: value for key, value in info.items() if key not in _SB3_INFO_KEYS}
 
 
-_ADDED = ("terminal_observation", "TimeLimit.truncated", "episode")
+_SB3_INFO_KEYS = ("terminal_observation", "TimeLimit.truncated", "episode")
 
 
-class _Watcher(BaseCallback):  # type: ignore[misc]
+class _StepCallback(BaseCallback):  # type: ignore[misc]
     """Tells the collector of every step."""
 
     def __init__(self, took: Callable[[], None]) -> None:

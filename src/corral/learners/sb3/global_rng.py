@@ -14,7 +14,7 @@ import numpy as np
 
 from corral.learners.torch_import import torch
 
-SEEDS = 2**32
+SEED_RANGE = 2**32
 """As many as numpy's can be seeded with."""
 
 
@@ -29,8 +29,8 @@ class GlobalGenerators:
     def __init__(self, seed: int, cuda: bool = False) -> None:
         self._cuda = cuda
         before = self._current()
-        torch.manual_seed(seed % SEEDS)
-        np.random.seed(seed % SEEDS)
+        torch.manual_seed(seed % SEED_RANGE)
+        np.random.seed(seed % SEED_RANGE)
         self._own = self._current()
         self._put(before)
 

@@ -9,16 +9,16 @@ import numpy as np
 from corral.core import Decision, Generators, Step
 from corral.learners.torch_import import torch
 
-CHUNK = 16
+FORWARD_ROWS = 16
 """Rows of every forward pass: a row must not depend on how many there are."""
 
 
-class Learnt(Protocol):
+class TrainedActor(Protocol):
     """Who is asked: `SB3PPO`, or what it was at one moment."""
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any: ...
 
-    def frozen(self) -> Learnt: ...
+    def frozen(self) -> TrainedActor: ...
 
 
 class SB3Policy:
@@ -31,7 +31,10 @@ class SB3Policy:
     """
 
     def __init__(
-        self, learner: Learnt, deterministic: bool = False, chunk: int = CHUNK
+        self,
+        learner: TrainedActor,
+        deterministic: bool = False,
+        chunk: int = FORWARD_ROWS,
     ) -> None:
         self._learner = learner
         self._deterministic = deterministic
@@ -55,7 +58,7 @@ class SB3Policy:
             return Decision(self._drawn(step.obs, rng))
         rows = len(step)
         parts = [
-            self._learner.predict(taken(step.obs, self._filled(first, rows)))
+            self._learner.predict(as_env_action(step.obs, self._filled(first, rows)))
             for first in range(0, rows, self._chunk)
         ]
         return Decision(np.concatenate(parts)[:rows])
@@ -73,11 +76,11 @@ class SB3Policy:
         with torch.random.fork_rng():
             for row in range(len(rng)):
                 torch.manual_seed(int(rng[row].integers(2**62)))
-                drawn.append(self._learner.predict(taken(obs, [row]), False))
+                drawn.append(self._learner.predict(as_env_action(obs, [row]), False))
         return np.concatenate(drawn)
 
 
-def taken(obs: Any, rows: Any) -> Any:
+def as_env_action(obs: Any, rows: Any) -> Any:
     """Some rows of observations."""
     if isinstance(obs, dict):
         return {key: part[rows] for key, part in obs.items()}

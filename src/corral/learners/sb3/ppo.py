@@ -122,7 +122,7 @@ class SB3PPO:
         """Actions for a batch of observations as the envs give them."""
         return self.model.predict(self.scales(obs), deterministic=deterministic)[0]
 
-    def frozen(self) -> Frozen:
+    def frozen(self) -> FrozenScales:
         """What predicts as it does now, whatever is learnt later."""
         policy = self.model.policy
         # Its distribution holds on to the last graph, which cannot be copied.
@@ -130,7 +130,7 @@ class SB3PPO:
             id(policy.action_dist): copy.copy(policy.action_dist),
             id(policy.optimizer): None,
         }
-        return Frozen(copy.deepcopy(policy, known), self.scales.frozen())
+        return FrozenScales(copy.deepcopy(policy, known), self.scales.frozen())
 
     def update(self, rollout: Collected) -> dict[str, float]:
         """Learn from what was collected last; returns metrics."""
@@ -215,7 +215,7 @@ class SB3PPO:
         return written
 
 
-class Frozen:
+class FrozenScales:
     """A policy of Stable-Baselines3 and its scales, as they were at one moment."""
 
     def __init__(self, policy: Any, scales: SB3Scales) -> None:
@@ -226,7 +226,7 @@ class Frozen:
         """Actions for a batch of observations as the envs give them."""
         return self._policy.predict(self._scales(obs), deterministic=deterministic)[0]
 
-    def frozen(self) -> Frozen:
+    def frozen(self) -> FrozenScales:
         """It stays as it is."""
         return self
 

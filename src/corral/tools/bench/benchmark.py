@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from corral.engine.executors import usable_cores
 from corral.errors import FaultError, OptionError
-from corral.tools.bench.candidates import check_backends, peers, ways_of
-from corral.tools.bench.comparison import Heat, Watcher
-from corral.tools.bench.messages import Built
+from corral.tools.bench.candidates import candidates_of, check_backends, peers
+from corral.tools.bench.comparison import Comparison, ProgressListener
+from corral.tools.bench.messages import EnvsBuilt
 from corral.tools.bench.recommend import recommend
-from corral.tools.bench.results import Group, Report, Settings
+from corral.tools.bench.results import BenchReport, BenchSettings, SizeResults
 from corral.tools.bench.simulated_policy import iterations_for
 from corral.train.run import machine
 
-IMPATIENT = 2.0
+INTERRUPTED_CLOSE_SECONDS = 2.0
 """Seconds for lanes to close when the caller has pressed Ctrl-C."""
 
 
-def run(settings: Settings, watcher: Watcher) -> Report:
+def run(settings: BenchSettings, watcher: ProgressListener) -> BenchReport:
     """Measure everything that was asked for.
 
     Ctrl-C ends it early, with what is known by then. Raises if the env cannot be
@@ -33,8 +33,8 @@ def run(settings: Settings, watcher: Watcher) -> Report:
     check_backends(settings.backends or ())
     there, _ = peers(settings.against)
     policy_iterations = iterations_for(settings.policy_ms * 1e-3)
-    heats = [
-        Heat(
+    comparisons = [
+        Comparison(
             settings,
             num_envs,
             cores=usable_cores(),
@@ -44,60 +44,65 @@ def run(settings: Settings, watcher: Watcher) -> Report:
         )
         for num_envs in settings.num_envs
     ]
-    watcher.expect(sum(heat.expected_turns() for heat in heats))
-    return _run_heats(settings, heats)
+    watcher.expect(sum(comparison.expected_turns() for comparison in comparisons))
+    return _run_comparisons(settings, comparisons)
 
 
-def _run_heats(settings: Settings, heats: Sequence[Heat]) -> Report:
-    groups: list[Group] = []
-    built: Built | None = None
+def _run_comparisons(
+    settings: BenchSettings, comparisons: Sequence[Comparison]
+) -> BenchReport:
+    groups: list[SizeResults] = []
+    built: EnvsBuilt | None = None
     interrupted = False
-    for heat in heats:
+    for comparison in comparisons:
         try:
-            interrupted = _run_heat(heat)
+            interrupted = _run_comparison(comparison)
         except FaultError:
             if not groups:
                 raise
-        built = built or heat.built
-        group = heat.group()
+        built = built or comparison.built
+        group = comparison.group()
         groups += [group] if group is not None else []
-        if interrupted or heat.hopeless:
+        if interrupted or comparison.hopeless:
             break
     return _report(settings, groups, built, interrupted)
 
 
-def _run_heat(heat: Heat) -> bool:
+def _run_comparison(comparison: Comparison) -> bool:
     """Run it and end its lanes; returns whether the caller wants no more."""
     try:
-        heat.run()
+        comparison.run()
     except KeyboardInterrupt:
-        _close(heat, IMPATIENT)
+        _close(comparison, INTERRUPTED_CLOSE_SECONDS)
         return True
     except BaseException:
-        _close(heat)
+        _close(comparison)
         raise
-    return _close(heat)
+    return _close(comparison)
 
 
-def _close(heat: Heat, patience: float = 10.0) -> bool:
+def _close(comparison: Comparison, patience: float = 10.0) -> bool:
     """End its lanes; Ctrl-C meanwhile, which it returns, ends them at once.
 
     What was measured is not lost by it.
     """
     try:
-        heat.close(patience)
+        comparison.close(patience)
     except KeyboardInterrupt:
-        heat.close(0.0)
+        comparison.close(0.0)
         return True
     return False
 
 
 def _report(
-    settings: Settings, groups: list[Group], built: Built | None, interrupted: bool
-) -> Report:
+    settings: BenchSettings,
+    groups: list[SizeResults],
+    built: EnvsBuilt | None,
+    interrupted: bool,
+) -> BenchReport:
     there, missing = peers(settings.against)
     agents = built.agents if built else ""
-    left_out = [peer for peer in there if not ways_of(peer, agents)]
+    left_out = [peer for peer in there if not candidates_of(peer, agents)]
     recommendation = None
     if built is not None:
         recommendation = recommend(
@@ -107,7 +112,7 @@ def _report(
             settings.kwargs,
             "make_multi" if agents else "make",
         )
-    return Report(
+    return BenchReport(
         settings,
         tuple(groups),
         tuple(missing),

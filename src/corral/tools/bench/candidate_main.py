@@ -1,10 +1,10 @@
-"""The inside of a lane: build what was ordered, step when told, end with the race.
+"""The process of one candidate: build the envs, step when told, end with the race.
 
-race ── Order ─────────► import, build, reset
-     ◄───────── Built ── | Failure
-     ── batches ───────► step
-     ◄────────── Turn ── | Failure
-     ── None, or gone ─► close
+race ── BuildOrder ─────► import, build, reset
+     ◄────── EnvsBuilt ── | CandidateFailure
+     ── batches ────────► step
+     ◄────── TurnTimes ── | CandidateFailure
+     ── None, or gone ──► close
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from itertools import cycle, islice
 from multiprocessing.connection import Connection
 from typing import Any
 
-from corral.engine.adapters.env_names import named
+from corral.engine.adapters.env_names import resolve_env
 from corral.engine.pool import Stats
 from corral.engine.transport import lifeline
 from corral.errors import CorralError, MissingExtra, OptionError
 from corral.tools.bench.candidates import Candidate
 from corral.tools.bench.libraries import Build, builder_of
 from corral.tools.bench.measure import draw_actions
-from corral.tools.bench.messages import Built, Failure, Order, Turn
+from corral.tools.bench.messages import (
+    BuildOrder,
+    CandidateFailure,
+    EnvsBuilt,
+    TurnTimes,
+)
 from corral.tools.bench.simulated_policy import compute
 from corral.train.run import process_usage
 
@@ -37,12 +42,12 @@ BOOTSTRAP = (
 )
 
 
-class Stand:
+class CandidateRunner:
     """The candidate at its start: built, reset, and ready to take turns."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: BuildOrder) -> None:
         self._order = order
-        name = named(order.env, order.kwargs, syntax="command")
+        name = resolve_env(order.env, order.kwargs, syntax="command")
         build = _builder(order.candidate)
         # Around nothing but the building: later lanes would share our pages, and what
         # is shared counts by its share.
@@ -53,8 +58,8 @@ class Stand:
         memory = max(0, process_usage.memory() - weight)
         layout = stepped.layout
         spaces = str(stepped.observation_space), str(stepped.action_space)
-        seen, done = stepped.told or spaces
-        self.built = Built(
+        seen, done = stepped.groups_text or spaces
+        self.built = EnvsBuilt(
             startup,
             memory,
             seen,
@@ -68,7 +73,7 @@ class Stand:
         )
         self._actions = draw_actions(stepped.action_space, order.num_envs, order.seed)
 
-    def turn(self, batches: int) -> Turn:
+    def turn(self, batches: int) -> TurnTimes:
         """Step so many batches; returns what it took."""
         stepped = self._stepped
         before = stepped.stats() if stepped.stats else None
@@ -77,7 +82,7 @@ class Stand:
         seconds, policy = self._step(batches)
         queued = process_usage.queued_seconds() - queued
         cpu = process_usage.cpu_seconds() - cpu
-        return Turn(
+        return TurnTimes(
             batches * self._order.num_envs,
             seconds,
             policy,
@@ -85,7 +90,9 @@ class Stand:
             queued,
             stepped.episodes() - episodes if stepped.episodes else None,
             **(
-                _told(stepped.stats().since(before)) if before and stepped.stats else {}
+                _caller_times(stepped.stats().since(before))
+                if before and stepped.stats
+                else {}
             ),
         )
 
@@ -124,7 +131,7 @@ def _builder(candidate: Candidate) -> Build:
         ) from error
 
 
-def _told(stats: Stats) -> dict[str, float]:
+def _caller_times(stats: Stats) -> dict[str, float]:
     """What a pool says about its times."""
     return {
         "env": float(stats.step.seconds.sum() + stats.reset.seconds.sum()),
@@ -139,18 +146,18 @@ def main(descriptor: int, lifeline_descriptor: int) -> None:
     lifeline.watch(lifeline_descriptor, memoryview(mmap.mmap(-1, 256)), 0, 128)
     os.set_inheritable(descriptor, False)
     with Connection(descriptor) as connection:
-        order: Order = connection.recv()
-        stand: Stand | None = None
+        order: BuildOrder = connection.recv()
+        runner: CandidateRunner | None = None
         try:
-            stand = Stand(order)
-            connection.send(stand.built)
+            runner = CandidateRunner(order)
+            connection.send(runner.built)
             while (batches := _next(connection)) is not None:
-                connection.send(stand.turn(batches))
+                connection.send(runner.turn(batches))
         except Exception as error:
             connection.send(failure_of(error, order))
         finally:
-            if stand is not None:
-                stand.close()
+            if runner is not None:
+                runner.close()
 
 
 def _next(connection: Connection) -> int | None:
@@ -162,12 +169,14 @@ def _next(connection: Connection) -> int | None:
     return batches
 
 
-def failure_of(error: Exception, order: Order) -> Failure:
+def failure_of(error: Exception, order: BuildOrder) -> CandidateFailure:
     """What the race is told about an exception."""
-    ours = _ours(error)
+    ours = _own_error(error)
     usage_error = order.candidate.library == "loop" and isinstance(error, OptionError)
     text = str(ours) if ours is not None else _in_words(error)
-    return Failure(text, "".join(traceback.format_exception(error)), usage_error)
+    return CandidateFailure(
+        text, "".join(traceback.format_exception(error)), usage_error
+    )
 
 
 def _in_words(error: Exception) -> str:
@@ -175,7 +184,7 @@ def _in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _ours(error: BaseException) -> CorralError | None:
+def _own_error(error: BaseException) -> CorralError | None:
     """The error that says where it happened, if it is one of ours or caused by one."""
     found: Any = error
     while found is not None and not isinstance(found, CorralError):

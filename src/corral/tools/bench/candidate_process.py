@@ -28,21 +28,26 @@ from corral.engine.transport.lifeline import Lifeline
 from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError, OptionError, RemoteTraceback
 from corral.tools.bench.candidate_main import BOOTSTRAP
-from corral.tools.bench.messages import Built, Failure, Order, Turn
+from corral.tools.bench.messages import (
+    BuildOrder,
+    CandidateFailure,
+    EnvsBuilt,
+    TurnTimes,
+)
 
-SLICE = 0.25
+LIVENESS_CHECK_SECONDS = 0.25
 """Seconds between two looks at whether the process still lives: its forked children
 may hold the socket open when it is gone."""
 LAST_LINES = 5
 
 
-class Lane:
+class CandidateProcess:
     """A runner in its own process; a `measure.Runner` once it is built."""
 
-    def __init__(self, order: Order, deadline: float) -> None:
+    def __init__(self, order: BuildOrder, deadline: float) -> None:
         self.order = order
         self.slots = order.num_envs
-        self.turns: list[Turn] = []
+        self.turns: list[TurnTimes] = []
         """Every turn so far, trials included."""
         self.deadline = deadline
         """Seconds it may take to build, and then for each turn."""
@@ -53,14 +58,14 @@ class Lane:
             self._process = _start(theirs.fileno(), self._lifeline, self._output)
         self._connection = multiprocessing.connection.Connection(ours.detach())
 
-    def build(self) -> Built:
+    def build(self) -> EnvsBuilt:
         """Have the envs built and reset."""
-        built: Built = self._ask(self.order, "start")
+        built: EnvsBuilt = self._ask(self.order, "start")
         return built
 
     def run(self, batches: int) -> float:
         """Step so many batches; return the seconds it took."""
-        turn: Turn = self._ask(batches, "step")
+        turn: TurnTimes = self._ask(batches, "step")
         self.turns.append(turn)
         return turn.seconds
 
@@ -68,14 +73,14 @@ class Lane:
         with suppress(OSError):  # gone already: the wait below finds out how
             self._connection.send(request)
         answer = self._answer(command)
-        if isinstance(answer, Failure):
+        if isinstance(answer, CandidateFailure):
             self._raise(answer, command)
         return answer
 
     def _answer(self, command: str) -> Any:
         until = time.monotonic() + self.deadline
         try:
-            while not self._connection.poll(SLICE):
+            while not self._connection.poll(LIVENESS_CHECK_SECONDS):
                 if has_ended(self._process):
                     break
                 if time.monotonic() > until:
@@ -112,7 +117,7 @@ class Lane:
         )
         return FaultError(text, fault)
 
-    def _raise(self, failure: Failure, command: str) -> None:
+    def _raise(self, failure: CandidateFailure, command: str) -> None:
         if failure.usage:
             cause = RemoteTraceback(failure.traceback)
             raise OptionError(failure.text) from cause
@@ -148,14 +153,14 @@ class Lane:
         self._output.close()
 
 
-def close_all(lanes: Iterable[Lane], timeout: float = 10.0) -> None:
+def close_all(processes: Iterable[CandidateProcess], timeout: float = 10.0) -> None:
     """End them all at the same time."""
-    lanes = list(lanes)
-    for lane in lanes:
-        lane.stop()
+    processes = list(processes)
+    for process in processes:
+        process.stop()
     until = time.monotonic() + timeout
-    for lane in lanes:
-        lane.close(max(0.0, until - time.monotonic()))
+    for process in processes:
+        process.close(max(0.0, until - time.monotonic()))
 
 
 def _start(descriptor: int, lifeline: Lifeline, output: Any) -> subprocess.Popen[bytes]:

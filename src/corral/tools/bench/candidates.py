@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from corral.engine.executors import BACKENDS
-from corral.engine.executors.assign import MOST_PROCESSES, enough_workers
+from corral.engine.executors.assign import MAX_PROCESSES, enough_workers
 from corral.errors import OptionError
 
-WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}
-MOST_THREADS = 128
+BACKEND_WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}
+MAX_THREADS = 128
 """No layout of ours has more threads than this unless they are asked for."""
 
 
@@ -96,8 +96,8 @@ PEERS = {
 }
 
 
-def ways_of(peer: Peer, agents: str) -> tuple[Candidate, ...]:
-    """Its candidates for an env whose agents act so, see `Order`."""
+def candidates_of(peer: Peer, agents: str) -> tuple[Candidate, ...]:
+    """Its candidates for an env whose agents act so, see `BuildOrder`."""
     if not agents:
         return peer.candidates
     return peer.agents if agents == "at once" else ()
@@ -107,7 +107,7 @@ def layout(backend: str, workers: int = 1) -> Candidate:
     """One of ours."""
     if backend == "serial":
         return Candidate("corral", "serial", "Corral, serial", 1)
-    words = WORDS[backend] if workers > 1 else backend
+    words = BACKEND_WORDS[backend] if workers > 1 else backend
     return Candidate("corral", backend, f"Corral, {workers} {words}", workers)
 
 
@@ -133,7 +133,7 @@ def layouts(
         counts = [min(count, num_envs) for count in workers]
         counts = counts or [enough_workers(num_envs, cores)]
         if waits and not (backends or workers):
-            most = MOST_THREADS if backend == "thread" else MOST_PROCESSES
+            most = MAX_THREADS if backend == "thread" else MAX_PROCESSES
             counts.append(min(num_envs, most))
         if backend == "serial":
             found.append(layout("serial"))

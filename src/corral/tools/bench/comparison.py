@@ -12,61 +12,66 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from corral.errors import CorralError, FaultError
-from corral.tools.bench.candidate_process import Lane, close_all
+from corral.tools.bench.candidate_process import CandidateProcess, close_all
 from corral.tools.bench.candidates import (
     AUTO,
     LOOP,
     Candidate,
     Peer,
+    candidates_of,
     layout,
     layouts,
-    ways_of,
 )
 from corral.tools.bench.measure import Race, batches_for
-from corral.tools.bench.messages import Built, Order
-from corral.tools.bench.results import Entry, Group, Settings, group_of
+from corral.tools.bench.messages import BuildOrder, EnvsBuilt
+from corral.tools.bench.results import (
+    BenchSettings,
+    CandidateRecord,
+    SizeResults,
+    group_of,
+)
 from corral.tools.bench.turn_figures import unit_of
 
-WAITS = 0.5
+WAITING_CPU_SHARE = 0.5
 """An env that takes less of a core than this may gain by more threads than cores."""
 
 
-class Watcher(Protocol):
+class ProgressListener(Protocol):
     """Who is told how far it is."""
 
     def expect(self, turns: int) -> None:
         """So many more turns are to come; fewer, if negative."""
 
-    def say(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """What is being done now."""
 
     def turn(self) -> None:
         """One of the expected turns is over."""
 
 
-class Heat:
+class Comparison:
     """The candidates of one size, from building to closing."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BenchSettings,
         num_envs: int,
         *,
         cores: int,
         peers: Sequence[Peer],
         policy_iterations: int,
-        watcher: Watcher,
+        watcher: ProgressListener,
     ) -> None:
         self.settings = settings
         self.num_envs = num_envs
-        self.built: Built | None = None
+        self.built: EnvsBuilt | None = None
         """What the loop's lane said about the env."""
         self._cores = cores
         self._peers = peers
         self._policy_iterations = policy_iterations
         self._watcher = watcher
-        self._entries: dict[str, Entry] = {}
-        self._lanes: dict[str, Lane] = {}
+        self._entries: dict[str, CandidateRecord] = {}
+        self._processes: dict[str, CandidateProcess] = {}
         self._auto = ""
 
     def run(self) -> None:
@@ -83,7 +88,7 @@ class Heat:
         for candidate in candidates:
             self._build(candidate)
         race = Race(
-            self._lanes,
+            self._processes,
             turn_seconds=self.settings.seconds,
             on_turn=self._note_turn,
             on_fault=self._note_fault,
@@ -104,7 +109,9 @@ class Heat:
         asked = self.settings
         ours = layouts(self.num_envs, self._cores, asked.backends, asked.workers, waits)
         agents = self.built.agents if self.built else ""
-        return ours + [one for peer in self._peers for one in ways_of(peer, agents)]
+        return ours + [
+            one for peer in self._peers for one in candidates_of(peer, agents)
+        ]
 
     def _turns(self, candidate: Candidate) -> int:
         """Building counts as one; auto is mostly asked and not raced."""
@@ -112,14 +119,14 @@ class Heat:
 
     def _try_loop(self) -> bool:
         """Whether the env leaves its core to others most of the time."""
-        loop = self._lanes[LOOP.title]
-        self._watcher.say(f"×{self.num_envs} {LOOP.title}")
+        loop = self._processes[LOOP.title]
+        self._watcher.show_status(f"×{self.num_envs} {LOOP.title}")
         try:
             batches_for(loop, self.settings.seconds)
         except FaultError as error:
             self._note_fault(LOOP.title, error)
             return False
-        return unit_of(loop.turns).share < WAITS
+        return unit_of(loop.turns).share < WAITING_CPU_SHARE
 
     # Building -------------------------------------------------------------------------
 
@@ -132,11 +139,11 @@ class Heat:
             text = f"{self.settings.env} could not be built: {error}"
             raise FaultError(text, error.fault) from error
 
-    def _build(self, candidate: Candidate) -> Built | None:
+    def _build(self, candidate: Candidate) -> EnvsBuilt | None:
         title = candidate.title
-        self._watcher.say(f"×{self.num_envs} building {title}")
-        entry = self._entries[title] = Entry(candidate)
-        order = Order(
+        self._watcher.show_status(f"×{self.num_envs} building {title}")
+        entry = self._entries[title] = CandidateRecord(candidate)
+        order = BuildOrder(
             candidate,
             self.settings.env,
             self.settings.kwargs,
@@ -145,9 +152,11 @@ class Heat:
             self._policy_iterations,
             self.built.agents if self.built else "",
         )
-        lane = self._lanes[title] = Lane(order, self.settings.deadline)
+        process = self._processes[title] = CandidateProcess(
+            order, self.settings.deadline
+        )
         try:
-            built = lane.build()
+            built = process.build()
         except FaultError as error:
             self._note_fault(title, error)
             return None
@@ -157,33 +166,33 @@ class Heat:
             self._place_auto(built)
         return built
 
-    def _place_auto(self, built: Built) -> None:
+    def _place_auto(self, built: EnvsBuilt) -> None:
         """Mark the row that `auto` chose; give it one if there is none."""
         assert built.backend is not None and built.workers is not None
         self._auto = built.reason
-        entry, lane = self._entries.pop(AUTO.title), self._lanes.pop(AUTO.title)
+        entry, process = self._entries.pop(AUTO.title), self._processes.pop(AUTO.title)
         chosen = layout(built.backend, built.workers)
         if chosen.title in self._entries:
             self._entries[chosen.title].auto = True
-            lane.close()
+            process.close()
             return
         entry.candidate, entry.auto = chosen, True
         self._entries[chosen.title] = entry
-        self._lanes[chosen.title] = lane
+        self._processes[chosen.title] = process
         self._watcher.expect(self.settings.rounds)
 
     # Racing ---------------------------------------------------------------------------
 
     def _note_turn(self, title: str) -> None:
-        entry, lane = self._entries[title], self._lanes[title]
-        entry.turns.append(lane.turns[-1])
-        self._watcher.say(f"×{self.num_envs} {title}")
+        entry, process = self._entries[title], self._processes[title]
+        entry.turns.append(process.turns[-1])
+        self._watcher.show_status(f"×{self.num_envs} {title}")
         self._watcher.turn()
 
     def _note_fault(self, title: str, error: CorralError) -> None:
         entry = self._entries[title]
         entry.error = error
-        self._lanes.pop(title).close(2.0)
+        self._processes.pop(title).close(2.0)
         done = len(entry.turns) + (entry.startup is not None)
         self._watcher.expect(done - self._turns(entry.candidate))
 
@@ -191,10 +200,10 @@ class Heat:
 
     def close(self, timeout: float = 10.0) -> None:
         """End every lane; idempotent."""
-        close_all(self._lanes.values(), timeout)
-        self._lanes.clear()
+        close_all(self._processes.values(), timeout)
+        self._processes.clear()
 
-    def group(self) -> Group | None:
+    def group(self) -> SizeResults | None:
         """The figures so far; None if it did not get to building anything."""
         entries = list(self._entries.values())
         if not entries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.errors import MissingExtra
 from corral.tools.bench import figure_text
 from corral.tools.bench.recommend import best_of
-from corral.tools.bench.results import Report
+from corral.tools.bench.results import BenchReport
 
 try:
     from rich import box
@@ -18,7 +18,7 @@ except ImportError as error:
         "corral bench needs rich: pip install 'corral[bench]'"
     ) from error
 
-UNBOUNDED = 1000
+TABLE_WIDTH = 1000
 """Columns: more than any table of ours has."""
 
 console = Console(highlight=False)
@@ -27,7 +27,7 @@ console = Console(highlight=False)
 # What came out ------------------------------------------------------------------------
 
 
-def show(report: Report) -> None:
+def show(report: BenchReport) -> None:
     """Print the tables, what failed, and what to do."""
     console.print(
         f"[bold]{escape(report.settings.env)}[/bold],", figure_text.method(report)
@@ -48,12 +48,12 @@ def show(report: Report) -> None:
 
 def _show_whole(table: Table) -> None:
     """Print it as wide as it is: half a number misleads, a broken line does not."""
-    unbounded = console.options.update(max_width=UNBOUNDED)
+    unbounded = console.options.update(max_width=TABLE_WIDTH)
     table.width = table.__rich_measure__(console, unbounded).maximum
     console.print(table, crop=False)
 
 
-def _show_troubles(report: Report) -> None:
+def _show_troubles(report: BenchReport) -> None:
     for title, row in figure_text.failures(report):
         reason = figure_text.brief(row.reason)
         console.print(Text(f"{title} failed: {reason}", style="red"))
@@ -63,7 +63,7 @@ def _show_troubles(report: Report) -> None:
         console.print("Interrupted: these are the rounds until then.", style="yellow")
 
 
-def _figures(report: Report) -> Table:
+def _figures(report: BenchReport) -> Table:
     table = _table()
     for heading in figure_text.HEADINGS:
         justify: JustifyMethod = "left" if heading == "runner" else "right"
@@ -81,11 +81,11 @@ def _figures(report: Report) -> Table:
     return table
 
 
-def _splits(report: Report) -> Table:
+def _splits(report: BenchReport) -> Table:
     table = _table()
     table.add_column("envs", justify="right")
     table.add_column("runner", no_wrap=True)
-    for part in figure_text.SPLIT:
+    for part in figure_text.SPLIT_PARTS:
         table.add_column(part, justify="right")
     for group in report.groups:
         rows = [row for row in group.rows if row.split is not None]
@@ -103,7 +103,7 @@ def _table() -> Table:
     )
 
 
-def _show_recommendation(report: Report) -> None:
+def _show_recommendation(report: BenchReport) -> None:
     chosen = report.recommendation
     if chosen is None:
         return

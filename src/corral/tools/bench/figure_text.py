@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from corral.tools.bench.results import Report, Row
+from corral.tools.bench.results import BenchReport, CandidateResult
 
-NOTHING = "–"
+NO_VALUE = "–"
 HEADINGS = (
     "envs",
     "runner",
@@ -16,15 +16,15 @@ HEADINGS = (
     "CPU\nburnt",
 )
 """Broken where a narrow table may break them."""
-EXPLAINED = (
+TABLE_NOTE = (
     "× loop: over one bare env in a for loop. of limit: of min(cores, envs) × that "
     "env, policy counted in. CPU burnt: cores busy beyond the envs' and the policy's "
     "own work."
 )
-SPLIT = ("env", "policy", "waiting", "copying")
+SPLIT_PARTS = ("env", "policy", "waiting", "copying")
 
 
-def figures(row: Row) -> tuple[str, ...]:
+def figures(row: CandidateResult) -> tuple[str, ...]:
     """The row's cells from steps/s on."""
     return (
         speed(row),
@@ -36,7 +36,7 @@ def figures(row: Row) -> tuple[str, ...]:
     )
 
 
-def speed(row: Row) -> str:
+def speed(row: CandidateResult) -> str:
     """Steps per second, or how it ended."""
     if row.steps_per_second is None:
         return row.state
@@ -44,17 +44,19 @@ def speed(row: Row) -> str:
     return f"{row.steps_per_second:,.0f}{mark}"
 
 
-def shares(row: Row) -> tuple[str, ...]:
+def shares(row: CandidateResult) -> tuple[str, ...]:
     """Where its time goes: env, policy, waiting, copying."""
-    return tuple(_number(getattr(row.split, part, None), "{:.0%}") for part in SPLIT)
+    return tuple(
+        _number(getattr(row.split, part, None), "{:.0%}") for part in SPLIT_PARTS
+    )
 
 
-def title(row: Row) -> str:
+def title(row: CandidateResult) -> str:
     """Its name, marked if it is auto's choice."""
     return f"{row.candidate.title} *" if row.auto else row.candidate.title
 
 
-def notes(report: Report) -> list[str]:
+def notes(report: BenchReport) -> list[str]:
     """What stands under the table."""
     rows = [row for group in report.groups for row in group.rows]
     found = []
@@ -71,10 +73,10 @@ def notes(report: Report) -> list[str]:
     if report.left_out:
         names = ", ".join(report.left_out)
         found.append(f"Left out: {names}; no way with agents that act {report.agents}.")
-    return [*found, EXPLAINED]
+    return [*found, TABLE_NOTE]
 
 
-def machine(report: Report) -> str:
+def machine(report: BenchReport) -> str:
     """Where it was measured."""
     facts = report.machine
     memory = facts["memory_bytes"] / 2**30
@@ -86,7 +88,7 @@ def machine(report: Report) -> str:
     )
 
 
-def method(report: Report) -> str:
+def method(report: BenchReport) -> str:
     """How it was measured."""
     settings = report.settings
     policy = f", a policy of {settings.policy_ms:g} ms" if settings.policy_ms else ""
@@ -94,7 +96,7 @@ def method(report: Report) -> str:
     return f"{rounds} of {settings.seconds:g} s turns{policy}"
 
 
-def failures(report: Report) -> list[tuple[str, Row]]:
+def failures(report: BenchReport) -> list[tuple[str, CandidateResult]]:
     """What failed, and at which size."""
     return [
         (f"{row.candidate.title} ×{group.num_envs}", row)
@@ -114,7 +116,7 @@ def brief(reason: str, most: int = 240) -> str:
 
 def _memory(size: int | None) -> str:
     if size is None:
-        return NOTHING
+        return NO_VALUE
     mebibytes = size / 2**20
     if mebibytes < 1:
         return "< 1 MiB"
@@ -124,4 +126,4 @@ def _memory(size: int | None) -> str:
 
 
 def _number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else form.format(value)
+    return NO_VALUE if value is None else form.format(value)

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from corral.tools.bench import figure_text
-from corral.tools.bench.candidates import WORDS
+from corral.tools.bench.candidates import BACKEND_WORDS
 from corral.tools.bench.recommend import best_of
-from corral.tools.bench.results import Group, Report, Row
-from corral.train.reports.charts import COLORS, INK, Bar, Curve, bars, curves
+from corral.tools.bench.results import BenchReport, CandidateResult, SizeResults
+from corral.train.reports.charts import COLORS, INK, Curve, StackedBar, bars, curves
 from corral.train.reports.page import Page
 
 LIBRARIES = {
@@ -35,7 +35,7 @@ IN_PROCESSES = ("async", "subproc")
 PERCENT = 100.0
 
 
-def page(report: Report, command: Sequence[str]) -> str:
+def page(report: BenchReport, command: Sequence[str]) -> str:
     """The whole file."""
     built = Page(
         f"{report.settings.env} on {report.machine['cores']} cores",
@@ -56,7 +56,7 @@ def page(report: Report, command: Sequence[str]) -> str:
 # Pictures -----------------------------------------------------------------------------
 
 
-def _add_scaling(built: Page, report: Report) -> None:
+def _add_scaling(built: Page, report: BenchReport) -> None:
     if not any(_measured(group) for group in report.groups):
         return
     alone = len(report.groups) == 1
@@ -69,9 +69,9 @@ def _add_scaling(built: Page, report: Report) -> None:
     built.figure(svg, "More is better. The limit: all cores stepping, nobody waiting.")
 
 
-def _lines(report: Report) -> list[Curve]:
+def _lines(report: BenchReport) -> list[Curve]:
     points: dict[str, list[tuple[float, float]]] = {}
-    shown: dict[str, tuple[Row, Group]] = {}
+    shown: dict[str, tuple[CandidateResult, SizeResults]] = {}
     for group in report.groups:
         for row in _measured(group):
             name = _curve_name(row, group, report)
@@ -84,17 +84,19 @@ def _lines(report: Report) -> list[Curve]:
     return [*lines, Curve("the limit", limits, INK, "--", "")] if limits else lines
 
 
-def _curve_name(row: Row, group: Group, report: Report) -> str:
+def _curve_name(row: CandidateResult, group: SizeResults, report: BenchReport) -> str:
     """One line for a layout, however many workers it has at each size."""
     kind = row.candidate.kind
     if not row.ours or kind == "serial" or report.settings.workers:
         return row.candidate.title
     if _has_one_each(row, group, report):
         return f"Corral, a {kind} per env"
-    return f"Corral, {WORDS[kind]}"
+    return f"Corral, {BACKEND_WORDS[kind]}"
 
 
-def _has_one_each(row: Row, group: Group, report: Report) -> bool:
+def _has_one_each(
+    row: CandidateResult, group: SizeResults, report: BenchReport
+) -> bool:
     """Whether every env has a worker of its own, more of them than cores."""
     workers = row.candidate.workers or 1
     return row.ours and workers == group.num_envs and workers > report.machine["cores"]
@@ -102,9 +104,9 @@ def _has_one_each(row: Row, group: Group, report: Report) -> bool:
 
 def _line(
     name: str,
-    row: Row,
-    group: Group,
-    report: Report,
+    row: CandidateResult,
+    group: SizeResults,
+    report: BenchReport,
     points: Sequence[tuple[float, float]],
 ) -> Curve:
     if row.candidate.library == "loop":
@@ -113,7 +115,7 @@ def _line(
     return Curve(name, points, _color(row, group, report), dashes)
 
 
-def _add_efficiency(built: Page, report: Report) -> None:
+def _add_efficiency(built: Page, report: BenchReport) -> None:
     panels = _panels(report, _percentage, "{:.0f}%")
     if not any(panels.values()):
         return
@@ -122,16 +124,16 @@ def _add_efficiency(built: Page, report: Report) -> None:
     built.figure(svg)
 
 
-def _percentage(row: Row) -> float | None:
+def _percentage(row: CandidateResult) -> float | None:
     if row.efficiency is None or row.candidate.library == "loop":
         return None
     return PERCENT * row.efficiency
 
 
-def _add_split(built: Page, report: Report) -> None:
+def _add_split(built: Page, report: BenchReport) -> None:
     panels = {
         _size(group): [
-            Bar(
+            StackedBar(
                 figure_text.title(row),
                 {part: PERCENT * getattr(row.split, part) for part in PARTS},
             )
@@ -153,21 +155,23 @@ def _add_split(built: Page, report: Report) -> None:
 
 
 def _panels(
-    report: Report, value: Callable[[Row], float | None], form: str
-) -> dict[str, list[Bar]]:
-    panels: dict[str, list[Bar]] = {}
+    report: BenchReport, value: Callable[[CandidateResult], float | None], form: str
+) -> dict[str, list[StackedBar]]:
+    panels: dict[str, list[StackedBar]] = {}
     for group in report.groups:
         panel = panels[_size(group)] = []
         for row in _measured(group):
             number = value(row)
             if number is not None:
                 panel.append(
-                    Bar(figure_text.title(row), {"": number}, form.format(number))
+                    StackedBar(
+                        figure_text.title(row), {"": number}, form.format(number)
+                    )
                 )
     return panels
 
 
-def _bar_colors(report: Report) -> dict[str, str]:
+def _bar_colors(report: BenchReport) -> dict[str, str]:
     return {
         figure_text.title(row): _color(row, group, report)
         for group in report.groups
@@ -175,7 +179,7 @@ def _bar_colors(report: Report) -> dict[str, str]:
     }
 
 
-def _color(row: Row, group: Group, report: Report) -> str:
+def _color(row: CandidateResult, group: SizeResults, report: BenchReport) -> str:
     if _has_one_each(row, group, report):
         return COLORS["cyan"]
     if row.ours:
@@ -183,22 +187,22 @@ def _color(row: Row, group: Group, report: Report) -> str:
     return LIBRARIES[row.candidate.library]
 
 
-def _measured(group: Group) -> list[Row]:
+def _measured(group: SizeResults) -> list[CandidateResult]:
     return [row for row in group.rows if row.rates is not None]
 
 
-def _speed(row: Row) -> float:
+def _speed(row: CandidateResult) -> float:
     return row.steps_per_second or 0.0
 
 
-def _size(group: Group) -> str:
+def _size(group: SizeResults) -> str:
     return "1 env" if group.num_envs == 1 else f"{group.num_envs} envs"
 
 
 # Words --------------------------------------------------------------------------------
 
 
-def _add_table(built: Page, report: Report) -> None:
+def _add_table(built: Page, report: BenchReport) -> None:
     built.heading("Every figure")
     rows: list[tuple[str, ...]] = []
     kinds: list[str] = []
@@ -218,7 +222,7 @@ def _add_table(built: Page, report: Report) -> None:
         built.paragraph(note, soft=True)
 
 
-def _add_rest(built: Page, report: Report) -> None:
+def _add_rest(built: Page, report: BenchReport) -> None:
     failures = figure_text.failures(report)
     if failures:
         built.heading("What failed")

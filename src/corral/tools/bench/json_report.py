@@ -14,13 +14,13 @@ from dataclasses import asdict
 from typing import Any
 
 from corral.tools.bench.recommend import best_of
-from corral.tools.bench.results import Group, Report, Row
+from corral.tools.bench.results import BenchReport, CandidateResult, SizeResults
 
 FORMAT = 1
 """Goes up when a key changes its meaning or goes away."""
 
 
-def document(report: Report, command: Sequence[str]) -> dict[str, Any]:
+def document(report: BenchReport, command: Sequence[str]) -> dict[str, Any]:
     """Everything that was found out."""
     settings = report.settings
     chosen = report.recommendation
@@ -57,7 +57,7 @@ def document(report: Report, command: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: SizeResults) -> dict[str, Any]:
     best = best_of(group)
     return {
         "num_envs": group.num_envs,
@@ -69,7 +69,7 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _candidate(row: Row, best: bool) -> dict[str, Any]:
+def _candidate(row: CandidateResult, best: bool) -> dict[str, Any]:
     candidate = row.candidate
     return {
         "title": candidate.title,

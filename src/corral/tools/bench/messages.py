@@ -9,7 +9,7 @@ from corral.tools.bench.candidates import Candidate
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class BuildOrder:
     """What a lane shall build: the first message to it."""
 
     candidate: Candidate
@@ -24,7 +24,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class EnvsBuilt:
     """The envs are there and were reset."""
 
     startup: float
@@ -41,11 +41,11 @@ class Built:
     reason: str = ""
     """Of our layouts: what was chosen and why."""
     agents: str = ""
-    """As in `Order`; the loop's lane finds it out for all."""
+    """As in `BuildOrder`; the loop's lane finds it out for all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnTimes:
     """What one turn took, in seconds where nothing else is said."""
 
     steps: int
@@ -65,7 +65,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CandidateFailure:
     """It went wrong; the lane ends after this."""
 
     text: str

@@ -5,35 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from corral.tools.bench.candidates import WORDS
-from corral.tools.bench.results import Group, Recommendation, Row
+from corral.tools.bench.candidates import BACKEND_WORDS
+from corral.tools.bench.results import (
+    CandidateResult,
+    LayoutRecommendation,
+    SizeResults,
+)
 
-NEARLY = 0.95
+NEARLY_FASTEST = 0.95
 """Of the fastest: a simpler layout, or fewer envs, is as good from here on."""
-SIMPLEST = ("serial", "thread", "process")
-SLOWER = (
+SIMPLEST_FIRST = ("serial", "thread", "process")
+LOOP_WINS = (
     " One env in a for loop is faster: its steps take less time than a batch costs, "
     "which more envs would share."
 )
 
 
-def best_of(group: Group) -> Row | None:
+def best_of(group: SizeResults) -> CandidateResult | None:
     """The simplest of our layouts that is nearly as fast as the fastest."""
     rows = [row for row in group.rows if row.ours and row.state == "measured"]
     if not rows:
         return None
-    enough = NEARLY * max(_gain(row) for row in rows)
+    enough = NEARLY_FASTEST * max(_gain(row) for row in rows)
     good = [row for row in rows if _gain(row) >= enough]
     return min(good, key=_effort)
 
 
 def recommend(
-    groups: Sequence[Group],
+    groups: Sequence[SizeResults],
     expression: str,
     import_line: str,
     kwargs: dict[str, Any],
     make: str = "make",
-) -> Recommendation | None:
+) -> LayoutRecommendation | None:
     """The best layout of the fewest envs that give nearly the highest rate.
 
     Args:
@@ -47,10 +51,10 @@ def recommend(
     if not bests:
         return None
     worths = _worths(bests)
-    enough = NEARLY * max(worths)
+    enough = NEARLY_FASTEST * max(worths)
     good = [pair for pair, worth in zip(bests, worths, strict=True) if worth >= enough]
     group, best = min(good, key=lambda pair: pair[0].num_envs)
-    return Recommendation(
+    return LayoutRecommendation(
         group.num_envs,
         best.candidate.kind,
         best.candidate.workers or 1,
@@ -59,7 +63,7 @@ def recommend(
     )
 
 
-def sentence(group: Group, best: Row) -> str:
+def sentence(group: SizeResults, best: CandidateResult) -> str:
     """What to use and what it gives."""
     envs = "one env" if group.num_envs == 1 else f"{group.num_envs} envs"
     facts = [f"{_speed(best):,.0f} steps/s"]
@@ -70,22 +74,22 @@ def sentence(group: Group, best: Row) -> str:
     peer = _fastest_peer(group)
     if peer is not None:
         facts.append(f"{_speed(best) / _speed(peer):.1f} × {peer.candidate.title}")
-    slower = best.over_loop is not None and best.over_loop < NEARLY
-    return f"Use {envs} {place(best)}: {', '.join(facts)}.{SLOWER if slower else ''}"
+    slower = best.over_loop is not None and best.over_loop < NEARLY_FASTEST
+    return f"Use {envs} {place(best)}: {', '.join(facts)}.{LOOP_WINS if slower else ''}"
 
 
-def place(row: Row) -> str:
+def place(row: CandidateResult) -> str:
     """Where its envs run, in words."""
     backend, workers = row.candidate.kind, row.candidate.workers or 1
     if backend == "serial":
         return "in the caller (serial)"
-    words = WORDS[backend] if workers > 1 else backend
+    words = BACKEND_WORDS[backend] if workers > 1 else backend
     return f"in {workers} {words}"
 
 
 def code(
     num_envs: int,
-    best: Row,
+    best: CandidateResult,
     expression: str,
     import_line: str,
     kwargs: dict[str, Any],
@@ -105,7 +109,7 @@ def code(
     return f"{import_line}\n{line}" if import_line else line
 
 
-def _fastest_peer(group: Group) -> Row | None:
+def _fastest_peer(group: SizeResults) -> CandidateResult | None:
     peers = [
         row
         for row in group.rows
@@ -114,16 +118,16 @@ def _fastest_peer(group: Group) -> Row | None:
     return max(peers, key=_speed, default=None)
 
 
-def _speed(row: Row) -> float:
+def _speed(row: CandidateResult) -> float:
     return row.steps_per_second or 0.0
 
 
-def _gain(row: Row) -> float:
+def _gain(row: CandidateResult) -> float:
     """Within a group: over the loop of the same rounds, if there was one."""
     return _speed(row) if row.over_loop is None else row.over_loop
 
 
-def _worths(pairs: Sequence[tuple[Group, Row]]) -> list[float]:
+def _worths(pairs: Sequence[tuple[SizeResults, CandidateResult]]) -> list[float]:
     """Across groups: rates in bare steps, since the machine may have changed.
 
     Where a loop failed, nobody knows what a bare step took: then plain rates.
@@ -135,11 +139,11 @@ def _worths(pairs: Sequence[tuple[Group, Row]]) -> list[float]:
     return known
 
 
-def _in_bare_steps(group: Group, row: Row) -> float | None:
+def _in_bare_steps(group: SizeResults, row: CandidateResult) -> float | None:
     if row.efficiency is None or group.limit is None or group.step is None:
         return None
     return row.efficiency * group.limit * group.step
 
 
-def _effort(row: Row) -> tuple[int, int]:
-    return SIMPLEST.index(row.candidate.kind), row.candidate.workers or 1
+def _effort(row: CandidateResult) -> tuple[int, int]:
+    return SIMPLEST_FIRST.index(row.candidate.kind), row.candidate.workers or 1

@@ -8,10 +8,10 @@ from typing import Any, Literal
 from corral.errors import CorralError, FaultError
 from corral.tools.bench.candidates import Candidate, Peer
 from corral.tools.bench.measure import Rates
-from corral.tools.bench.messages import Turn
+from corral.tools.bench.messages import TurnTimes
 from corral.tools.bench.turn_figures import (
-    Split,
-    Unit,
+    BareEnvCost,
+    CallerTimeSplit,
     burnt_by,
     limits_of,
     rates_of,
@@ -24,11 +24,11 @@ State = Literal["measured", "failed", "stopped"]
 
 
 @dataclass(slots=True)
-class Entry:
+class CandidateRecord:
     """What one candidate has shown so far; grows while the race runs."""
 
     candidate: Candidate
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[TurnTimes] = field(default_factory=list)
     startup: float | None = None
     memory: int | None = None
     auto: bool = False
@@ -37,7 +37,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CandidateResult:
     """One candidate, measured."""
 
     candidate: Candidate
@@ -51,7 +51,7 @@ class Row:
     startup: float | None = None
     memory: int | None = None
     burnt: float | None = None
-    split: Split | None = None
+    split: CallerTimeSplit | None = None
     auto: bool = False
 
     @property
@@ -66,11 +66,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SizeResults:
     """All candidates with the same number of envs; the loop is first."""
 
     num_envs: int
-    rows: tuple[Row, ...]
+    rows: tuple[CandidateResult, ...]
     limit: float | None
     """Steps per second."""
     step: float | None
@@ -82,7 +82,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
+class LayoutRecommendation:
     """The layout to use."""
 
     num_envs: int
@@ -93,7 +93,7 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BenchSettings:
     """What was asked for."""
 
     env: str
@@ -111,20 +111,20 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchReport:
     """Everything, also when it ended early."""
 
-    settings: Settings
-    groups: tuple[Group, ...]
+    settings: BenchSettings
+    groups: tuple[SizeResults, ...]
     missing: tuple[Peer, ...]
-    recommendation: Recommendation | None
+    recommendation: LayoutRecommendation | None
     observation_space: str
     action_space: str
     machine: dict[str, Any]
     versions: dict[str, str]
     interrupted: bool = False
     agents: str = ""
-    """How several act, as in `Order`."""
+    """How several act, as in `BuildOrder`."""
     left_out: tuple[str, ...] = ()
     """Peers that have no way with such agents."""
 
@@ -136,13 +136,15 @@ class Report:
         return any(row.state == "failed" for row in own)
 
 
-def group_of(num_envs: int, cores: int, entries: list[Entry], auto: str = "") -> Group:
+def group_of(
+    num_envs: int, cores: int, entries: list[CandidateRecord], auto: str = ""
+) -> SizeResults:
     """Turn what the race has shown into figures; the loop's entry is the first."""
     turns = entries[0].turns
     unit = unit_of(turns) if turns else None
     limits = limits_of(turns, num_envs, cores) if turns else None
     loop = rates_of(turns)
-    return Group(
+    return SizeResults(
         num_envs,
         tuple(_row(entry, unit, loop, limits) for entry in entries),
         limits.median if limits else None,
@@ -152,11 +154,13 @@ def group_of(num_envs: int, cores: int, entries: list[Entry], auto: str = "") ->
     )
 
 
-def _row(entry: Entry, unit: Unit | None, loop: Rates, limits: Rates | None) -> Row:
+def _row(
+    entry: CandidateRecord, unit: BareEnvCost | None, loop: Rates, limits: Rates | None
+) -> CandidateResult:
     candidate, turns = entry.candidate, entry.turns
     state: State = "failed" if entry.error else "measured" if turns else "stopped"
     fault = entry.error.fault if isinstance(entry.error, FaultError) else None
-    row = Row(
+    row = CandidateResult(
         candidate,
         state,
         str(entry.error or ""),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-TRIAL = 20_000
+CALIBRATION_ITERATIONS = 20_000
 """Iterations of one calibration run, some milliseconds."""
 
 
@@ -27,6 +27,6 @@ def iterations_for(seconds: float) -> int:
     fastest = float("inf")  # the run that nobody else disturbed
     for _ in range(15):
         began = time.perf_counter()
-        compute(TRIAL)
+        compute(CALIBRATION_ITERATIONS)
         fastest = min(fastest, time.perf_counter() - began)
-    return max(1, round(TRIAL * seconds / fastest))
+    return max(1, round(CALIBRATION_ITERATIONS * seconds / fastest))

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from corral.tools.bench.measure import Rates
-from corral.tools.bench.messages import Turn
+from corral.tools.bench.messages import TurnTimes
 
-COMPUTING = (0.9, 1.1)
+CPU_SHARE_NOISE = (0.9, 1.1)
 """A CPU share in between is noise around an env that computes all the time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class BareEnvCost:
     """One bare env, by the loop's turns."""
 
     step: float
@@ -37,7 +37,7 @@ class Unit:
     def share(self) -> float:
         """How much of a core a step takes: 1 if it computes, 0 if it only waits."""
         share = self.cpu / max(self.step - self.queued, 1e-12)
-        low, high = COMPUTING
+        low, high = CPU_SHARE_NOISE
         return 1.0 if low <= share <= high else share
 
     @property
@@ -47,7 +47,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class CallerTimeSplit:
     """Where a second of the caller's goes; the four add up to 1."""
 
     env: float
@@ -56,11 +56,11 @@ class Split:
     copying: float
 
 
-def unit_of(turns: Sequence[Turn]) -> Unit:
+def unit_of(turns: Sequence[TurnTimes]) -> BareEnvCost:
     """What one env takes, from the loop's turns."""
     steps = sum(turn.steps for turn in turns)
     policy = sum(turn.policy for turn in turns)
-    return Unit(
+    return BareEnvCost(
         step=(sum(turn.seconds for turn in turns) - policy) / steps,
         cpu=max(0.0, sum(turn.cpu for turn in turns) - policy) / steps,
         queued=sum(turn.queued for turn in turns) / steps,
@@ -68,7 +68,7 @@ def unit_of(turns: Sequence[Turn]) -> Unit:
     )
 
 
-def rates_of(turns: Sequence[Turn], steps_per_row: float = 1.0) -> Rates:
+def rates_of(turns: Sequence[TurnTimes], steps_per_row: float = 1.0) -> Rates:
     """Steps per second, turn by turn."""
     return Rates(tuple(turn.steps * steps_per_row / turn.seconds for turn in turns))
 
@@ -79,7 +79,7 @@ def width(num_envs: int, cores: int, share: float) -> float:
     return min(num_envs, max(1.0, at_once))
 
 
-def limits_of(turns: Sequence[Turn], num_envs: int, cores: int) -> Rates:
+def limits_of(turns: Sequence[TurnTimes], num_envs: int, cores: int) -> Rates:
     """The steps per second that nobody can exceed, by the loop's turns.
 
     A batch is the policy, then all steps on as many cores as can help, with nothing
@@ -94,14 +94,16 @@ def limits_of(turns: Sequence[Turn], num_envs: int, cores: int) -> Rates:
     return Rates(tuple(limits))
 
 
-def burnt_by(turns: Sequence[Turn], unit: Unit, steps_per_row: float = 1.0) -> float:
+def burnt_by(
+    turns: Sequence[TurnTimes], unit: BareEnvCost, steps_per_row: float = 1.0
+) -> float:
     """Cores that were kept busy by something else than the envs and the policy."""
     own = sum(turn.steps * steps_per_row * unit.cpu + turn.policy for turn in turns)
     spent = sum(turn.cpu for turn in turns)
     return max(0.0, spent - own) / sum(turn.seconds for turn in turns)
 
 
-def split_of(turns: Sequence[Turn], workers: int) -> Split | None:
+def split_of(turns: Sequence[TurnTimes], workers: int) -> CallerTimeSplit | None:
     """Where the time went, by what a pool counted; None if nobody counted.
 
     The envs' time is shared out over the workers. Of the caller's waiting, what the
@@ -121,7 +123,7 @@ def split_of(turns: Sequence[Turn], workers: int) -> Split | None:
     )
     copying = max(0.0, seconds - policy - stepping - idle)
     parts = (stepping, policy, idle, copying)
-    return Split(*(part / seconds for part in parts))
+    return CallerTimeSplit(*(part / seconds for part in parts))
 
 
 def ratio(ours: Rates, theirs: Rates) -> float | None:

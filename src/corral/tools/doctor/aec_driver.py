@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.tools.doctor.env_response import Moment
-from corral.tools.doctor.sampling_agents import Agents
+from corral.tools.doctor.env_response import EnvResponse
+from corral.tools.doctor.sampling_agents import SamplingAgents
 
 
-class AecGame:
+class AecDriver:
     """The agents act one after the other; the dead ones say None."""
 
     def __init__(self, env: Any, seed: int) -> None:
         self.env = env
-        self._agents = Agents(env, seed)
+        self._agents = SamplingAgents(env, seed)
         self.observation_spaces = self._agents.observation_spaces
         self.action_spaces = self._agents.action_spaces
 
-    def reset(self, seed: int | None, what: str) -> Moment:
+    def reset(self, seed: int | None, what: str) -> EnvResponse:
         """Start an episode."""
         if seed is None:
             self.env.reset()
@@ -32,17 +32,17 @@ class AecGame:
             return None
         return self._agents.draw(self.env.agent_selection, obs, info)
 
-    def step(self, drawn: Any, what: str) -> Moment:
+    def step(self, drawn: Any, what: str) -> EnvResponse:
         """Take it."""
         self.env.step(drawn)
         return self._moment(what)
 
-    def _moment(self, what: str) -> Moment:
+    def _moment(self, what: str) -> EnvResponse:
         env = self.env
         if not env.agents:
-            return Moment(what, {}, {}, {}, {}, {}, True)
+            return EnvResponse(what, {}, {}, {}, {}, {}, True)
         agent = env.agent_selection
-        return Moment(
+        return EnvResponse(
             what,
             {agent: env.observe(agent)},
             dict(env.rewards),

@@ -25,7 +25,7 @@ MARKS: dict[Severity, tuple[str, str]] = {
     "warning": ("!", "yellow"),
     "problem": ("✗", "red"),
 }
-WORDS: dict[Severity, str] = {
+CONCLUSIONS: dict[Severity, str] = {
     "ok": "Nothing to be done.",
     "note": "Nothing has to be done; the notes are worth a look.",
     "warning": "It runs in parallel; see to the warnings.",
@@ -62,7 +62,7 @@ def show(report: Report) -> None:
     if report.interrupted:
         console.print("Interrupted: this is what was found until then.", style="yellow")
     colour = MARKS[report.severity][1]
-    console.print(Text(WORDS[report.severity], style=f"bold {colour}"))
+    console.print(Text(CONCLUSIONS[report.severity], style=f"bold {colour}"))
     _show_recommendation(report)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Check:
     """One question, asked in its place."""
 
     name: str
-    examine: Callable[[Patient], Iterator[Finding]]
+    examine: Callable[[Subject], Iterator[Finding]]
     seconds: float = 60.0
     """For each thing it has measured."""
-    needs_pilot: bool = True
+    needs_profile: bool = True
     """Whether it has no meaning unless an env was built and played once."""

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.env_response import EnvResponse
 
 FIELDS = ("obs", "reward", "terminated", "truncated")
 """What has to be equal. Infos may hold times and the like."""
 
 
-def first_difference(one: Sequence[Moment], other: Sequence[Moment]) -> str:
+def first_difference(one: Sequence[EnvResponse], other: Sequence[EnvResponse]) -> str:
     """In words; "" if there is none, as far as the shorter one goes."""
     for ours, theirs in zip(one, other, strict=False):
         if ours.what != theirs.what:

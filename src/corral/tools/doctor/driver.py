@@ -18,29 +18,29 @@ import gymnasium
 from corral.engine.adapters import adapt
 from corral.engine.adapters.env_names import is_pettingzoo
 from corral.engine.worker.seeds import episode_seed
-from corral.tools.doctor.env_response import Game, Moment
+from corral.tools.doctor.env_response import EnvDriver, EnvResponse
 
-SMALL_SEEDS = 0x7FFFFFFF
+SMALL_SEED_RANGE = 0x7FFFFFFF
 """Some envs take no larger ones; the API check looks at those."""
 
 
-def game_for(env: Any, seed: int) -> Game:
+def driver_for(env: Any, seed: int) -> EnvDriver:
     """The driver for this kind of env; raises OptionError if there is none."""
     # Each in its turn, so that nobody needs what the others import.
     if is_pettingzoo(env):
-        from corral.tools.doctor.aec_driver import AecGame
-        from corral.tools.doctor.parallel_driver import ParallelGame
+        from corral.tools.doctor.aec_driver import AecDriver
+        from corral.tools.doctor.parallel_driver import ParallelDriver
 
         turns = any(base.__name__ == "AECEnv" for base in type(env).__mro__)
-        return AecGame(env, seed) if turns else ParallelGame(env, seed)
-    from corral.tools.doctor.gymnasium_driver import GymnasiumGame
+        return AecDriver(env, seed) if turns else ParallelDriver(env, seed)
+    from corral.tools.doctor.gymnasium_driver import GymnasiumDriver
 
     adapt(env)  # for its reason why not
     assert isinstance(env, gymnasium.Env)
-    return GymnasiumGame(env, seed)
+    return GymnasiumDriver(env, seed)
 
 
-class Player:
+class EpisodeDriver:
     """A game, played episode after episode.
 
     Args:
@@ -60,23 +60,25 @@ class Player:
         self._seed, self._slot, self._around = seed, slot, around
         with around():
             env = factory()
-        self.game = game_for(env, episode_seed(seed, slot) & SMALL_SEEDS)
-        self.env = self.game.env
+        self.env_driver = driver_for(env, episode_seed(seed, slot) & SMALL_SEED_RANGE)
+        self.env = self.env_driver.env
         self._episode = self._steps = 0
         self._over = True
 
-    def advance(self) -> Moment:
+    def advance(self) -> EnvResponse:
         """The next reset or step."""
         if self._over:
-            seed = episode_seed(self._seed, self._slot, self._episode) & SMALL_SEEDS
+            seed = (
+                episode_seed(self._seed, self._slot, self._episode) & SMALL_SEED_RANGE
+            )
             with self._around():
-                moment = self.game.reset(seed, f"reset {self._episode}")
+                moment = self.env_driver.reset(seed, f"reset {self._episode}")
             self._episode += 1
         else:
-            drawn = self.game.draw()
+            drawn = self.env_driver.draw()
             self._steps += 1
             with self._around():
-                moment = self.game.step(drawn, f"step {self._steps}")
+                moment = self.env_driver.step(drawn, f"step {self._steps}")
         self._over = moment.over
         return moment
 
@@ -84,11 +86,11 @@ class Player:
         """Forget what was played: the same is played again, with the same env."""
         self._episode = self._steps = 0
         self._over = True
-        self.game = game_for(
-            self.env, episode_seed(self._seed, self._slot) & SMALL_SEEDS
+        self.env_driver = driver_for(
+            self.env, episode_seed(self._seed, self._slot) & SMALL_SEED_RANGE
         )
 
-    def play(self, moments: int) -> Iterator[Moment]:
+    def play(self, moments: int) -> Iterator[EnvResponse]:
         """So many resets and steps."""
         for _ in range(moments):
             yield self.advance()

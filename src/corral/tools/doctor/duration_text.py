@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def shown(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Three digits and a unit.
 
     >>> shown(0.00512)

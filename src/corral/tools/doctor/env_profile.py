@@ -10,11 +10,11 @@ from typing import Any
 from gymnasium.envs.registration import load_env_creator
 
 from corral.engine.adapters.isolation import edition_of, subject_of
-from corral.tools.doctor.driver import Player
+from corral.tools.doctor.driver import EpisodeDriver
 
 
 @dataclass(frozen=True, slots=True)
-class Pilot:
+class EnvProfile:
     """What a first look at the env told; the checks after it plan with that."""
 
     subject: str
@@ -29,11 +29,11 @@ class Pilot:
     """What it was made with, as far as that can be seen."""
 
 
-def pilot_of(player: Player, steps: int) -> Pilot:
+def profile_of(driver: EpisodeDriver, steps: int) -> EnvProfile:
     """What can be told of an env that was played for so many resets and steps."""
-    env = player.env
-    kind = type(player.game).__name__.removesuffix("Game").lower()
-    return Pilot(
+    env = driver.env
+    kind = type(driver.env_driver).__name__.removesuffix("Driver").lower()
+    return EnvProfile(
         subject=subject_of(env),
         edition=edition_of(env),
         kind=kind,

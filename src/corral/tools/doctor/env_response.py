@@ -9,7 +9,7 @@ from gymnasium import Space
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class EnvResponse:
     """What an env returned once; of several agents, dicts by agent."""
 
     what: str
@@ -23,7 +23,7 @@ class Moment:
     """Whether the episode is."""
 
 
-class Game(Protocol):
+class EnvDriver(Protocol):
     """One kind of env, driven with sampled actions."""
 
     env: Any
@@ -31,11 +31,11 @@ class Game(Protocol):
     """By agent; of a single-agent env under ""."""
     action_spaces: dict[str, Space[Any]]
 
-    def reset(self, seed: int | None, what: str) -> Moment:
+    def reset(self, seed: int | None, what: str) -> EnvResponse:
         """Start an episode."""
 
     def draw(self) -> Any:
         """What to do next."""
 
-    def step(self, drawn: Any, what: str) -> Moment:
+    def step(self, drawn: Any, what: str) -> EnvResponse:
         """Do it."""

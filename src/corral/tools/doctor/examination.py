@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from corral.engine.adapters.env_names import named
+from corral.engine.adapters.env_names import resolve_env
 from corral.engine.adapters.factories import Maker, factories_for
-from corral.engine.adapters.isolation import Verdict
+from corral.engine.adapters.isolation import IsolationVerdict
 from corral.engine.keywords import checked_keywords
 from corral.errors import CorralError, FaultError, OptionError
 from corral.tools.doctor.checklist import CHECKS
@@ -23,10 +23,10 @@ from corral.tools.doctor.contract import Check
 from corral.tools.doctor.finding import Finding
 from corral.tools.doctor.recommendation import recommend
 from corral.tools.doctor.report import Report
-from corral.tools.doctor.subject import Patient, brief
+from corral.tools.doctor.subject import Subject, brief
 
 NUM_ENVS = 8
-ENOUGH = 2
+MAX_HUNG = 2
 """Checks that hang: what is left would take its time as well, and tell no more."""
 
 
@@ -58,32 +58,32 @@ def check(
         >>> report.severity
         'ok'
     """
-    return examine(patient_for(env, env_kwargs, seed), num_envs, only, seconds)
+    return examine(subject_for(env, env_kwargs, seed), num_envs, only, seconds)
 
 
-def patient_for(
+def subject_for(
     env: Maker,
     env_kwargs: dict[str, Any] | None = None,
     seed: int = 0,
     syntax: str = "python",
-) -> Patient:
+) -> Subject:
     """An env as a program or a command line gives it."""
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str):
-        found = named(env, kwargs, syntax=syntax)
+        found = resolve_env(env, kwargs, syntax=syntax)
         known = env if found.registered else None
-        return Patient(
+        return Subject(
             *(found.text, found.factory, found.expression, found.import_line),
             *(kwargs, known, seed),
         )
     (factory,) = factories_for(env, 1, kwargs)
     name = getattr(env, "__name__", None) or type(env).__name__
     plain = name.isidentifier()
-    return Patient(name, factory, name if plain else "make_env", "", kwargs, None, seed)
+    return Subject(name, factory, name if plain else "make_env", "", kwargs, None, seed)
 
 
 def examine(
-    patient: Patient,
+    subject: Subject,
     num_envs: int = NUM_ENVS,
     only: Sequence[str] = (),
     seconds: float | None = None,
@@ -91,21 +91,21 @@ def examine(
 ) -> Report:
     """Make the checks; Ctrl-C ends it with what was found until then."""
     chosen = _chosen(only)
-    report, began = Report(patient.name), time.perf_counter()
+    report, began = Report(subject.name), time.perf_counter()
     try:
         for check in chosen:
             progress(check.name)
-            patient.seconds = check.seconds if seconds is None else seconds
-            report.findings += _findings(check, patient)
-            if _hung(report) >= ENOUGH:
-                text = f"{ENOUGH} checks did not come to an end; the rest is left out"
+            subject.seconds = check.seconds if seconds is None else seconds
+            report.findings += _findings(check, subject)
+            if _hung(report) >= MAX_HUNG:
+                text = f"{MAX_HUNG} checks did not come to an end; the rest is left out"
                 report.findings.append(Finding("time", "problem", text))
                 break
     except KeyboardInterrupt:
         report.interrupted = True
     report.seconds = time.perf_counter() - began
-    report.verdict = _verdict(patient, report)
-    report.recommendation = recommend(patient, report.findings, num_envs)
+    report.verdict = _verdict(subject, report)
+    report.recommendation = recommend(subject, report.findings, num_envs)
     return report
 
 
@@ -124,12 +124,12 @@ def _chosen(only: Sequence[str]) -> list[Check]:
     return [check for check in CHECKS if check.name in ("api", *only)]
 
 
-def _findings(check: Check, patient: Patient) -> Iterator[Finding]:
+def _findings(check: Check, subject: Subject) -> Iterator[Finding]:
     """What one check found, or how it failed."""
-    if check.needs_pilot and patient.pilot is None:
+    if check.needs_profile and subject._profile is None:
         return
     try:
-        yield from check.examine(patient)
+        yield from check.examine(subject)
     except FaultError as error:
         yield Finding(
             check.name,
@@ -143,23 +143,23 @@ def _findings(check: Check, patient: Patient) -> Iterator[Finding]:
         yield Finding(check.name, "problem", text)
 
 
-def _verdict(patient: Patient, report: Report) -> Verdict | None:
+def _verdict(subject: Subject, report: Report) -> IsolationVerdict | None:
     """What the checks of sharing say, if they came to an end."""
-    known, sharing = patient.pilot, report.of("isolation")
-    isolation = _told(sharing, "isolation")
+    known, sharing = subject._profile, report.of("isolation")
+    isolation = _figure(sharing, "isolation")
     if known is None or isolation is None:
         return None
     found = f"corral doctor found ({known.edition or known.subject}): "
-    return Verdict(
+    return IsolationVerdict(
         known.subject,
         known.edition,
         isolation,
-        _told(report.of("threads"), "threads"),
+        _figure(report.of("threads"), "threads"),
         any("isolate_rng" in finding.options for finding in report.findings),
         found + sharing[0].measured,
     )
 
 
-def _told(findings: Sequence[Finding], name: str) -> Any:
+def _figure(findings: Sequence[Finding], name: str) -> Any:
     """The figure of that name; None if there is none."""
     return next((one.data[name] for one in findings if name in one.data), None)

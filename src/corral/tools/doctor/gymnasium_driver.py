@@ -9,10 +9,10 @@ import gymnasium
 from gymnasium import Space
 
 from corral.engine.worker.step_results import counted, five_of
-from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.env_response import EnvResponse
 
 
-class GymnasiumGame:
+class GymnasiumDriver:
     """One agent, under the name ""."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], seed: int) -> None:
@@ -23,7 +23,7 @@ class GymnasiumGame:
         self._actions = copy.deepcopy(env.action_space)
         self._actions.seed(seed)
 
-    def reset(self, seed: int | None, what: str) -> Moment:
+    def reset(self, seed: int | None, what: str) -> EnvResponse:
         """Start an episode."""
         result = self.env.reset() if seed is None else self.env.reset(seed=seed)
         try:
@@ -32,14 +32,14 @@ class GymnasiumGame:
             raise TypeError(
                 f"reset() returned {counted(result)}, not an observation and an info"
             ) from None
-        return Moment(what, obs, 0.0, False, False, info, False)
+        return EnvResponse(what, obs, 0.0, False, False, info, False)
 
     def draw(self) -> Any:
         """An action of the space."""
         return self._actions.sample()
 
-    def step(self, drawn: Any, what: str) -> Moment:
+    def step(self, drawn: Any, what: str) -> EnvResponse:
         """Take it."""
         obs, reward, terminated, truncated, info = five_of(self.env.step(drawn))
         over = bool(terminated) or bool(truncated)
-        return Moment(what, obs, reward, terminated, truncated, info, over)
+        return EnvResponse(what, obs, reward, terminated, truncated, info, over)

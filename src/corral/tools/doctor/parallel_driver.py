@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from corral.engine.worker.step_results import counted, five_of
-from corral.tools.doctor.env_response import Moment
-from corral.tools.doctor.sampling_agents import Agents
+from corral.tools.doctor.env_response import EnvResponse
+from corral.tools.doctor.sampling_agents import SamplingAgents
 
 
-class ParallelGame:
+class ParallelDriver:
     """All living agents act at once."""
 
     def __init__(self, env: Any, seed: int) -> None:
         self.env = env
-        self._agents = Agents(env, seed)
+        self._agents = SamplingAgents(env, seed)
         self.observation_spaces = self._agents.observation_spaces
         self.action_spaces = self._agents.action_spaces
         self._obs: dict[str, Any] = {}
         self._info: dict[str, Any] = {}
 
-    def reset(self, seed: int | None, what: str) -> Moment:
+    def reset(self, seed: int | None, what: str) -> EnvResponse:
         """Start an episode."""
         result = self.env.reset() if seed is None else self.env.reset(seed=seed)
         try:
@@ -29,7 +29,7 @@ class ParallelGame:
             raise TypeError(
                 f"reset() returned {counted(result)}, not observations and infos"
             ) from None
-        return Moment(what, self._obs, {}, {}, {}, self._info, False)
+        return EnvResponse(what, self._obs, {}, {}, {}, self._info, False)
 
     def draw(self) -> dict[str, Any]:
         """An action for each living agent."""
@@ -38,9 +38,9 @@ class ParallelGame:
             for agent in self.env.agents
         }
 
-    def step(self, drawn: dict[str, Any], what: str) -> Moment:
+    def step(self, drawn: dict[str, Any], what: str) -> EnvResponse:
         """Take them."""
         obs, reward, terminated, truncated, info = five_of(self.env.step(drawn))
         self._obs, self._info = obs, info
         over = not self.env.agents
-        return Moment(what, obs, reward, terminated, truncated, info, over)
+        return EnvResponse(what, obs, reward, terminated, truncated, info, over)

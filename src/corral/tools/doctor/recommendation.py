@@ -6,20 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from corral.engine.executors.assign import choose, usable_cores
-from corral.engine.worker.probe import MOSTLY_WAITING, WORTH_WAITING_FOR, Measurement
-from corral.engine.worker.probed_env import DECLARATION
+from corral.engine.worker.probe import (
+    MIN_WAITING_STEP_SECONDS,
+    WAITING_CPU_SHARE,
+    Measurement,
+)
+from corral.engine.worker.probed_env import THREADS_KEY
 from corral.tools.doctor.finding import Finding
 from corral.tools.doctor.report import Recommendation
-from corral.tools.doctor.subject import Cost, Patient
+from corral.tools.doctor.subject import EnvCost, Subject
 
 
 def recommend(
-    patient: Patient, findings: Sequence[Finding], num_envs: int
+    subject: Subject, findings: Sequence[Finding], num_envs: int
 ) -> Recommendation | None:
     """One sentence, and the line that makes the envs; None if it cannot be run."""
-    if patient.pilot is None:
+    if subject._profile is None:
         return None
-    several = patient.pilot.kind != "gymnasium"
+    several = subject._profile.kind != "gymnasium"
     options: dict[str, Any] = {}
     for finding in findings:
         options |= finding.options
@@ -27,15 +31,15 @@ def recommend(
         options.pop("infos", None)
     if options.get("isolation") == "slot":  # which are processes already
         options.pop("backend", None)
-    sentence, remark = _place(patient, options, num_envs, findings)
+    sentence, remark = _place(subject, options, num_envs, findings)
     call = "corral.make_multi" if several else "corral.make"
-    given = {**patient.kwargs, **options.pop("env_kwargs", {})}
+    given = {**subject.kwargs, **options.pop("env_kwargs", {})}
     if given:
         options = {"env_kwargs": given, **options}
-    arguments = [patient.expression, f"num_envs={num_envs}"]
+    arguments = [subject.expression, f"num_envs={num_envs}"]
     arguments += [f"{name}={_value(value)}" for name, value in options.items()]
     line = f"envs = {call}({', '.join(arguments)}){remark}"
-    code = f"{patient.import_line}\n{line}" if patient.import_line else line
+    code = f"{subject.import_line}\n{line}" if subject.import_line else line
     return Recommendation(sentence, code)
 
 
@@ -43,11 +47,13 @@ def _value(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _measured(patient: Patient, cost: Cost, findings: Sequence[Finding]) -> Measurement:
+def _measured(
+    subject: Subject, cost: EnvCost, findings: Sequence[Finding]
+) -> Measurement:
     """What `auto` would find, from what the checks found."""
-    declared = bool(patient.known.metadata.get(DECLARATION))
+    declared = bool(subject.profile.metadata.get(THREADS_KEY))
     told = {name: value for one in findings for name, value in one.data.items()}
-    waits = cost.computing < MOSTLY_WAITING and cost.step >= WORTH_WAITING_FOR
+    waits = cost.computing < WAITING_CPU_SHARE and cost.step >= MIN_WAITING_STEP_SECONDS
     safe = told.get("isolation") == "shared" and told.get("threads") is True
     return Measurement(
         cost.step + cost.resetting * cost.step,
@@ -59,7 +65,7 @@ def _measured(patient: Patient, cost: Cost, findings: Sequence[Finding]) -> Meas
 
 
 def _place(
-    patient: Patient,
+    subject: Subject,
     options: dict[str, Any],
     num_envs: int,
     findings: Sequence[Finding],
@@ -67,10 +73,10 @@ def _place(
     """Where the envs would run, and the remark behind the line."""
     if options.get("isolation") == "slot":
         return f"{num_envs} envs, each in a process of its own.", ""
-    cost = patient.cost
+    cost = subject.cost
     if options.get("backend") == "process":
         return f"{num_envs} envs in processes, as many as there are cores.", ""
     if cost is None:
         return f'{num_envs} envs, where backend="auto" puts them.', ""
-    placed = choose(num_envs, usable_cores(), _measured(patient, cost, findings))
+    placed = choose(num_envs, usable_cores(), _measured(subject, cost, findings))
     return f"{placed}.", f'  # "auto" chooses {placed.backend}'

@@ -28,7 +28,7 @@ from corral.engine.worker.letters import describe, for_travel
 from corral.errors import Fault, OptionError, OrderError, WorkerDied
 from corral.tools.doctor.rerun import At, Rerun, closed, episode_of, failing_of
 
-PATIENCE = 60.0
+REPLAY_TIMEOUT_SECONDS = 60.0
 """Seconds for what failed, in a process of its own, where nobody gave a limit."""
 
 
@@ -207,7 +207,7 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
 
 
 @dataclass(frozen=True, slots=True)
-class _Errand:
+class _ReplayTask:
     """What the other process is told."""
 
     fault: Fault
@@ -229,10 +229,10 @@ def _elsewhere(
             'up_to="before" and debugger=True want the env in this process: '
             'backend="serial"'
         )
-    limit = timeout or fault.limit or PATIENCE
+    limit = timeout or fault.limit or REPLAY_TIMEOUT_SECONDS
     with tempfile.TemporaryDirectory() as folder:
-        errand = _Errand(fault, shared, limit, os.path.join(folder, "diary"))
-        found, at = _sent(errand)
+        task = _ReplayTask(fault, shared, limit, os.path.join(folder, "diary"))
+        found, at = _sent(task)
     command, step = at
     same = ("kind", "error_type", "signal_name", "exit_code")
     reproduced = (
@@ -244,42 +244,42 @@ def _elsewhere(
     return Replay(fault, reproduced, command, step, error, _notes(fault))
 
 
-def _sent(errand: _Errand) -> tuple[Fault | None, At]:
+def _sent(task: _ReplayTask) -> tuple[Fault | None, At]:
     """The fault of this time, and where."""
     try:
-        found, at = run_in_worker(_run, [errand], workers=1)[0]
+        found, at = run_in_worker(_run, [task], workers=1)[0]
     except WorkerDied as error:
-        at = _read(errand.diary)
+        at = _read(task.diary)
         found = replace(error.fault, item=None, worker=None, command=at[0], step=at[1])
-        if found.exit_code == 1 and LATE in found.output:
+        if found.exit_code == 1 and TIMEOUT_LINE in found.output:
             found = replace(
                 found,
                 kind="hung",
                 exit_code=None,
-                limit=errand.timeout,
-                error_text=f"longer than {errand.timeout:g} s",
-                stack=LATE + found.output.rpartition(LATE)[2],
+                limit=task.timeout,
+                error_text=f"longer than {task.timeout:g} s",
+                stack=TIMEOUT_LINE + found.output.rpartition(TIMEOUT_LINE)[2],
             )
     if found is not None:
-        found = replace(found, slot=errand.fault.slot, seed=errand.fault.seed)
+        found = replace(found, slot=task.fault.slot, seed=task.fault.seed)
     return found, at
 
 
-LATE = "Timeout ("
+TIMEOUT_LINE = "Timeout ("
 """How faulthandler begins, before it ends a process that is late."""
 
 
-def _run(errand: _Errand) -> tuple[Fault | None, At]:
+def _run(task: _ReplayTask) -> tuple[Fault | None, At]:
     """The body of the other process."""
-    with open(errand.diary, "wb", buffering=0) as diary:
+    with open(task.diary, "wb", buffering=0) as diary:
 
         def note(at: At) -> None:
             os.pwrite(diary.fileno(), f"{at[0]:16}{at[1]:16}".encode(), 0)
 
-        rerun = Rerun(errand.fault, errand.shared, note)
+        rerun = Rerun(task.fault, task.shared, note)
         try:
             rerun.bring()
-            faulthandler.dump_traceback_later(errand.timeout, exit=True)
+            faulthandler.dump_traceback_later(task.timeout, exit=True)
             rerun.go_on()
         except BaseException as error:
             found = describe(error, rerun.at[0], None, 0, step=rerun.at[1])

@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from corral.engine.adapters.isolation import Verdict
+from corral.engine.adapters.isolation import IsolationVerdict
 from corral.tools.doctor.finding import Finding, Severity, worst
 
-STATUS: dict[Severity, int] = {"ok": 0, "note": 0, "warning": 3, "problem": 1}
+EXIT_STATUS: dict[Severity, int] = {"ok": 0, "note": 0, "warning": 3, "problem": 1}
 """How `corral doctor` ends, by the worst that was found."""
 
 
@@ -28,7 +28,7 @@ class Report:
     env: str
     findings: list[Finding] = field(default_factory=list)
     recommendation: Recommendation | None = None
-    verdict: Verdict | None = None
+    verdict: IsolationVerdict | None = None
     """What `--save` keeps; None if the env could not be examined so far."""
     seconds: float = 0.0
     interrupted: bool = False

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from corral.engine.worker.isolated_rng import Isolation
+from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.seeds import episode_seed, seed_globals
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.env_response import EnvResponse
 
 
-def copied(moment: Moment) -> Moment:
+def copied(moment: EnvResponse) -> EnvResponse:
     """A moment that no later step can change; infos are not compared, nor sent."""
     return replace(
         moment,
@@ -25,9 +25,9 @@ def copied(moment: Moment) -> Moment:
     )
 
 
-def own_generators(seed: int) -> Isolation:
+def own_generators(seed: int) -> IsolatedRng:
     """What `isolate_rng=True` would put around each slot."""
-    return Isolation(lambda slot: episode_seed(seed, slot))
+    return IsolatedRng(lambda slot: episode_seed(seed, slot))
 
 
 def run_alone(
@@ -36,14 +36,14 @@ def run_alone(
     slot: int,
     moments: int,
     isolated: bool = False,
-) -> list[Moment]:
+) -> list[EnvResponse]:
     """One env in this process, with global generators that are seeded or its own."""
     isolation = own_generators(seed)
     seed_globals(seed)
     if isolated:
-        player = Player(factory, seed, slot, lambda: isolation.of(slot))
+        driver = EpisodeDriver(factory, seed, slot, lambda: isolation.of(slot))
     else:
-        player = Player(factory, seed, slot)
-    found = [copied(moment) for moment in player.play(moments)]
-    player.close()
+        driver = EpisodeDriver(factory, seed, slot)
+    found = [copied(moment) for moment in driver.play(moments)]
+    driver.close()
     return found

@@ -12,7 +12,7 @@ from gymnasium import Space
 from corral.engine.worker.seeds import episode_seed
 
 
-class Agents:
+class SamplingAgents:
     """What the agents of a PettingZoo env may see and do."""
 
     def __init__(self, env: Any, seed: int) -> None:

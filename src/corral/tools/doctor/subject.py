@@ -22,16 +22,16 @@ from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError
-from corral.tools.doctor.env_profile import Pilot
-from corral.tools.doctor.env_response import Moment
-from corral.tools.doctor.worker_task import Errand, Measure, run
+from corral.tools.doctor.env_profile import EnvProfile
+from corral.tools.doctor.env_response import EnvResponse
+from corral.tools.doctor.worker_task import Measure, WorkerTask, run
 
-KEPT = 16 * 1024
+KEPT_OUTPUT_BYTES = 16 * 1024
 """Bytes of output that a fault shows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class EnvCost:
     """Seconds that the env takes, and what they go into."""
 
     construct: float
@@ -47,7 +47,7 @@ class Cost:
 
 
 @dataclass(slots=True)
-class Patient:
+class Subject:
     """One kind of env, and what the checks so far know of it."""
 
     name: str
@@ -61,29 +61,29 @@ class Patient:
     seed: int = 0
     seconds: float = 60.0
     """For one question."""
-    pilot: Pilot | None = None
+    _profile: EnvProfile | None = None
     deterministic: bool | None = None
     shares: bool = True
     """Whether several may share a process, as far as is known."""
     draws_globally: bool = False
     """Whether what it does depends on global generators."""
-    cost: Cost | None = None
-    alone: list[Moment] = field(default_factory=list)
+    cost: EnvCost | None = None
+    alone: list[EnvResponse] = field(default_factory=list)
     """What slot 0 does in a process of its own."""
 
     @property
-    def known(self) -> Pilot:
+    def profile(self) -> EnvProfile:
         """What the first look told; checks that need it come after it."""
-        assert self.pilot is not None
-        return self.pilot
+        assert self._profile is not None
+        return self._profile
 
     @property
     def arguments(self) -> dict[str, Any]:
         """What it is made with, as far as that is known."""
-        seen = {} if self.pilot is None else self.pilot.arguments
+        seen = {} if self._profile is None else self._profile.arguments
         return {**parameters_of(self.factory), **seen, **self.kwargs}
 
-    def given(self, name: str, value: Any) -> Patient | None:
+    def given(self, name: str, value: Any) -> Subject | None:
         """The same env with another argument; None if it cannot be given one."""
         kwargs = {**self.kwargs, name: value}
         factory: Factory
@@ -111,7 +111,7 @@ class Patient:
         )
         with tempfile.TemporaryDirectory() as folder:
             errands = [
-                Errand(measure, factory, given, os.path.join(folder, str(number)))
+                WorkerTask(measure, factory, given, os.path.join(folder, str(number)))
                 for number, given in enumerate(arguments)
             ]
             answers = run_in_workers(
@@ -123,8 +123,8 @@ class Patient:
                 item_timeout=self.seconds,
             )
             return [
-                _with_output(answer, errand.output)
-                for answer, errand in zip(answers, errands, strict=True)
+                _with_output(answer, task.output)
+                for answer, task in zip(answers, errands, strict=True)
             ]
 
 
@@ -144,7 +144,7 @@ def _with_output(answer: Any, path: str) -> Any:
         return answer
     try:
         with open(path, "rb") as file:
-            printed = file.read()[-KEPT:].decode(errors="replace")
+            printed = file.read()[-KEPT_OUTPUT_BYTES:].decode(errors="replace")
     except OSError:
         printed = ""
     return replace(

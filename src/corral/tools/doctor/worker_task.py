@@ -20,7 +20,7 @@ Measure = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class WorkerTask:
     """What a worker is told."""
 
     measure: Measure
@@ -31,10 +31,10 @@ class Errand:
     """The file that everything printed goes to."""
 
 
-def run(errand: Errand) -> Any:
+def run(task: WorkerTask) -> Any:
     """The body of the worker."""
-    with _quiet(errand.output):
-        return errand.measure(errand.factory.open(), *errand.arguments)
+    with _quiet(task.output):
+        return task.measure(task.factory.open(), *task.arguments)
 
 
 @contextmanager

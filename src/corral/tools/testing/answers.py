@@ -24,7 +24,7 @@ from corral.errors import OptionError
 
 ACTIONS = 1000
 MEAN_LENGTH = 20
-LONGEST = 1_000_000
+MAX_EPISODE_STEPS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ FORMS = {
                 "bytes": spaces.Box(0, 255, (8,), np.uint8),
                 "place": spaces.Tuple(
                     (
-                        spaces.Discrete(LONGEST),
+                        spaces.Discrete(MAX_EPISODE_STEPS),
                         spaces.Box(0, 2**32, (2,), np.float64),
                     )
                 ),

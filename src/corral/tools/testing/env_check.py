@@ -21,7 +21,7 @@ from corral.engine.pool import Pool
 from corral.engine.worker import serialization
 from corral.engine.worker.seeds import episode_seed, seed_globals
 from corral.engine.worker.step_results import as_reward, counted, five_of
-from corral.tools.testing.report import Part, Report, Skip, Warn, run_parts
+from corral.tools.testing.report import CheckPart, Report, Skip, Warn, run_parts
 from corral.tools.testing.values import part_of, same, stored
 
 
@@ -65,17 +65,19 @@ def check_env(
     check = _EnvCheck(factory, steps, seed)
     name = env if isinstance(env, str) else getattr(env, "__qualname__", repr(env))
     parts = [
-        Part("the factory can be sent to a worker", check.can_be_sent),
-        Part("an environment is built, with its spaces", check.is_built, needed=True),
-        Part("reset and step return what they should", check.plays, needed=True),
-        Part("observations are in their space", check.observes_its_space),
-        Part("infos can be sent home", check.has_infos_that_travel),
-        Part("equal seeds give equal episodes", check.is_deterministic),
-        Part("so does a reset of the same environment", check.resets_cleanly),
-        Part("global generators play no part", check.leaves_globals_alone),
-        Part("close works, and may be called twice", check.closes),
-        Part("a pool in this process returns the same", check.runs_serially),
-        Part("so does one of two worker processes", check.runs_in_processes),
+        CheckPart("the factory can be sent to a worker", check.can_be_sent),
+        CheckPart(
+            "an environment is built, with its spaces", check.is_built, needed=True
+        ),
+        CheckPart("reset and step return what they should", check.plays, needed=True),
+        CheckPart("observations are in their space", check.observes_its_space),
+        CheckPart("infos can be sent home", check.has_infos_that_travel),
+        CheckPart("equal seeds give equal episodes", check.is_deterministic),
+        CheckPart("so does a reset of the same environment", check.resets_cleanly),
+        CheckPart("global generators play no part", check.leaves_globals_alone),
+        CheckPart("close works, and may be called twice", check.closes),
+        CheckPart("a pool in this process returns the same", check.runs_serially),
+        CheckPart("so does one of two worker processes", check.runs_in_processes),
     ]
     left_out = () if deterministic else parts[5:8]
     wanted = [part for part in parts if part not in left_out]

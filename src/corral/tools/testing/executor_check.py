@@ -30,7 +30,7 @@ from corral.errors import (
 from corral.tools.testing.answers import ACTIONS, FORMS, KnownAnswers
 from corral.tools.testing.faulty_envs import Crashing, Hanging, OddSpaces
 from corral.tools.testing.referee import Referee
-from corral.tools.testing.report import Part, Report, Skip, run_parts
+from corral.tools.testing.report import CheckPart, Report, Skip, run_parts
 
 SLOTS = 5
 STEPS = 60
@@ -59,21 +59,27 @@ def check_executor(
         make, name = _maker(backend, workers), f"backend={backend!r}, workers={workers}"
     check = _ExecutorCheck(make)
     parts = [
-        Part("a pool opens, and is closed twice", check.opens_and_closes, needed=True),
-        Part("batches equal a plain loop", check.steps_batches),
-        Part("the first that are ready equal it too", check.steps_whoever_is_ready),
-        Part("slots in any order and mode equal it too", check.steps_chosen_slots),
-        Part("seeds and tasks reach their episode", check.passes_seeds_and_tasks),
-        Part("odd spaces arrive whole", check.carries_odd_spaces),
-        Part("questions are answered by the slots asked", check.answers),
-        Part("calls out of order are refused", check.refuses_disorder),
-        Part("an env that raises names its slot", check.names_who_raised),
-        Part("one that cannot be built leaves nothing", check.survives_a_bad_factory),
-        Part("a death is told", check.tells_of_a_death),
-        Part("a death is mended", check.mends_a_death),
-        Part("a hang is told", check.tells_of_a_hang),
-        Part("a hang is mended", check.mends_a_hang),
-        Part("nothing is left behind", check.leaves_nothing),
+        CheckPart(
+            "a pool opens, and is closed twice", check.opens_and_closes, needed=True
+        ),
+        CheckPart("batches equal a plain loop", check.steps_batches),
+        CheckPart(
+            "the first that are ready equal it too", check.steps_whoever_is_ready
+        ),
+        CheckPart("slots in any order and mode equal it too", check.steps_chosen_slots),
+        CheckPart("seeds and tasks reach their episode", check.passes_seeds_and_tasks),
+        CheckPart("odd spaces arrive whole", check.carries_odd_spaces),
+        CheckPart("questions are answered by the slots asked", check.answers),
+        CheckPart("calls out of order are refused", check.refuses_disorder),
+        CheckPart("an env that raises names its slot", check.names_who_raised),
+        CheckPart(
+            "one that cannot be built leaves nothing", check.survives_a_bad_factory
+        ),
+        CheckPart("a death is told", check.tells_of_a_death),
+        CheckPart("a death is mended", check.mends_a_death),
+        CheckPart("a hang is told", check.tells_of_a_hang),
+        CheckPart("a hang is mended", check.mends_a_hang),
+        CheckPart("nothing is left behind", check.leaves_nothing),
     ]
     report = run_parts(f"{name}:", parts)
     if raises:

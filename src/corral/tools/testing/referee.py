@@ -27,11 +27,11 @@ from corral.errors import Fault
 from corral.tools.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
 from corral.tools.testing.values import part_of, same
 
-RESTARTED = 3
+RESTART_SEED_DOMAIN = 3
 """What sets the seeds of restarted episodes apart."""
-MOST_RESTARTS = 40
+MAX_RESTARTS = 40
 """Of one episode, that a seed is looked for among."""
-MOST_SKIPPED = 3
+MAX_SKIPPED_EPISODES = 3
 """Episodes that may begin and break off again before one is delivered."""
 
 
@@ -46,7 +46,7 @@ class _Command:
 
 
 @dataclass(slots=True)
-class _Slot:
+class _SlotRecord:
     """What is known of one slot."""
 
     number: int = -1
@@ -95,7 +95,7 @@ class Referee:
         self.episodes = 0
         self._root = root
         self._form, self._mean_length = form, mean_length
-        self._slots = [_Slot() for _ in range(slots)]
+        self._slots = [_SlotRecord() for _ in range(slots)]
 
     # What is told to it ---------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Referee:
         """Compare every row; returns the faults they told of, by slot."""
         faults = []
         for position, slot in enumerate(step.slots.tolist()):
-            row = _Row(FORMS[self._form].space, step, position)
+            row = _StepRow(FORMS[self._form].space, step, position)
             fault = row.info.pop("fault", None)
             if fault is not None:
                 faults.append((slot, fault))
@@ -161,13 +161,15 @@ class Referee:
                 self._forget(self._slots[slot])
         return faults
 
-    def _forget(self, slot: _Slot) -> None:
+    def _forget(self, slot: _SlotRecord) -> None:
         """After a mistake everything would be one."""
         slot.unknown = slot.shaken = True
         slot.episode, slot.over, slot.task, slot.again = None, False, None, None
         slot.unsure += 1
 
-    def _check(self, slot: _Slot, index: int, row: _Row, fault: Fault | None) -> None:
+    def _check(
+        self, slot: _SlotRecord, index: int, row: _StepRow, fault: Fault | None
+    ) -> None:
         command, slot.command = slot.command, None
         if command is None:
             raise Wrong("a row without a command")
@@ -191,7 +193,7 @@ class Referee:
             self._cut(slot, index, row, command, fault)
         slot.obs = row.obs
 
-    def _meet_again(self, slot: _Slot, row: _Row, command: _Command) -> None:
+    def _meet_again(self, slot: _SlotRecord, row: _StepRow, command: _Command) -> None:
         """Take a row as it is, and go on from it if an episode begins there."""
         self.rows["unchecked"] += 1
         slot.over = (row.terminated or row.truncated) and not row.started
@@ -199,7 +201,9 @@ class Referee:
             slot.unknown = False
             slot.episode = KnownEpisode(row.seed, None, self._form, self._mean_length)
 
-    def _started(self, slot: _Slot, index: int, row: _Row, seed: int | None) -> None:
+    def _started(
+        self, slot: _SlotRecord, index: int, row: _StepRow, seed: int | None
+    ) -> None:
         """A row that shows the first observation of an episode."""
         if not row.started:
             raise Wrong("an episode should have started")
@@ -216,7 +220,7 @@ class Referee:
         row.shows("obs", row.obs, first.obs)
         row.shows("info", row.info, first.info)
 
-    def _place_given(self, slot: _Slot, seed: int, given: int) -> bool:
+    def _place_given(self, slot: _SlotRecord, seed: int, given: int) -> bool:
         """An episode with a seed of the caller's is the next one."""
         if seed != given:
             raise Wrong(f"the episode was given seed {given}")
@@ -224,7 +228,7 @@ class Referee:
         slot.unsure += slot.shaken  # or the one after: its seed does not tell
         return False
 
-    def _place(self, slot: _Slot, index: int, seed: int) -> bool:
+    def _place(self, slot: _SlotRecord, index: int, seed: int) -> bool:
         """Find the episode of a seed: the next one, unless faults are known of.
 
         Returns:
@@ -237,9 +241,13 @@ class Referee:
         if not (slot.shaken or slot.unsure):
             raise Wrong(f"the seed is not that of episode {number}")
         before = slot.number, slot.restarts
-        for number in range(slot.number, slot.number + slot.unsure + MOST_SKIPPED):
-            for restarts in range(MOST_RESTARTS):
-                parts = (number, RESTARTED, restarts) if restarts else (number,)
+        for number in range(
+            slot.number, slot.number + slot.unsure + MAX_SKIPPED_EPISODES
+        ):
+            for restarts in range(MAX_RESTARTS):
+                parts = (
+                    (number, RESTART_SEED_DOMAIN, restarts) if restarts else (number,)
+                )
                 if (number, restarts) <= before or number < 0:
                     continue
                 if seed == episode_seed(self._root, index, *parts):
@@ -247,7 +255,9 @@ class Referee:
                     return number == before[0]
         raise Wrong(f"the seed is of no episode after {before}")
 
-    def _stepped(self, slot: _Slot, index: int, row: _Row, command: _Command) -> None:
+    def _stepped(
+        self, slot: _SlotRecord, index: int, row: _StepRow, command: _Command
+    ) -> None:
         """A row with a transition in it."""
         episode = slot.episode
         if episode is None:
@@ -266,7 +276,12 @@ class Referee:
         row.goes_on(answer)
 
     def _cut(
-        self, slot: _Slot, index: int, row: _Row, command: _Command, fault: Fault | None
+        self,
+        slot: _SlotRecord,
+        index: int,
+        row: _StepRow,
+        command: _Command,
+        fault: Fault | None,
     ) -> None:
         """A row for an episode that broke off."""
         if fault is None:
@@ -287,7 +302,7 @@ class Referee:
             raise Wrong("an episode has started")
 
 
-class _Row:
+class _StepRow:
     """All that a Step says of one slot."""
 
     def __init__(self, space: Space[Any], step: Step, position: int) -> None:

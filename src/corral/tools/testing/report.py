@@ -8,7 +8,7 @@ from typing import Literal
 
 from corral.errors import CheckFailed
 
-Verdict = Literal["ok", "warning", "failed", "skipped"]
+PartVerdict = Literal["ok", "warning", "failed", "skipped"]
 
 
 class Skip(Exception):
@@ -24,7 +24,7 @@ class Finding:
     """One part of a check."""
 
     name: str
-    verdict: Verdict
+    verdict: PartVerdict
     text: str = ""
     error: BaseException | None = field(default=None, compare=False)
 
@@ -63,7 +63,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CheckPart:
     """One part of a check: a sentence, and a function that raises if it is not so."""
 
     name: str
@@ -72,7 +72,7 @@ class Part:
     """Whether the parts after it have no meaning without it."""
 
 
-def run_parts(about: str, parts: Sequence[Part]) -> Report:
+def run_parts(about: str, parts: Sequence[CheckPart]) -> Report:
     """Run one part after the other, and note what came of each."""
     report = Report(about)
     missing = ""
@@ -87,7 +87,7 @@ def run_parts(about: str, parts: Sequence[Part]) -> Report:
     return report
 
 
-def _run(part: Part) -> Finding:
+def _run(part: CheckPart) -> Finding:
     try:
         part.run()
     except Skip as reason:

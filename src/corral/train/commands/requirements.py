@@ -16,7 +16,7 @@ from pathlib import Path
 
 from corral.errors import MissingExtra
 from corral.train.recipes import EXTRAS
-from corral.train.run.directory import CONFIG
+from corral.train.run.directory import CONFIG_FILE
 
 TRAINING = (
     "matplotlib",
@@ -100,7 +100,7 @@ def training_in(config: Path, learner: str | None = None) -> Need:
 
 def config_near(path: Path) -> Path:
     """The config of a run that is named by its directory or a file in it."""
-    places = [place / CONFIG for place in (path, path.parent, path.parent.parent)]
+    places = [place / CONFIG_FILE for place in (path, path.parent, path.parent.parent)]
     return next((place for place in places if place.is_file()), places[0])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Factory
-from corral.engine.adapters.env_names import named
+from corral.engine.adapters.env_names import resolve_env
 from corral.engine.pool import Pool
 from corral.errors import MissingExtra, OptionError
 from corral.rollouts.collector import Collector
@@ -119,7 +119,7 @@ class Parts:
 
 def env_factory(config: Config, **more: Any) -> Factory:
     """What makes one env of the config."""
-    return named(config.env, {**config.env_kwargs, **more}, syntax="yaml").factory
+    return resolve_env(config.env, {**config.env_kwargs, **more}, syntax="yaml").factory
 
 
 def build(config: Config) -> Parts:

@@ -22,9 +22,9 @@ try:
 except ImportError as error:
     raise MissingExtra("configs need pyyaml: pip install 'corral[train]'") from error
 
-TENTHS = 10
-LONGEST_NAME = 200
-MEANT = {
+CHECKPOINTS_PER_RUN = 10
+MAX_NAME_CHARACTERS = 200
+RENAMED_SETTINGS = {
     "activation_fn": "ppo.activation",
     "env_id": "env",
     "eval_freq": "evaluate_every",
@@ -90,7 +90,7 @@ def complete(config: Config) -> Config:
             f"slot, and isolation is {config.isolation}: set isolation: slot as well "
             "(--set isolation=slot)"
         )
-    tenth = -(-config.updates // TENTHS)
+    tenth = -(-config.updates // CHECKPOINTS_PER_RUN)
     name = config.name or config.recipe or _plain(config.env)
     check_name(name)
     return config.model_copy(
@@ -116,8 +116,8 @@ def check_name(name: str) -> None:
         wrong = "which begins with a dot, so it would be hidden"
     elif not name.isprintable() or "\\" in name:
         wrong = "with characters that a folder's name cannot have"
-    elif any(len(part.encode()) > LONGEST_NAME for part in parts):
-        wrong = f"longer than {LONGEST_NAME} bytes"
+    elif any(len(part.encode()) > MAX_NAME_CHARACTERS for part in parts):
+        wrong = f"longer than {MAX_NAME_CHARACTERS} bytes"
     if wrong:
         raise OptionError(
             f"name is {name[:80]!r}, {wrong}; a name is a folder inside runs/. Choose "
@@ -226,7 +226,7 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
     known = list(_keys(kind))
     last = str(parts[-1])
     # As it was written, or the same name in another group: lr -> ppo.lr.
-    near = [MEANT[last]] if last in MEANT else []
+    near = [RENAMED_SETTINGS[last]] if last in RENAMED_SETTINGS else []
     near = (
         near
         or difflib.get_close_matches(key, known, n=1)

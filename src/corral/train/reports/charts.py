@@ -28,11 +28,11 @@ except ImportError as error:
 
 INK = "#012345"
 """Stands for the page's text colour in every picture."""
-WIDTH = 8.4
+CHART_INCHES = 8.4
 """Inches of a picture, unless asked otherwise: a page's whole width. See `Page`."""
-TICKS = 10
+MAX_TICKS = 10
 """Along the axis of a wide picture, at most."""
-BAR = 0.27
+BAR_INCHES = 0.27
 """Inches that one bar takes."""
 COLORS = {
     "blue": "#4a9ede",
@@ -72,7 +72,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class StackedBar:
     """A bar of one part, or of several that are stacked."""
 
     name: str
@@ -81,7 +81,7 @@ class Bar:
     """Written at its end."""
 
 
-Panels = Mapping[str, Sequence[Bar]]
+Panels = Mapping[str, Sequence[StackedBar]]
 """Bars that belong together, under their title."""
 
 
@@ -126,7 +126,7 @@ def lines(
     level: float | None = None,
     floor: float | None = None,
     start: float | None = None,
-    width: float = WIDTH,
+    width: float = CHART_INCHES,
 ) -> str:
     """Lines on plain axes.
 
@@ -163,12 +163,12 @@ def lines(
         axes.set_ylim(bottom=floor)
         axes.set_xlim(left=start)
         axes.xaxis.set_major_locator(
-            MaxNLocator(TICKS if width == WIDTH else TICKS // 2)
+            MaxNLocator(MAX_TICKS if width == CHART_INCHES else MAX_TICKS // 2)
         )
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short(y)))
         axes.grid(True, color=INK, alpha=0.15)
-        if len(shown) > 1 and width == WIDTH:
+        if len(shown) > 1 and width == CHART_INCHES:
             axes.legend(loc="best", frameon=False)
         elif len(shown) > 1:  # there is no room beside the lines
             _legend_on_top(figure, axes, width)
@@ -180,7 +180,7 @@ def histogram(
     colors: Mapping[str, str],
     x_label: str,
     y_label: str,
-    width: float = WIDTH,
+    width: float = CHART_INCHES,
 ) -> str:
     """How often values of each size came; groups are drawn over one another."""
     largest = max(max(group) for group in values.values())
@@ -212,7 +212,7 @@ def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) ->
     """
     panels = {title: bars for title, bars in panels.items() if bars}
     sizes = [len(bars) + 1.2 for bars in panels.values()]
-    with _drawing(BAR * sum(sizes) + 0.9) as (figure, finish):
+    with _drawing(BAR_INCHES * sum(sizes) + 0.9) as (figure, finish):
         shape = {"height_ratios": sizes}
         rows = figure.subplots(
             len(panels), 1, sharex=True, squeeze=False, gridspec_kw=shape
@@ -234,7 +234,9 @@ def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) ->
         return finish()
 
 
-def _draw_bar(axes: Any, place: int, bar: Bar, colors: Mapping[str, str]) -> float:
+def _draw_bar(
+    axes: Any, place: int, bar: StackedBar, colors: Mapping[str, str]
+) -> float:
     """Draw it; returns where it ends."""
     start = 0.0
     for part, length in bar.parts.items():
@@ -264,18 +266,18 @@ def _add_legend(figure: Figure, panels: Panels, colors: Mapping[str, str]) -> No
 
 def _legend_on_top(figure: Figure, axes: Any, width: float) -> None:
     """Above the axes, where it covers nothing of what is drawn in them."""
-    if width != WIDTH:  # wide pictures make room by themselves
+    if width != CHART_INCHES:  # wide pictures make room by themselves
         figure.subplots_adjust(top=1 - 0.35 / _height(width))
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
 
 
 @contextmanager
 def _drawing(
-    height: float, width: float = WIDTH
+    height: float, width: float = CHART_INCHES
 ) -> Iterator[tuple[Figure, Callable[[], str]]]:
     """A figure of that many inches, and what turns it into SVG."""
     with matplotlib.rc_context(_SETTINGS):
-        wide = width == WIDTH
+        wide = width == CHART_INCHES
         figure = Figure((width, height), layout="constrained" if wide else None)
         if not wide:
             # Axes of small pictures are below each other; and it takes half the time.
@@ -286,7 +288,7 @@ def _drawing(
 
 def _height(width: float) -> float:
     """Flat where it is wide; a narrow one needs height to show anything."""
-    return 3.0 if width == WIDTH else 0.62 * width
+    return 3.0 if width == CHART_INCHES else 0.62 * width
 
 
 def _svg(figure: Figure) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-BROAD, NARROW = 8.4, 4.2
+WIDE_INCHES, NARROW_INCHES = 8.4, 4.2
 """Inches of a picture: of a page's whole width, and of half of it or of a telephone's.
 Letters are as large in both, so neither is shrunk beyond reading."""
 Draw = Callable[[float], str]
@@ -91,7 +91,7 @@ dd { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TimeShare:
     """A part of a whole."""
 
     name: str
@@ -137,20 +137,20 @@ class Page:
         """A picture that is drawn twice, for wide and for narrow screens."""
         under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         self._parts.append(
-            f'<figure><div class="broad">{draw(BROAD)}</div>'
-            f'<div class="narrow">{draw(NARROW)}</div>{under}</figure>'
+            f'<figure><div class="broad">{draw(WIDE_INCHES)}</div>'
+            f'<div class="narrow">{draw(NARROW_INCHES)}</div>{under}</figure>'
         )
 
     def grid(self, pictures: Iterable[tuple[str, Draw, str]]) -> None:
         """Small pictures side by side, as many as fit: title, picture, caption."""
         figures = "".join(
-            f"<figure><h3>{escape(title)}</h3>{draw(NARROW)}"
+            f"<figure><h3>{escape(title)}</h3>{draw(NARROW_INCHES)}"
             f"<figcaption>{escape(caption)}</figcaption></figure>"
             for title, draw, caption in pictures
         )
         self._parts.append(f'<div class="grid">{figures}</div>')
 
-    def shares(self, shares: Sequence[Share]) -> None:
+    def shares(self, shares: Sequence[TimeShare]) -> None:
         """One bar of several parts, and what each of them is."""
         bar = "".join(
             f'<div style="flex: {share.part:.4f}; background: {share.color}"></div>'

@@ -42,7 +42,7 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def sweep(folder: Path) -> None:
+def remove_drafts(folder: Path) -> None:
     """Remove what was being written there when programs were killed."""
     for draft in folder.glob(".*.*"):
         if draft.name.rpartition(".")[2].isdecimal():

@@ -19,21 +19,21 @@ from typing import NamedTuple
 
 from corral.engine.executors import kill_workers_of
 from corral.train.run.atomic_write import replacing
-from corral.train.run.episode_video import Scene
+from corral.train.run.episode_video import VideoScene
 
-PATIENCE = 0.02
+ABORT_CHECK_SECONDS = 0.02
 """Seconds between two looks at whether a film that was given up has ended."""
 
-SLICE = 0.2
+VIDEO_WAIT_SECONDS = 0.2
 """Seconds of a wait for a film."""
 
 
-class _Order(NamedTuple):
-    scene: Scene
+class _VideoRequest(NamedTuple):
+    scene: VideoScene
     path: Path
 
 
-class Camera:
+class BackgroundVideo:
     """Films one scene after the other."""
 
     def __init__(self) -> None:
@@ -47,16 +47,16 @@ class Camera:
         # Not by `join`: before Python 3.13, Ctrl-C in it makes a thread that goes on
         # look like one that has ended.
         self._idle.set()
-        self._next: _Order | None = None
+        self._next: _VideoRequest | None = None
         self._closed = False
 
-    def take(self, scene: Scene, path: Path) -> None:
+    def record(self, scene: VideoScene, path: Path) -> None:
         """Film it, now or after the film that is under way.
 
         Only the newest scene waits: one that came before it is never filmed.
         """
         with self._lock:
-            self._next = _Order(scene, path)
+            self._next = _VideoRequest(scene, path)
             if self._thread is None and not self._closed:
                 self._start()
 
@@ -68,10 +68,10 @@ class Camera:
     def wait(self) -> None:
         """Until nothing is under way, nor waits."""
         # In slices: Ctrl-C just before a wait is noticed when that wait is over.
-        while not self._idle.wait(SLICE):
+        while not self._idle.wait(VIDEO_WAIT_SECONDS):
             pass
 
-    def fail(self, error: BaseException) -> None:
+    def note_failure(self, error: BaseException) -> None:
         """A film was not made, for this reason."""
         lines = str(error).splitlines() or [type(error).__name__]
         with self._lock:
@@ -86,7 +86,7 @@ class Camera:
         while thread is not None and self.busy:
             # It may be waiting for an env that never answers.
             kill_workers_of(thread)
-            self._idle.wait(PATIENCE)
+            self._idle.wait(ABORT_CHECK_SECONDS)
 
     def _start(self) -> None:
         self._thread = threading.Thread(
@@ -103,14 +103,14 @@ class Camera:
     # The thread's ---------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (order := self._taken()) is not None:
+        while (order := self._next_request()) is not None:
             try:
                 self._film(order)
             except BaseException as error:  # nobody else would hear of it
                 if not self._closed:  # else it was ended
-                    self.fail(error)
+                    self.note_failure(error)
 
-    def _taken(self) -> _Order | None:
+    def _next_request(self) -> _VideoRequest | None:
         """What comes next; without it the thread's work is done."""
         with self._lock:
             order, self._next = self._next, None
@@ -120,8 +120,8 @@ class Camera:
                 return None
             return order
 
-    def _film(self, order: _Order) -> None:
-        gif = order.scene.film()
+    def _film(self, order: _VideoRequest) -> None:
+        gif = order.scene.record()
         if not self._closed:
             with replacing(order.path) as file:
                 file.write(gif)

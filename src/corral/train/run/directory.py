@@ -29,9 +29,9 @@ from typing import Any
 from corral.errors import OptionError, WriteFailed
 from corral.train.run.atomic_write import write_text
 
-ROOT = Path("runs")
-CONFIG = "config.yaml"
-OWN = ("checkpoints", "tensorboard", "videos", "wandb")
+RUNS_FOLDER = Path("runs")
+CONFIG_FILE = "config.yaml"
+RUN_FOLDERS = ("checkpoints", "tensorboard", "videos", "wandb")
 """Folders of a run, in which no other run is looked for."""
 
 
@@ -44,7 +44,7 @@ class RunDirectory:
     @property
     def config(self) -> Path:
         """Every setting."""
-        return self.path / CONFIG
+        return self.path / CONFIG_FILE
 
     @property
     def about(self) -> Path:
@@ -118,12 +118,12 @@ class RunDirectory:
         moments = (self.last, self.best, self.interrupted)
         return (*files, self.error, self.faults, self.fault, *folders, *moments)
 
-    def tell(self, **facts: Any) -> None:
+    def update_about(self, **facts: Any) -> None:
         """Add to about.json."""
-        known = self.told()
+        known = self.read_about()
         write_text(self.about, json.dumps({**known, **facts}, indent=2) + "\n")
 
-    def told(self) -> dict[str, Any]:
+    def read_about(self) -> dict[str, Any]:
         """What about.json says."""
         try:
             facts = json.loads(self.about.read_text(encoding="utf-8"))
@@ -137,8 +137,8 @@ class RunDirectory:
 def create(name: str, chosen: Path | None = None) -> RunDirectory:
     """A folder for a new run; one that exists is never written into."""
     if chosen is None:
-        _refuse_links(ROOT / name)
-        path = _unused(ROOT / name / time.strftime("%Y-%m-%d_%H-%M-%S"))
+        _refuse_links(RUNS_FOLDER / name)
+        path = _unused(RUNS_FOLDER / name / time.strftime("%Y-%m-%d_%H-%M-%S"))
     else:
         path = chosen
         if path.exists():
@@ -162,20 +162,21 @@ def create(name: str, chosen: Path | None = None) -> RunDirectory:
 def find(path: Path) -> RunDirectory:
     """The directory of a run that there is; a file in it stands for it."""
     for candidate in (path, path.parent, path.parent.parent):
-        if (candidate / CONFIG).is_file():
+        if (candidate / CONFIG_FILE).is_file():
             return RunDirectory(candidate)
     known = [str(one.path) for one in every_run()]
     near = difflib.get_close_matches(str(path), known, n=1) or known[-1:]
     meant = f"; the latest is {near[0]}" if near else ""
     raise OptionError(
-        f"{path} is not a run directory (no {CONFIG} in it){meant}. See: corral list"
+        f"{path} is not a run directory (no {CONFIG_FILE} in it){meant}. See: corral "
+        "list"
     )
 
 
-def every_run(root: Path = ROOT) -> Iterator[RunDirectory]:
+def every_run(root: Path = RUNS_FOLDER) -> Iterator[RunDirectory]:
     """Those under a folder, however deep, each once; oldest first within a name."""
     for folder in sorted(_folders(root)):
-        if (folder / CONFIG).is_file():
+        if (folder / CONFIG_FILE).is_file():
             yield RunDirectory(folder)
 
 
@@ -190,7 +191,7 @@ def _folders(root: Path) -> Iterator[Path]:
             continue
         seen.add(real)
         yield folder
-        own = OWN if (folder / CONFIG).is_file() else ()
+        own = RUN_FOLDERS if (folder / CONFIG_FILE).is_file() else ()
         for entry in os.scandir(folder):
             if entry.name not in own:
                 (links if entry.is_symlink() else ways).append(folder / entry.name)
@@ -198,7 +199,7 @@ def _folders(root: Path) -> Iterator[Path]:
 
 def _refuse_links(path: Path) -> None:
     """`runs` itself may be a link to another disk; what is in it stays in it."""
-    root, place = ROOT.resolve(), path.resolve()
+    root, place = RUNS_FOLDER.resolve(), path.resolve()
     if not place.is_relative_to(root):
         raise OptionError(
             f"{path} is a link to {place}, outside of {root}; write there with --out "

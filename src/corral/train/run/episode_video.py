@@ -19,11 +19,16 @@ from corral.errors import OptionError
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
 from corral.train.recipes.parts import Parts, env_factory
-from corral.train.run.video_frames import Reel, develop, expose, stand_aside
+from corral.train.run.video_frames import (
+    VideoFrames,
+    capture_frame,
+    encode_gif,
+    lower_priority,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class VideoScene:
     """All that a film takes."""
 
     factory: Factory
@@ -34,7 +39,7 @@ class Scene:
     """Steps after which the episode is cut."""
 
     @classmethod
-    def of(cls, parts: Parts, seed: int) -> Scene:
+    def of(cls, parts: Parts, seed: int) -> VideoScene:
         """What was learnt so far, in an env that draws; OptionError if it does not."""
         import corral.train.sinks.video  # noqa: F401  says so if Pillow is missing
 
@@ -49,12 +54,15 @@ class Scene:
             length=parts.config.evaluate_length,
         )
 
-    def film(self) -> bytes:
+    def record(self) -> bytes:
         """The GIF; the env has a process of its own, as drivers may take it down."""
-        options: dict[str, Any] = {"worker_init": stand_aside, "per_worker": Reel}
+        options: dict[str, Any] = {
+            "worker_init": lower_priority,
+            "per_worker": VideoFrames,
+        }
         with Pool(self.factory, 1, backend="process", **options) as pool:
             evaluate(
-                Filming(self.policy, pool),
+                RecordingPolicy(self.policy, pool),
                 pool,
                 episodes=1,
                 seed=self.seed,
@@ -62,11 +70,11 @@ class Scene:
                 obs_norm=self.obs_norm,
             )
             speed = float(pool.spec.metadata.get("render_fps") or 30)
-            (film,) = pool.apply(develop, speed)
+            (film,) = pool.apply(encode_gif, speed)
         return bytes(film)
 
 
-class Filming:
+class RecordingPolicy:
     """A policy that has a picture of slot 0 taken before its decisions."""
 
     def __init__(self, policy: Any, pool: Pool) -> None:
@@ -78,7 +86,7 @@ class Filming:
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """Decide as the other policy does."""
         if self._steps % self._stride == 0:
-            (self._stride,) = self._pool.apply(expose, slots=[0])
+            (self._stride,) = self._pool.apply(capture_frame, slots=[0])
         self._steps += 1
         decision: Decision = self._policy.act(step, carry, rng)
         return decision

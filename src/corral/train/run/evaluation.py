@@ -24,9 +24,9 @@ VALIDATION, FINAL, VIDEO = 1, 2, 3
 """What seeds of evaluations are made for; the envs that collect have others."""
 
 
-CUT, FAILED = "cut", "failed"
+CUT_KEY, FAILED_KEY = "cut", "failed"
 """How many episodes of an evaluation were, if any were."""
-LATER = ("episode/return", "episode/length")
+EPISODE_METRICS = ("episode/return", "episode/length")
 """Metrics that there are once an episode has ended."""
 
 
@@ -48,9 +48,9 @@ class Evaluator:
         infos = means_of(numbers_of(info) for info in result.infos)
         cut = np.count_nonzero(result.lengths >= self._config.evaluate_length)
         if cut:
-            more = {**more, CUT: float(cut)}
+            more = {**more, CUT_KEY: float(cut)}
         if result.failed:
-            more = {**more, FAILED: float(len(result.failed))}
+            more = {**more, FAILED_KEY: float(len(result.failed))}
         return {
             "eval/return": result.mean,
             "eval/return_std": result.std,
@@ -117,7 +117,7 @@ class Best:
 
     def improved(self, metrics: Mapping[str, float]) -> bool:
         """Whether these are better than all before; a tie is not."""
-        if self._metric not in metrics and self._metric in LATER:
+        if self._metric not in metrics and self._metric in EPISODE_METRICS:
             return False
         if self._metric not in metrics:
             near = difflib.get_close_matches(self._metric, metrics, n=1)

@@ -18,9 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.engine.faults.advice import mended_by_restarts
-from corral.engine.faults.code_location import place_of_error
-from corral.engine.faults.option_syntax import PYTHON, SETTINGS, Syntax
+from corral.engine.faults.advice import helped_by_restarts
+from corral.engine.faults.code_location import location_of_error
+from corral.engine.faults.option_syntax import (
+    PYTHON_SYNTAX,
+    SETTINGS_SYNTAX,
+    OptionSyntax,
+)
 from corral.engine.faults.report import message_for
 from corral.errors import (
     CorralError,
@@ -35,7 +39,7 @@ from corral.train.recipes.config import Config
 from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 
-MORE = 10
+LIMIT_FACTOR = 10
 """How many times as much of a limit is proposed where it was used up."""
 
 
@@ -50,7 +54,7 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RunFailure:
     """An error of a run, told to the user of `corral train` or of `start.begin`.
 
     Args:
@@ -66,18 +70,18 @@ class Failure:
     signed: bool = True
 
     @property
-    def syntax(self) -> Syntax:
+    def syntax(self) -> OptionSyntax:
         """Which the user speaks."""
-        return SETTINGS if self.command else PYTHON
+        return SETTINGS_SYNTAX if self.command else PYTHON_SYNTAX
 
-    def story(self) -> str:
+    def description(self) -> str:
         """What happened, where in the user's code, and all that is known of it."""
-        first, *rest = self._said().rstrip().splitlines() or [""]
-        place = place_of_error(self.error)
+        first, *rest = self._error_text().rstrip().splitlines() or [""]
+        place = location_of_error(self.error)
         at = [] if place is None else [f"At {place}"]
         return "\n".join([first, *at, *rest])
 
-    def _said(self) -> str:
+    def _error_text(self) -> str:
         error = self.error
         fault = getattr(error, "fault", None)
         if isinstance(fault, Fault):
@@ -105,7 +109,7 @@ class Failure:
 
     def _for_fault(self, fault: Fault) -> Remedy:
         config = self.config
-        place = place_of_error(self.error)
+        place = location_of_error(self.error)
         there = "the env" if place is None else place.short
         if fault.company and fault.alone is False and config.isolation != "slot":
             return Remedy({"isolation": "slot"})
@@ -113,22 +117,26 @@ class Failure:
             return Remedy(self._more_restarts(fault))
         if fault.kind == "hung" and fault.command == "construct":
             limit = fault.limit or config.start_timeout or 1.0
-            return Remedy({"start_timeout": MORE * limit})
+            return Remedy({"start_timeout": LIMIT_FACTOR * limit})
         if isinstance(fault.exception, UsageError):
             return Remedy(first="Change the env as the message says")
-        if mended_by_restarts(fault) and config.on_fault == "raise":
+        if helped_by_restarts(fault) and config.on_fault == "raise":
             return Remedy({"on_fault": "restart", **self._processes()})
         return Remedy(first=f"Mend {there}")
 
     def _more_restarts(self, fault: Fault) -> dict[str, Any]:
         config = self.config
         if fault.restarts >= config.max_restarts:
-            return {"max_restarts": MORE * config.max_restarts}
-        return {"restarts_per_minute": MORE * config.restarts_per_minute}
+            return {"max_restarts": LIMIT_FACTOR * config.max_restarts}
+        return {"restarts_per_minute": LIMIT_FACTOR * config.restarts_per_minute}
 
     def _processes(self) -> dict[str, str]:
         """What is restarted has to be in a process of its own."""
-        return {"backend": "process"} if self.config.backend in _BARE else {}
+        return (
+            {"backend": "process"}
+            if self.config.backend in _BACKENDS_WITHOUT_PROCESSES
+            else {}
+        )
 
     # How to go on ---------------------------------------------------------------------
 
@@ -175,7 +183,7 @@ class Failure:
 
     def _gentler(self, path: str, has_best: bool) -> list[str]:
         """Another run from the best policy so far; the same one would diverge again."""
-        slower = {"ppo.lr": float(f"{self.config.ppo.lr / MORE:g}")}
+        slower = {"ppo.lr": float(f"{self.config.ppo.lr / LIMIT_FACTOR:g}")}
         policy = "best policy" if has_best else "last checkpoint"
         why = f"It would diverge again: begin another run from its {policy}."
         if not self.command:
@@ -189,7 +197,7 @@ class Failure:
         return [f"First       {why}", f"Go on       {call}"]
 
 
-_BARE = ("serial", "thread")
+_BACKENDS_WITHOUT_PROCESSES = ("serial", "thread")
 _FILES = (".yaml", ".yml")
 
 

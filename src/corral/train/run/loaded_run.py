@@ -16,13 +16,13 @@ from corral.train.recipes.parts import Parts
 from corral.train.run import signed_config
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory, find
-from corral.train.run.episode_video import Scene
+from corral.train.run.episode_video import VideoScene
 from corral.train.run.evaluation import Evaluator
 from corral.train.run.restart_log import line_of
 from corral.train.run.start import build, changed, in_the_users_words, load_moment
 
 
-class Revisit:
+class LoadedRun:
     """The policy of a checkpoint, and envs to see it in.
 
     Args:
@@ -80,9 +80,9 @@ class Revisit:
 
     def video(self, seed: int) -> bytes:
         """One episode as a GIF."""
-        return Scene.of(self._parts, seed).film()
+        return VideoScene.of(self._parts, seed).record()
 
-    def __enter__(self) -> Revisit:
+    def __enter__(self) -> LoadedRun:
         return self
 
     def __exit__(

@@ -12,7 +12,7 @@ from corral.engine.executors import usable_cores
 from corral.engine.worker import compiled
 from corral.train.run.process_usage import total_memory
 
-ALWAYS = ("corral", "gymnasium", "numpy")
+ALWAYS_LISTED = ("corral", "gymnasium", "numpy")
 DISTRIBUTIONS = {"sb3": "stable-baselines3"}
 """Names under which peers are installed, where they differ from ours for them."""
 
@@ -42,7 +42,7 @@ def _processor() -> str:
 def versions(peers: Iterable[str] = ()) -> dict[str, str]:
     """Of everything that was measured."""
     found = {}
-    for name in dict.fromkeys([*ALWAYS, *peers]):
+    for name in dict.fromkeys([*ALWAYS_LISTED, *peers]):
         try:
             found[name] = version(DISTRIBUTIONS.get(name, name))
         except PackageNotFoundError:

@@ -18,7 +18,7 @@ from corral.train.sinks.fanout import Fanout
 from corral.train.sinks.jsonl import JsonlSink
 from corral.train.sinks.tensorboard import TensorboardSink
 
-WORDS = 200
+MAX_ERROR_CHARACTERS = 200
 """Characters of an error's text that a line keeps."""
 
 
@@ -66,7 +66,9 @@ class Outputs:
             "worker": fault.worker,
             "seed": fault.seed,
             "error": fault.error_type,
-            "text": f"{fault.error_text or fault.signal_name or ''}"[:WORDS],
+            "text": f"{fault.error_text or fault.signal_name or ''}"[
+                :MAX_ERROR_CHARACTERS
+            ],
         }
         self._faults.write(row, step)
 
@@ -85,12 +87,12 @@ def _wandb(directory: RunDirectory, config: Config) -> Sink:
 
     path = directory.path.resolve()
     name = f"{path.parent.name}-{path.name}"
-    run_id = directory.told().get("wandb")
+    run_id = directory.read_about().get("wandb")
     if run_id is None:
         # Nobody else's: another run may have a folder of the same name elsewhere.
         plain = "".join(letter if letter.isalnum() else "-" for letter in name)
         run_id = f"{plain[-40:]}-{os.urandom(4).hex()}".lstrip("-")
-        directory.tell(wandb=run_id)
+        directory.update_about(wandb=run_id)
     return WandbSink(
         project="corral",
         name=name,

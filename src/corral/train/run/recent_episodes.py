@@ -15,18 +15,18 @@ import numpy as np
 from corral.rollouts.evaluation import SUCCESS_KEYS, success_of
 from corral.rollouts.rollout import EpisodeSummary
 
-RECENT = 100
+RECENT_EPISODES = 100
 """Episodes that a mean is taken over."""
-INFO = "info/"
+INFO_PREFIX = "info/"
 """Before the name of an info's entry."""
-MEASURED = ("return", "length")
+MEASURED_KEYS = ("return", "length")
 
 
-class Recent:
+class RecentEpisodes:
     """The latest episodes."""
 
     def __init__(self) -> None:
-        self._rows: deque[Mapping[str, Any]] = deque(maxlen=RECENT)
+        self._rows: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """More of them, as `row_of` has them."""
@@ -51,7 +51,7 @@ def row_of(episode: EpisodeSummary) -> dict[str, float]:
 
 def numbers_of(info: Mapping[str, Any]) -> dict[str, float]:
     """The numbers in an episode's last info; what is no number is left out."""
-    found = ((f"{INFO}{key}", _number(value)) for key, value in info.items())
+    found = ((f"{INFO_PREFIX}{key}", _number(value)) for key, value in info.items())
     return {name: number for name, number in found if number is not None}
 
 
@@ -67,12 +67,14 @@ def means_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
     """What of a row means are taken of; success under one name, whatever the env's."""
-    infos = {key[len(INFO) :]: row[key] for key in row if key.startswith(INFO)}
-    kept = {name: row[name] for name in MEASURED if name in row}
+    infos = {
+        key[len(INFO_PREFIX) :]: row[key] for key in row if key.startswith(INFO_PREFIX)
+    }
+    kept = {name: row[name] for name in MEASURED_KEYS if name in row}
     if (success := success_of(infos)) is not None:
         kept["success_rate"] = success
         infos = {key: infos[key] for key in infos if key not in SUCCESS_KEYS}
-    return kept | {f"{INFO}{key}": value for key, value in infos.items()}
+    return kept | {f"{INFO_PREFIX}{key}": value for key, value in infos.items()}
 
 
 def _number(value: Any) -> float | None:

@@ -13,19 +13,19 @@ from typing import Any
 
 from corral.rollouts.number_format import number
 from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
-from corral.train.reports.page import Draw, Page, Share
+from corral.train.reports.page import Draw, Page, TimeShare
 from corral.train.run.directory import RunDirectory
-from corral.train.run.recent_episodes import RECENT
-from corral.train.run.time_split import PARTS
+from corral.train.run.recent_episodes import RECENT_EPISODES
+from corral.train.run.time_split import TIME_PARTS
 from corral.train.sinks import jsonl
 
-STEPS = "env steps"
+STEPS_LABEL = "env steps"
 PERCENT = 100.0
-POINTS = 200
+MAX_POINTS = 200
 """Of a line, at most."""
-INFOS = 12
+MAX_INFO_CHARTS = 12
 """Pictures of infos, at most."""
-TIMES = {
+TIME_CHARTS = {
     "env": (COLORS["green"], "steps and resets of the envs, divided by the workers"),
     "policy": (COLORS["purple"], "choosing actions and storing rows"),
     "learning": (COLORS["blue"], "updates of the policy"),
@@ -38,7 +38,7 @@ TIMES = {
     "saving": (COLORS["cyan"], "checkpoints, metrics, copies of the policy for videos"),
 }
 """Part of the time -> its colour, and what it is."""
-LEARNT = {
+LEARNER_CHARTS = {
     "policy_loss": ("Policy loss", "PPO's clipped objective, negated."),
     "value_loss": ("Value loss", "Squared error of the critic."),
     "entropy": (
@@ -56,7 +56,7 @@ LEARNT = {
     "std": ("Action standard deviation", "Of a Gaussian policy, mean over actions."),
 }
 """Metric of the learner -> its title and caption."""
-TRAINING, EVALUATED = "training", "evaluation"
+TRAINING_CURVE, EVALUATION_CURVE = "training", "evaluation"
 
 Lines = Sequence[Mapping[str, Any]]
 Points = list[tuple[float, float]]
@@ -64,7 +64,7 @@ Points = list[tuple[float, float]]
 
 def page(directory: RunDirectory) -> str:
     """The whole file."""
-    about = directory.told()
+    about = directory.read_about()
     metrics = jsonl.read(directory.metrics) if directory.metrics.exists() else []
     episodes = jsonl.read(directory.episodes) if directory.episodes.exists() else []
     built = Page(about.get("title", directory.path.name), about.get("subtitle", ""))
@@ -91,9 +91,12 @@ def _add_returns(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
     built.heading("Learning curve")
     evaluated = [line for line in metrics if line.get("eval/return") is not None]
     spread, level = list(_spread(evaluated)), about.get("threshold")
-    draw = partial(lines, shown, STEPS, "return", spread=spread, level=level, start=0.0)
+    draw = partial(
+        lines, shown, STEPS_LABEL, "return", spread=spread, level=level, start=0.0
+    )
     said = [
-        f"Training: mean of the last {RECENT} episodes, with exploration, as on the "
+        f"Training: mean of the last {RECENT_EPISODES} episodes, with exploration, as "
+        "on the "
         "console."
     ]
     if evaluated:
@@ -109,8 +112,8 @@ def _add_returns(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
 def _both(metrics: Lines, name: str, times: float = 1.0) -> list[Curve]:
     """How it went in training and in evaluations."""
     kinds = (
-        (TRAINING, f"episode/{name}", COLORS["gray"], ""),
-        (EVALUATED, f"eval/{name}", COLORS["blue"], "o"),
+        (TRAINING_CURVE, f"episode/{name}", COLORS["gray"], ""),
+        (EVALUATION_CURVE, f"eval/{name}", COLORS["blue"], "o"),
     )
     return [
         Curve(title, _picked(points), color, "-", marker)
@@ -135,20 +138,21 @@ def _add_episodes(built: Page, metrics: Lines) -> None:
     if length:
         shown.append(("Episode length", _drawn(length, "steps"), ""))
     names = _info_names(metrics)
-    for name in names[:INFOS]:
+    for name in names[:MAX_INFO_CHARTS]:
         shown.append((name, _drawn(_both(metrics, f"info/{name}"), name), ""))
     if not shown:
         return
     built.heading("Episodes")
     built.paragraph(
-        f"Training: mean of the last {RECENT} episodes. Evaluation: mean over its "
+        f"Training: mean of the last {RECENT_EPISODES} episodes. Evaluation: mean "
+        "over its "
         "episodes. Other names are entries of the info that ends an episode.",
         soft=True,
     )
     built.grid(shown)
-    if names[INFOS:]:
+    if names[MAX_INFO_CHARTS:]:
         built.paragraph(
-            f"Also in metrics.jsonl: {', '.join(names[INFOS:])}.", soft=True
+            f"Also in metrics.jsonl: {', '.join(names[MAX_INFO_CHARTS:])}.", soft=True
         )
 
 
@@ -181,10 +185,10 @@ def _add_lengths(built: Page, episodes: Lines) -> None:
 
 def _add_learner(built: Page, metrics: Lines) -> None:
     shown, size = [], 1
-    for name, (title, caption) in LEARNT.items():
+    for name, (title, caption) in LEARNER_CHARTS.items():
         points = _points(metrics, f"learn/{name}")
         if points:
-            size = -(-len(points) // POINTS)
+            size = -(-len(points) // MAX_POINTS)
             line = Curve(title, _averaged(points, size), COLORS["purple"], "-", "")
             shown.append((title, _drawn([line], ""), caption))
     if not shown:
@@ -196,7 +200,7 @@ def _add_learner(built: Page, metrics: Lines) -> None:
 
 
 def _drawn(shown: Sequence[Curve], y_label: str, floor: float | None = None) -> Draw:
-    draw = partial(lines, shown, STEPS, y_label, start=0.0, floor=floor)
+    draw = partial(lines, shown, STEPS_LABEL, y_label, start=0.0, floor=floor)
     return lambda width: draw(width=width)
 
 
@@ -208,7 +212,12 @@ def _add_time(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
     if not split:
         return
     built.heading("Where the time went")
-    built.shares([Share(part, split.get(part, 0.0), *TIMES[part]) for part in PARTS])
+    built.shares(
+        [
+            TimeShare(part, split.get(part, 0.0), *TIME_CHARTS[part])
+            for part in TIME_PARTS
+        ]
+    )
     if about.get("faster"):
         built.paragraph(about["faster"])
 
@@ -216,7 +225,7 @@ def _add_time(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
 def _latest_split(metrics: Lines) -> dict[str, float]:
     for line in reversed(metrics):
         if line.get("time/env") is not None:
-            return {part: line[f"time/{part}"] for part in PARTS}
+            return {part: line[f"time/{part}"] for part in TIME_PARTS}
     return {}
 
 
@@ -292,7 +301,7 @@ def _points(metrics: Lines, name: str) -> Points:
 
 def _picked(points: Points) -> Points:
     """No more than a picture can show: values as they are, the last among them."""
-    size = -(-len(points) // POINTS)
+    size = -(-len(points) // MAX_POINTS)
     return points[::-1][::size][::-1]
 
 

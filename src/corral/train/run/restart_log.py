@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 from corral.engine.pool import Pool
 from corral.errors import Fault
-from corral.train.run.outputs import WORDS, Outputs
+from corral.train.run.outputs import MAX_ERROR_CHARACTERS, Outputs
 
 
-class Restarts:
+class RestartLog:
     """Tells what the pools of a run have mended.
 
     Args:
@@ -30,18 +30,18 @@ class Restarts:
         self.processes = 0
         """Those of them that took a process along."""
 
-    def tell(self, step: int) -> None:
+    def report_new(self, step: int) -> None:
         """Tell the new ones."""
         for pool in self._pools():
             if pool is not None:
-                self._tell_of(pool, step)
+                self._report(pool, step)
 
     def since_last_time(self) -> int:
         """How many were told since this was asked last."""
         new, self._counted = self.count - self._counted, self.count
         return new
 
-    def _tell_of(self, pool: Pool, step: int) -> None:
+    def _report(self, pool: Pool, step: int) -> None:
         new = pool.fault_count - self._seen.get(pool, 0)
         if not new:
             return
@@ -59,7 +59,8 @@ def line_of(fault: Fault, count: int) -> str:
     """One restart in one line: what was restarted, why, and how many there were."""
     place = f"slot {fault.slot}" if fault.slot is not None else "all slots"
     return (
-        f"Restarted   {place} of worker {fault.worker}: {_reason(fault)[:WORDS]} "
+        f"Restarted   {place} of worker {fault.worker}: "
+        f"{_reason(fault)[:MAX_ERROR_CHARACTERS]} "
         f"({count} so far)"
     )
 

@@ -18,10 +18,10 @@ except ImportError:  # Windows, where nobody is kept out
     fcntl = None  # type: ignore[assignment]
 
 
-TRIES, PAUSE = 5, 0.02
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.02
 
 
-class Claim:
+class RunLock:
     """Held until it is closed."""
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -66,11 +66,11 @@ def is_held(directory: RunDirectory) -> bool | None:
 
 def _lock(descriptor: int) -> None:
     """Alone, or BlockingIOError; `is_held` is waited for, which takes no time."""
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(LOCK_TRIES)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if not left:
                 raise
-            time.sleep(PAUSE)
+            time.sleep(LOCK_PAUSE_SECONDS)

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from corral.train.run.directory import RunDirectory
 
-VARIABLE = "CORRAL_RUNS"
+RUNS_FILE_VARIABLE = "CORRAL_RUNS"
 """The environment variable that names another file."""
 
 
 def path() -> Path:
     """Where the register is, or would be."""
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get(RUNS_FILE_VARIABLE)
     if named:
         return Path(named).absolute()
     state = os.environ.get("XDG_STATE_HOME", "")
@@ -44,7 +44,7 @@ def add(directory: RunDirectory) -> None:
         os.close(descriptor)
 
 
-def known() -> list[RunDirectory]:
+def registered_runs() -> list[RunDirectory]:
     """Every run that was written down and is still where it was."""
     found = (RunDirectory(place) for place in dict.fromkeys(_lines()))
     return [directory for directory in found if directory.config.is_file()]

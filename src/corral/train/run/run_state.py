@@ -13,7 +13,7 @@ from __future__ import annotations
 from corral.train.run.directory import RunDirectory
 from corral.train.run.run_lock import is_held
 
-BEGAN = "began"
+BEGAN_KEY = "began"
 
 
 def state_of(directory: RunDirectory) -> str:
@@ -21,5 +21,5 @@ def state_of(directory: RunDirectory) -> str:
     held = is_held(directory)
     if held:
         return "running"
-    state = str(directory.told().get("state", BEGAN))
-    return "killed" if state == BEGAN and held is False else state
+    state = str(directory.read_about().get("state", BEGAN_KEY))
+    return "killed" if state == BEGAN_KEY and held is False else state

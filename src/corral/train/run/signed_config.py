@@ -26,15 +26,15 @@ from corral.train.recipes.resolve import checked, complete, dump, kind_of, parse
 from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 
-MARK = "# signature: "
+SIGNATURE_PREFIX = "# signature: "
 
 
 def write(directory: RunDirectory, config: Config) -> str:
     """Write and sign it; returns why it is not signed, "" if it is."""
     text, trouble = dump(config), ""
     try:
-        signed = signatures.sign(signatures.RUN, _signed(directory, text))
-        text += f"{MARK}{signed}\n"
+        signed = signatures.sign(signatures.RUN_FILE, _signed(directory, text))
+        text += f"{SIGNATURE_PREFIX}{signed}\n"
     except KeyUnusable as error:
         trouble = str(error)
     write_text(directory.config, text)
@@ -49,10 +49,10 @@ def read(directory: RunDirectory) -> Config:
 def read_to_run(directory: RunDirectory, trust: bool) -> Config:
     """The same, for a caller that will run it; UnsafeFile if it may not be ours."""
     text = _text(directory)
-    body, mark, signature = text.rpartition(f"\n{MARK}")
+    body, mark, signature = text.rpartition(f"\n{SIGNATURE_PREFIX}")
     body = f"{body}\n" if mark else text
     signed = signature.strip() if mark else None
-    doubted = signatures.doubt(signatures.RUN, _signed(directory, body), signed)
+    doubted = signatures.doubt(signatures.RUN_FILE, _signed(directory, body), signed)
     config = _config(directory, text)
     if doubted and not trust:
         path = directory.config

@@ -9,12 +9,12 @@ from corral.engine.pool import Pool
 from corral.rollouts.collector import Collector
 from corral.train.recipes.parts import Parts, env_factory
 
-SECONDS = 0.4
-ROWS = 16
+MEASURED_SECONDS = 0.4
+MEASURED_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SpeedComparison:
     """A run against one env at a time."""
 
     one: float
@@ -33,11 +33,13 @@ class Comparison:
         )
 
 
-def compare(parts: Parts, steps: int, collecting: float, learning: float) -> Comparison:
+def compare(
+    parts: Parts, steps: int, collecting: float, learning: float
+) -> SpeedComparison:
     """Measure one env, and hold the run's seconds against it."""
     one = one_env(parts)
     alone = steps / one + learning
-    return Comparison(one, steps / collecting, alone / (collecting + learning))
+    return SpeedComparison(one, steps / collecting, alone / (collecting + learning))
 
 
 def one_env(parts: Parts) -> float:
@@ -45,9 +47,9 @@ def one_env(parts: Parts) -> float:
     factory = env_factory(parts.config)
     with Pool(factory, 1, backend="serial", seed=0, infos="final") as pool:
         collector = Collector(pool, parts.lone_policy())
-        collector.collect(ROWS)
+        collector.collect(MEASURED_ROWS)
         steps, began = 0, perf_counter()
-        while (seconds := perf_counter() - began) < SECONDS:
-            collector.collect(ROWS)
-            steps += ROWS
+        while (seconds := perf_counter() - began) < MEASURED_SECONDS:
+            collector.collect(MEASURED_ROWS)
+            steps += MEASURED_ROWS
     return steps / seconds

@@ -22,14 +22,14 @@ from corral.train.recipes.resolve import (
     resolve,
 )
 from corral.train.run import machine, outputs, run_register, signed_config
-from corral.train.run.atomic_write import sweep
+from corral.train.run.atomic_write import remove_drafts
 from corral.train.run.checkpoint import Checkpoint, load_learner
-from corral.train.run.directory import ROOT, RunDirectory, create, find
+from corral.train.run.directory import RUNS_FOLDER, RunDirectory, create, find
 from corral.train.run.evaluation import Best
-from corral.train.run.failure import Failure, written_about
+from corral.train.run.failure import RunFailure, written_about
 from corral.train.run.outputs import Outputs
-from corral.train.run.recent_episodes import RECENT
-from corral.train.run.run_lock import Claim
+from corral.train.run.recent_episodes import RECENT_EPISODES
+from corral.train.run.run_lock import RunLock
 from corral.train.run.training import Progress, Training
 from corral.train.sinks import jsonl
 from corral.train.sinks.console import ConsoleSink
@@ -52,22 +52,22 @@ def begin(
     weights = None if init_from is None else _weights_path(init_from)
     with in_the_users_words(config, command):
         parts = build(config)
-    claim = None
+    lock = None
     try:
         if weights is not None:
             exploring = "ppo.log_std_init" in settings
             log_std = config.ppo.log_std_init if exploring else None
             _start_with(parts, weights, log_std)
         directory = create(config.name, out)
-        claim = Claim(directory)
+        lock = RunLock(directory)
         unsigned = signed_config.write(directory, config)
-        directory.tell(**_about(parts, command))
+        directory.update_about(**_about(parts, command))
         training = _training(parts, directory, Progress(), Best(config), wandb)
-        training.claim, training.command = claim, command
+        training.lock, training.command = lock, command
         training.signed = not unsigned
     except BaseException:
-        if claim is not None:
-            claim.close()
+        if lock is not None:
+            lock.close()
         parts.pool.close()
         raise
     console = training.outputs.console
@@ -104,20 +104,22 @@ def resume(
     """
     directory = find(path)
     before = signed_config.read_to_run(directory, trust)
-    claim = Claim(directory)
+    lock = RunLock(directory)
     try:
         config = changed(directory, before, settings, command)
-        ranked = all(getattr(before, key) == getattr(config, key) for key in RANKING)
+        ranked = all(
+            getattr(before, key) == getattr(config, key) for key in RANKING_SETTINGS
+        )
         with in_the_users_words(config, command, directory):
             training = _resumed(path, directory, config, wandb, ranked)
     except BaseException:
-        claim.close()
+        lock.close()
         raise
-    training.claim, training.command = claim, command
+    training.lock, training.command = lock, command
     return training
 
 
-RANKING = ("best_metric", "best_is")
+RANKING_SETTINGS = ("best_metric", "best_is")
 """What says which checkpoint is the best; an earlier best by others means nothing."""
 
 
@@ -127,7 +129,7 @@ def _resumed(
     source = path if path.suffix == ".pt" else _newest(directory)
     moment = Checkpoint.load(source)
     trained = moment.steps >= config.total_steps
-    if trained and directory.told().get("state") == "done":
+    if trained and directory.read_about().get("state") == "done":
         longer = ["--resume", str(directory.path), "--total-steps"]
         typed = shlex.join(["corral", "train", *longer, str(2 * moment.steps)])
         raise OptionError(
@@ -142,13 +144,13 @@ def _resumed(
             parts.collector.end_episodes(moment.update)
         outputs.cut(directory, moment.steps)
         for folder in (directory.path, directory.checkpoints, directory.videos):
-            sweep(folder)
+            remove_drafts(folder)
         unsigned = signed_config.write(directory, config)
         # What ended it is over.
-        directory.tell(state="began", result="", total_steps=config.total_steps)
-        directory.tell(final=None, final_std=None)
+        directory.update_about(state="began", result="", total_steps=config.total_steps)
+        directory.update_about(final=None, final_std=None)
         if not ranked:
-            directory.tell(best=None)
+            directory.update_about(best=None)
         directory.error.unlink(missing_ok=True)
         progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
         best = Best(config, moment.best if ranked else None)
@@ -184,7 +186,7 @@ def _training(
     console = ConsoleSink(config.updates * config.steps_per_update)
     sinks = Outputs(directory, config, console, wandb)
     training = Training(parts, directory, sinks, progress, best)
-    training.recent.add(jsonl.read(directory.episodes)[-RECENT:])
+    training.recent.add(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
     return training
 
 
@@ -193,7 +195,7 @@ def _register(directory: RunDirectory, console: ConsoleSink) -> None:
     try:
         run_register.add(directory)
     except OSError as error:
-        here = directory.path.resolve().is_relative_to(ROOT.resolve())
+        here = directory.path.resolve().is_relative_to(RUNS_FOLDER.resolve())
         words = ["corral", "list", "--runs", str(directory.path.parent)]
         how = "`corral list` in this folder" if here else f"`{shlex.join(words)}`"
         console.say(
@@ -237,7 +239,7 @@ def _refused(
     directory: RunDirectory, key: str, then: Any, now: Any, command: Sequence[str]
 ) -> str:
     path = str(directory.path)
-    why = _WHY.get(key, "the numbers of its training depend on it")
+    why = _WHY_FIXED.get(key, "the numbers of its training depend on it")
     said = f"a resumed run cannot change {key} from {then!r} to {now!r}: {why}"
     if key == "name":
         return said
@@ -252,7 +254,7 @@ def _refused(
     return f"{said}. Begin another run with its weights: {again}"
 
 
-_WHY = {
+_WHY_FIXED = {
     "checkpoint_every": (
         "a checkpoint ends the running episodes, so the numbers of its training "
         "depend on it"
@@ -272,8 +274,8 @@ def in_the_users_words(
         if not command:
             raise
         signed = "--trust" not in command
-        failure = Failure(error, config, command, signed)
-        lines = [failure.story()]
+        failure = RunFailure(error, config, command, signed)
+        lines = [failure.description()]
         if directory is None:
             lines += failure.again()
         else:

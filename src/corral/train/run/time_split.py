@@ -22,7 +22,7 @@ from corral.engine.executors import usable_cores
 from corral.engine.pool import Pool, Stats
 from corral.train.run.process_usage import cpu_seconds
 
-PARTS = (
+TIME_PARTS = (
     "env",
     "policy",
     "learning",
@@ -31,10 +31,10 @@ PARTS = (
     "evaluating",
     "saving",
 )
-PERIOD = 1.0
+SAMPLE_SECONDS = 1.0
 
 
-class Accounts:
+class TimeSplit:
     """Counts seconds from its making on."""
 
     def __init__(self, pool: Pool) -> None:
@@ -69,7 +69,7 @@ class Accounts:
         """
         now = perf_counter()
         seconds = now - self._began - (self._stats.seconds - self._first.seconds)
-        if seconds < PERIOD and not (ending and self._stats is self._first):
+        if seconds < SAMPLE_SECONDS and not (ending and self._stats is self._first):
             return {}
         stats, cpu = self._pool.stats(), cpu_seconds()
         own = {part: self._own[part] - self._own_then[part] for part in self._own}
@@ -78,7 +78,7 @@ class Accounts:
         metrics = {
             "speed/steps_per_second": (steps - self._steps) / training,
             "use/cpu": (cpu - self._cpu) / max(seconds, 1e-9) / self._cores,
-            **{f"time/{part}": split[part] for part in PARTS},
+            **{f"time/{part}": split[part] for part in TIME_PARTS},
             **_gpu(),
         }
         self._stats, self._cpu, self._steps = stats, cpu, steps
@@ -112,7 +112,7 @@ def split_of(stats: Stats, own: dict[str, float], workers: int) -> dict[str, flo
         "waiting": waiting,
         "copying": left - env - waiting,
     }
-    return {part: parts[part] / seconds for part in PARTS}
+    return {part: parts[part] / seconds for part in TIME_PARTS}
 
 
 def _gpu() -> dict[str, float]:

@@ -33,25 +33,25 @@ from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.parts import Gathered, Parts
 from corral.train.run import report
 from corral.train.run.atomic_write import write_text
-from corral.train.run.background_video import Camera
+from corral.train.run.background_video import BackgroundVideo
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory
-from corral.train.run.episode_video import Scene
+from corral.train.run.episode_video import VideoScene
 from corral.train.run.evaluation import (
-    CUT,
-    FAILED,
+    CUT_KEY,
+    FAILED_KEY,
     FINAL,
     VIDEO,
     Best,
     Evaluator,
 )
-from corral.train.run.failure import Failure, written_about
+from corral.train.run.failure import RunFailure, written_about
 from corral.train.run.outputs import Outputs
-from corral.train.run.recent_episodes import RECENT, Recent, row_of
-from corral.train.run.restart_log import Restarts
-from corral.train.run.run_lock import Claim
+from corral.train.run.recent_episodes import RECENT_EPISODES, RecentEpisodes, row_of
+from corral.train.run.restart_log import RestartLog
+from corral.train.run.run_lock import RunLock
 from corral.train.run.single_env_speed import compare
-from corral.train.run.time_split import Accounts
+from corral.train.run.time_split import TimeSplit
 
 DONE, INTERRUPTED = 0, 130
 FAULTS = "episode/faults"
@@ -88,18 +88,18 @@ class Training:
         self.progress = progress
         self.best = best
         self.evaluator = Evaluator(parts)
-        self.restarts = Restarts(outputs, lambda: [parts.pool, self.evaluator.pool])
+        self.restarts = RestartLog(outputs, lambda: [parts.pool, self.evaluator.pool])
         self.evaluator.on_restart = self._restarted
         parts.pool.call_on_restart(self._restarted)
-        self.camera = Camera()
-        self.claim: Claim | None = None
+        self.background_video = BackgroundVideo()
+        self.lock: RunLock | None = None
         """On the directory; given back at the end."""
-        self.recent = Recent()
+        self.recent = RecentEpisodes()
         self.command: Sequence[str] = ()
         """What the user typed; empty where the run is led from Python."""
         self.signed = True
         """Whether it can be opened again without being trusted."""
-        self._accounts = Accounts(parts.pool)
+        self._time_split = TimeSplit(parts.pool)
         self._began_at = progress.steps
         self._latest: dict[str, float] = {}
         self._evaluated: int | None = None
@@ -114,7 +114,8 @@ class Training:
         """Train to the end, or to Ctrl-C; returns the exit status."""
         config, progress = self.config, self.progress
         self.outputs.console.say(
-            f"return: the mean of the last {RECENT} episodes of training", "dim"
+            f"return: the mean of the last {RECENT_EPISODES} episodes of training",
+            "dim",
         )
         with self._saying_what_is_kept():
             with self.outputs.console.watching(progress.steps), self._minding_ctrl_c():
@@ -142,7 +143,7 @@ class Training:
 
     def learn(self, rollout: Gathered) -> dict[str, float]:
         """Update the policy."""
-        with self._accounts.spent_on("learning"), _naming_culprits(rollout):
+        with self._time_split.spent_on("learning"), _naming_culprits(rollout):
             learnt = self.parts.learner.update(rollout)
         self.progress.update += 1
         self.progress.steps += rollout.reward.size
@@ -150,7 +151,7 @@ class Training:
 
     def log(self, rollout: Gathered, metrics: dict[str, float]) -> None:
         """Write what was measured, and the statistics of the latest episodes."""
-        with self._accounts.spent_on("saving"):
+        with self._time_split.spent_on("saving"):
             steps = self.progress.steps
             rows = [row_of(episode) for episode in rollout.episodes]
             self.recent.add(rows)
@@ -160,24 +161,24 @@ class Training:
             faults = getattr(rollout, "faults", ())
             if faults:
                 metrics[FAULTS] = float(len(faults))
-            self.restarts.tell(steps)  # what came before anything was watched
+            self.restarts.report_new(steps)  # what came before anything was watched
             restarts = self.restarts.since_last_time()
             if restarts:
                 metrics[RESTARTS] = float(restarts)
-            metrics |= self._accounts.sample(steps - self._began_at)
+            metrics |= self._time_split.sample(steps - self._began_at)
             self._latest |= metrics
             self.outputs.write_episodes(rows, steps)
             self.outputs.write(metrics, steps)
 
     def evaluate(self) -> None:
         """Run validation episodes; keep the policy if it is the best so far."""
-        with self._accounts.spent_on("evaluating"):
+        with self._time_split.spent_on("evaluating"):
             results = self.evaluator.validate()
-        self.restarts.tell(self.progress.steps)
+        self.restarts.report_new(self.progress.steps)
         self.restarts.since_last_time()  # they are not the next update's
         self.progress.results = results
         self._evaluated = self.progress.update
-        with self._accounts.spent_on("saving"):
+        with self._time_split.spent_on("saving"):
             self.outputs.write(results, self.progress.steps)
             improved = self.best.improved(self._latest | results)
             if improved:
@@ -191,11 +192,13 @@ class Training:
     def _tell_best(self, results: dict[str, float]) -> None:
         metric = self.config.best_metric
         spread = results["eval/return_std"] if metric == "eval/return" else None
-        self.directory.tell(best=self.best.value, best_metric=metric, best_std=spread)
+        self.directory.update_about(
+            best=self.best.value, best_metric=metric, best_std=spread
+        )
 
     def checkpoint(self) -> None:
         """End the running episodes, and keep everything the run needs to go on."""
-        with self._accounts.spent_on("saving"):
+        with self._time_split.spent_on("saving"):
             self._say_what_is_cut()
             self.parts.collector.end_episodes(self.progress.update)
             self._save_last()
@@ -250,16 +253,16 @@ class Training:
     @property
     def seconds(self) -> float:
         """Training took so long, interruptions left out."""
-        return self.progress.seconds + self._accounts.seconds
+        return self.progress.seconds + self._time_split.seconds
 
     # The end --------------------------------------------------------------------------
 
     def finish(self) -> int:
         """Evaluate the best policy, film it, write the report, and say it all."""
         say = self.outputs.console.say
-        seconds, split = self.seconds, self._accounts.split()
+        seconds, split = self.seconds, self._time_split.split()
         steps = self.progress.steps
-        measured = self._accounts.sample(steps - self._began_at, ending=True)
+        measured = self._time_split.sample(steps - self._began_at, ending=True)
         if measured:
             self.outputs.write(measured, steps)
         if self._evaluated != self.progress.update:
@@ -276,9 +279,9 @@ class Training:
         if self.config.video != "never":
             self._film("best")
             self._wait_for_films()
-            if self.camera.failed > 1:
-                say(f"{self.camera.failed} films could not be made.", "dim")
-        self.directory.tell(**facts)
+            if self.background_video.failed > 1:
+                say(f"{self.background_video.failed} films could not be made.", "dim")
+        self.directory.update_about(**facts)
         self._write_report()
         say(f"Report      {self.directory.report}", "cyan")
         say(f"Evaluate    {self._typed('eval')}", "cyan")
@@ -287,10 +290,10 @@ class Training:
     def interrupt(self) -> int:
         """Save where it stopped, and say how to go on; no film is waited for."""
         say = self.outputs.console.say
-        self.camera.close()
+        self.background_video.close()
         self._say_what_was_not_filmed()
         self._moment().save(self.directory.interrupted)
-        self.directory.tell(state="interrupted", seconds=self.seconds)
+        self.directory.update_about(state="interrupted", seconds=self.seconds)
         self._write_report()
         say(
             f"Stopped after update {self.progress.update} of {self.config.updates} "
@@ -359,30 +362,32 @@ class Training:
     def _film(self, name: str) -> None:
         """Have the policy filmed as it is now; nobody waits for that."""
         try:
-            scene = Scene.of(self.parts, self.evaluator.seed(VIDEO))
+            scene = VideoScene.of(self.parts, self.evaluator.seed(VIDEO))
             self.directory.videos.mkdir(exist_ok=True)
-            self.camera.take(scene, self.directory.videos / f"{name}.gif")
+            self.background_video.record(scene, self.directory.videos / f"{name}.gif")
         except Exception as error:  # a run does not end for want of a picture
-            self.camera.fail(error)
+            self.background_video.note_failure(error)
         self._say_what_was_not_filmed()
 
     def _wait_for_films(self) -> None:
         """Ctrl-C gives them up, and nothing else of what ends a run."""
         say = self.outputs.console.say
         try:
-            if self.camera.busy:
+            if self.background_video.busy:
                 say("Recording a video of the policy… (Ctrl-C skips it)", "dim")
-            self.camera.wait()
+            self.background_video.wait()
         except KeyboardInterrupt:
-            self.camera.close()
+            self.background_video.close()
             say("The video was skipped.", "yellow")
         self._say_what_was_not_filmed()
 
     def _say_what_was_not_filmed(self) -> None:
         """The first reason; how many there were is told at the end."""
-        if self.camera.trouble is not None and not self._told_of_films:
+        if self.background_video.trouble is not None and not self._told_of_films:
             self._told_of_films = True
-            self.outputs.console.say(f"No video: {self.camera.trouble}.", "dim")
+            self.outputs.console.say(
+                f"No video: {self.background_video.trouble}.", "dim"
+            )
 
     def _write_report(self) -> None:
         write_text(self.directory.report, report.page(self.directory))
@@ -401,7 +406,9 @@ class Training:
     def _say_what_is_odd(self, results: dict[str, float]) -> None:
         """Episodes of an evaluation that were not run to their own end."""
         config, say = self.config, self.outputs.console.say
-        cut, failed = (int(results.get(f"eval/{name}", 0)) for name in (CUT, FAILED))
+        cut, failed = (
+            int(results.get(f"eval/{name}", 0)) for name in (CUT_KEY, FAILED_KEY)
+        )
         if cut:
             say(
                 f"{cut} of the {config.evaluate_episodes} episodes were cut after "
@@ -418,7 +425,7 @@ class Training:
 
     def _restarted(self, fault: Fault) -> None:
         """At once: an update may take minutes."""
-        self.restarts.tell(self.progress.steps)
+        self.restarts.report_new(self.progress.steps)
 
     # Troubles -------------------------------------------------------------------------
 
@@ -433,11 +440,11 @@ class Training:
             self.outputs.console.say("\n".join(lines), "yellow")
             raise
         except Exception as error:
-            failure = Failure(error, self.config, self.command, self.signed)
+            failure = RunFailure(error, self.config, self.command, self.signed)
             state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
-            story = failure.story()
+            story = failure.description()
             with suppress(CorralError, OSError):  # the disk may be what is wrong
-                self.restarts.tell(self.progress.steps)
+                self.restarts.report_new(self.progress.steps)
             self._note(state=state, result=story)
             told = "\n".join([story, *self._kept(error), *self._next(failure)])
             if not isinstance(error, CorralError):
@@ -455,7 +462,7 @@ class Training:
             lines += written_about(directory, error, self.signed)
         return lines
 
-    def _next(self, failure: Failure | None = None) -> list[str]:
+    def _next(self, failure: RunFailure | None = None) -> list[str]:
         """How to go on."""
         if failure is None:
             lines = [f"Go on       {self._typed('train', '--resume')}"]
@@ -473,7 +480,7 @@ class Training:
 
     def _note(self, **facts: Any) -> None:
         try:
-            self.directory.tell(**facts)
+            self.directory.update_about(**facts)
             self._write_report()
         except (CorralError, OSError):
             pass  # the disk may be what is wrong; the error itself is on its way
@@ -511,12 +518,12 @@ class Training:
     def close(self) -> None:
         """Close envs and sinks; a film that is under way is given up."""
         try:
-            self.camera.close()
+            self.background_video.close()
             self.evaluator.close()
             self.parts.pool.close()
         finally:
-            if self.claim is not None:
-                self.claim.close()
+            if self.lock is not None:
+                self.lock.close()
             self.outputs.close()
 
     def __enter__(self) -> Training:

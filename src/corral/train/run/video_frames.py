@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from corral.engine.worker.context import this_worker
 
-PICTURES = 300
+MAX_FRAMES = 300
 """Fewer than so many are kept at a time."""
-MANNERS = 10
+NICENESS = 10
 """As `nice` counts: training that needs all cores leaves a film a tenth of one."""
 
 
-class Reel:
+class VideoFrames:
     """Pictures of one episode; of a long one every second, fourth, ... step's."""
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class Reel:
     def add(self, frame: Any) -> None:
         """Keep one more."""
         self.frames.append(_checked(frame))
-        if len(self.frames) == PICTURES:
+        if len(self.frames) == MAX_FRAMES:
             self.frames = self.frames[::2]
             self.stride *= 2
 
-    def developed(self, speed: float) -> bytes:
+    def as_gif(self, speed: float) -> bytes:
         """The GIF, with so many steps a second."""
         from corral.train.sinks.video import encode
 
@@ -53,22 +53,22 @@ def _checked(frame: Any) -> NDArray[np.uint8]:
 # What a worker whose resource is a reel is asked to do --------------------------------
 
 
-def expose(env: Any) -> int:
+def capture_frame(env: Any) -> int:
     """Take a picture; after so many steps it is time for the next one."""
-    reel: Reel = this_worker().resource
+    reel: VideoFrames = this_worker().resource
     reel.add(env.render())
     return reel.stride
 
 
-def develop(env: Any, speed: float) -> bytes:
+def encode_gif(env: Any, speed: float) -> bytes:
     """All pictures so far as a GIF."""
-    reel: Reel = this_worker().resource
-    return reel.developed(speed)
+    reel: VideoFrames = this_worker().resource
+    return reel.as_gif(speed)
 
 
-def stand_aside() -> None:
+def lower_priority() -> None:
     """Others that want the core go first; and no window is opened, unless asked for."""
-    os.nice(MANNERS)
+    os.nice(NICENESS)
     if not os.environ.get("DISPLAY"):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("MUJOCO_GL", "egl")

@@ -27,18 +27,18 @@ except ImportError as error:
         "corral train needs rich: pip install 'corral[train]'"
     ) from error
 
-SPEED = "speed/steps_per_second"
-RETURN = "episode/return"
-SUCCESS = "episode/success_rate"
-PROCESSORS = "use/cpu"
-TENTHS = 10
-PAUSE = 10.0
+SPEED_METRIC = "speed/steps_per_second"
+RETURN_METRIC = "episode/return"
+SUCCESS_METRIC = "episode/success_rate"
+CPU_METRIC = "use/cpu"
+LINES_PER_RUN = 10
+LINE_SECONDS = 10.0
 """In a log, a line for each tenth of the run, and for each update that comes so many
 seconds after the last line."""
-PERIOD = 0.1
+REFRESH_SECONDS = 0.1
 """Seconds between two drawings of the bar, which take a millisecond each."""
-LOGGED, SHOWN = "elapsed {elapsed} eta {left}", "{elapsed}<{left}"
-UNKNOWN = "-:--:--"
+LOGGED_TIME, SHOWN_TIME = "elapsed {elapsed} eta {left}", "{elapsed}<{left}"
+UNKNOWN_TIME = "-:--:--"
 
 
 class ConsoleSink:
@@ -84,7 +84,7 @@ class ConsoleSink:
     def watching(self, step: int) -> Iterator[None]:
         """The bar is there meanwhile, from this step on, and gone afterwards."""
         self._step, self._from = step, (step, self._clock())
-        self._told = TENTHS * step // self._total
+        self._told = LINES_PER_RUN * step // self._total
         self._progress.update(self._task, completed=step, refresh=False)
         with self._progress:
             yield
@@ -92,7 +92,7 @@ class ConsoleSink:
     def say(self, text: str, style: str = "") -> None:
         """A line of its own, above the bar; in a log, behind the time."""
         if not self.console.is_terminal:
-            before = f"[{strftime('%Y-%m-%d %H:%M:%S')} {self._times(LOGGED)}] "
+            before = f"[{strftime('%Y-%m-%d %H:%M:%S')} {self._times(LOGGED_TIME)}] "
             text = "\n".join(before + line for line in text.splitlines())
         # Written at once: rich flushes after every line.
         self._progress.console.print(Text(text, style=style), soft_wrap=True)
@@ -106,19 +106,19 @@ class ConsoleSink:
                 self._task,
                 completed=min(step, self._total),
                 steps=f"{step:,}/{self._total:,}",
-                times=self._times(SHOWN),
+                times=self._times(SHOWN_TIME),
                 figures="  ".join(self._figures()),
                 refresh=self._is_time(),
             )
             return
-        now, tenth = self._clock(), TENTHS * step // self._total
-        if tenth > self._told or now - self._logged >= PAUSE:
+        now, tenth = self._clock(), LINES_PER_RUN * step // self._total
+        if tenth > self._told or now - self._logged >= LINE_SECONDS:
             self._told, self._logged = tenth, now
             self.say("  ".join([f"step {step}/{self._total}", *self._figures()]))
 
     def _is_time(self) -> bool:
         now = self._clock()
-        if now - self._drawn < PERIOD:
+        if now - self._drawn < REFRESH_SECONDS:
             return False
         self._drawn = now
         return True
@@ -134,7 +134,7 @@ class ConsoleSink:
 
     def _left(self, now: float) -> str:
         if self._from is None or self._step <= self._from[0]:
-            return UNKNOWN
+            return UNKNOWN_TIME
         step, began = self._from
         pace = (now - began) / (self._step - step)
         return clock(pace * max(0, self._total - self._step))
@@ -142,10 +142,10 @@ class ConsoleSink:
     def _figures(self) -> list[str]:
         latest = self._latest
         known: tuple[tuple[str, Callable[[float], str]], ...] = (
-            (SPEED, lambda value: f"{value:.0f} steps/s"),
-            (RETURN, lambda value: f"return {number(value)}"),
-            (SUCCESS, lambda value: f"success {rate(value)}"),
-            (PROCESSORS, lambda value: f"CPU {value:.0%}"),
+            (SPEED_METRIC, lambda value: f"{value:.0f} steps/s"),
+            (RETURN_METRIC, lambda value: f"return {number(value)}"),
+            (SUCCESS_METRIC, lambda value: f"success {rate(value)}"),
+            (CPU_METRIC, lambda value: f"CPU {value:.0%}"),
         )
         return [shown(latest[name]) for name, shown in known if name in latest]
 

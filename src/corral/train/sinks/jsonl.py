@@ -18,7 +18,7 @@ from typing import Any
 
 from corral.errors import WriteFailed
 
-NEAR = 1 << 16
+LATEST_BYTES = 1 << 16
 """Bytes at the end of a file that `last_lines` reads."""
 
 
@@ -65,7 +65,7 @@ def last_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The lines near the end of the file; none if there is no file."""
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, os.path.getsize(path) - NEAR))
+            file.seek(max(0, os.path.getsize(path) - LATEST_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []

@@ -24,7 +24,7 @@ except ImportError as error:
 aside = Console(highlight=False, stderr=True)
 
 
-class Bar:
+class ProgressBar:
     """A progress bar on the terminal; elsewhere nothing."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
@@ -37,7 +37,7 @@ class Bar:
         self._total += turns
         self._progress.update(self._task, total=self._total, refresh=True)
 
-    def say(self, text: str) -> None:
+    def show_status(self, text: str) -> None:
         """What is being done now."""
         self._progress.update(self._task, description=f"{text:<34}", refresh=True)
 
@@ -47,7 +47,7 @@ class Bar:
 
 
 @contextmanager
-def bar() -> Iterator[Bar]:
+def bar() -> Iterator[ProgressBar]:
     """A bar that is gone when it is done."""
     columns = (
         TextColumn("{task.description}"),
@@ -63,4 +63,4 @@ def bar() -> Iterator[Bar]:
         auto_refresh=False,  # no refreshing thread beside what is being measured
     )
     with progress:
-        yield Bar(progress, progress.add_task("", total=0))
+        yield ProgressBar(progress, progress.add_task("", total=0))

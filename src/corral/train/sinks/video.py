@@ -19,18 +19,20 @@ try:
 except ImportError as error:
     raise MissingExtra("a video needs Pillow: pip install 'corral[train]'") from error
 
-WIDTH = 300
-FRAMES = 250
+VIDEO_WIDTH = 300
+MAX_FRAMES = 250
 """At most; of a longer episode every second, third ... one."""
-SHORTEST = 20
+MIN_FRAME_MILLISECONDS = 20
 """Milliseconds of a frame: browsers slow down a GIF that is faster."""
 
 
 def encode(frames: Sequence[NDArray[np.uint8]], frames_per_second: float) -> bytes:
     """The file, as bytes."""
-    stride = -(-len(frames) // FRAMES)
+    stride = -(-len(frames) // MAX_FRAMES)
     pictures = [_small(frame) for frame in frames[::stride]]
-    duration = max(SHORTEST, round(1000 * stride / max(frames_per_second, 1)))
+    duration = max(
+        MIN_FRAME_MILLISECONDS, round(1000 * stride / max(frames_per_second, 1))
+    )
     buffer = io.BytesIO()
     pictures[0].save(
         buffer,
@@ -45,7 +47,7 @@ def encode(frames: Sequence[NDArray[np.uint8]], frames_per_second: float) -> byt
 
 def _small(frame: NDArray[np.uint8]) -> Image.Image:
     picture = Image.fromarray(np.ascontiguousarray(frame[..., :3]))
-    if picture.width > WIDTH:
-        height = round(picture.height * WIDTH / picture.width)
-        picture = picture.resize((WIDTH, height), Image.Resampling.BILINEAR)
+    if picture.width > VIDEO_WIDTH:
+        height = round(picture.height * VIDEO_WIDTH / picture.width)
+        picture = picture.resize((VIDEO_WIDTH, height), Image.Resampling.BILINEAR)
     return picture.quantize(64)

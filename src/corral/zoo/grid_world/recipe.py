@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from corral.engine.adapters.team import TEAM
+from corral.engine.adapters.team import TEAM_KEY
 from corral.errors import OptionError
 from corral.learners.ppo import PPOConfig
 from corral.train.recipes import config as base
@@ -80,6 +80,6 @@ def _shared(config: Config) -> Parts:
         policy=lambda learner: learner.venv.shared.for_envs(SB3Policy(learner)),
     )
     # A step of an env is one of each agent to the learner, whose schedules count them.
-    agents = len(parts.pool.spec.metadata[TEAM].agents)
+    agents = len(parts.pool.spec.metadata[TEAM_KEY].agents)
     parts.model.total_steps = config.total_steps * agents
     return parts

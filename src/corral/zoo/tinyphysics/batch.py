@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from corral.errors import OptionError
-from corral.zoo.tinyphysics.costs import reward, told
+from corral.zoo.tinyphysics.costs import cost_info, reward
 from corral.zoo.tinyphysics.drives import Drives
 from corral.zoo.tinyphysics.model import Model, load_model
 from corral.zoo.tinyphysics.observation import (
@@ -27,7 +27,7 @@ from corral.zoo.tinyphysics.observation import (
     observation_space,
 )
 from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, COST_END
-from corral.zoo.tinyphysics.routes import Asked, asked_by
+from corral.zoo.tinyphysics.routes import RouteRequest, request_of
 from corral.zoo.tinyphysics.tokens import BINS, encode, sample
 from corral.zoo.tinyphysics.track import AHEAD, LARGEST_CHANGE, STEER_LIMIT, Track
 
@@ -157,11 +157,11 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         tasks = options.pop("tasks", None)
         seeds = self._seeds(seed)
-        begun: list[tuple[int, Track, Asked]] = []
+        begun: list[tuple[int, Track, RouteRequest]] = []
         with self._drives.all_or_none():
             for row in rows.tolist():
                 task = {} if tasks is None else {"task": tasks[row]}
-                asked = asked_by({**options, **task})
+                asked = request_of({**options, **task})
                 track = self._drives.begin(row, seeds[row], asked.route)
                 begun.append((row, track, asked))
         # Every route has been read by now: a bad one leaves all slots as they were.
@@ -218,7 +218,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         self._see(rows)
         over = np.zeros(self.num_envs, np.bool_)
         over[rows] = self._index[rows] == self._end[rows]
-        infos = self._told(over) if over.any() else {}
+        infos = self._infos(over) if over.any() else {}
         return self._shown(), rewards, np.zeros_like(over), over, infos
 
     def _check(self, rows: Rows, actions: NDArray[Any]) -> None:
@@ -276,11 +276,11 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
     def _shown(self) -> NDArray[Any]:
         return finished(self._seen, self._dtype, self._scaled)
 
-    def _told(self, over: Mask) -> dict[str, Any]:
+    def _infos(self, over: Mask) -> dict[str, Any]:
         """What the last steps of routes say."""
         infos: dict[str, Any] = {}
         for row in np.flatnonzero(over).tolist():
-            info = told(
+            info = cost_info(
                 self._paths[row],
                 self._held["table"][row, :, 0],
                 self._held["lataccel"][row],

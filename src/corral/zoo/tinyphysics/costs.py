@@ -34,7 +34,7 @@ def costs(target: Floats, lataccel: Floats) -> Costs:
     return Costs(off, rough, off * WEIGHT + rough)
 
 
-def told(
+def cost_info(
     path: str, target: Floats, lataccel: Floats, states: NDArray[Any], trace: bool
 ) -> dict[str, Any]:
     """The last info of a route; a trace has targets, lataccels and steers."""

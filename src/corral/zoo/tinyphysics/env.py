@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.errors import OptionError
-from corral.zoo.tinyphysics.costs import reward, told
+from corral.zoo.tinyphysics.costs import cost_info, reward
 from corral.zoo.tinyphysics.drives import Drives
 from corral.zoo.tinyphysics.model import Model, load_model
 from corral.zoo.tinyphysics.observation import (
@@ -22,7 +22,7 @@ from corral.zoo.tinyphysics.observation import (
     observation_space,
 )
 from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, COST_END
-from corral.zoo.tinyphysics.routes import asked_by
+from corral.zoo.tinyphysics.routes import request_of
 from corral.zoo.tinyphysics.tokens import decode_one, encode_one, sample_one
 from corral.zoo.tinyphysics.track import AHEAD, LARGEST_CHANGE, STEER_LIMIT, Track
 
@@ -98,7 +98,7 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin the next route, behind its warm-up."""
         super().reset(seed=seed)
-        asked = asked_by(options)
+        asked = request_of(options)
         track = self._drives.begin(0, seed, asked.route)
         self._trace = asked.trace
         self._track = track
@@ -123,7 +123,7 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         self._index = index = index + 1
         self._see(track, index)
         over = index == self._end
-        return self._shown(), gained, False, over, self._told(track) if over else {}
+        return self._shown(), gained, False, over, self._info(track) if over else {}
 
     def _drive(self, track: Track, index: int, steer: float) -> float:
         """Where the car is after that steer."""
@@ -162,9 +162,11 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
     def _shown(self) -> Observation:
         return finished(self._seen, self._dtype, self._scaled)
 
-    def _told(self, track: Track) -> dict[str, Any]:
+    def _info(self, track: Track) -> dict[str, Any]:
         """What the last step says."""
-        return told(track.path, track.target, track.lataccel, track.states, self._trace)
+        return cost_info(
+            track.path, track.target, track.lataccel, track.states, self._trace
+        )
 
 
 def make_tinyphysics(

@@ -91,9 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     paths = find_routes(arguments.data)[: arguments.limit]
     with bar() as progress:
         progress.expect(len(paths))
-        progress.say("reading")
+        progress.show_status("reading")
         evaluation.check(arguments.model, paths)
-        progress.say("driving")
+        progress.show_status("driving")
         with evaluation.open_pool(
             controller,
             arguments.model,

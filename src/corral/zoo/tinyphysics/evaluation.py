@@ -86,7 +86,7 @@ def drive(
 ) -> dict[str, Costs]:
     """Path -> costs; `tell` is called as often as there are routes, on the way."""
     tasks = [{"route": path} for path in paths]
-    episodes = _episodes(pool, Telling(policy, tell), tasks)
+    episodes = _episodes(pool, ProgressPolicy(policy, tell), tasks)
     return {episode.info["route"]: _costs(episode) for episode in episodes}
 
 
@@ -108,7 +108,7 @@ def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
     return [ranked[round(place)] for place in places]
 
 
-class Telling:
+class ProgressPolicy:
     """A policy that tells whenever it has decided as often as a route has steps."""
 
     def __init__(self, policy: Policy, tell: Callable[[], None]) -> None:

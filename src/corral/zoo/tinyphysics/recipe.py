@@ -104,7 +104,7 @@ class Config(base.Config):
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class RouteSplit:
     """Which routes are for what; none is for two things."""
 
     training: list[str]
@@ -112,7 +112,7 @@ class Split:
     test: list[str]
 
     @classmethod
-    def of(cls, config: Config) -> Split:
+    def of(cls, config: Config) -> RouteSplit:
         """Share the routes out, as the run's seed has it."""
         paths = find_routes(config.data)
         held_out = config.validation_routes + config.test_routes
@@ -176,7 +176,7 @@ def _training_pool(config: Config, routes: list[str]) -> Pool:
 class TinyPhysicsParts(plain.Parts):
     """A run of the recipe."""
 
-    routes: Split
+    routes: RouteSplit
     settings: Config
     """The config, by its own type."""
     _pid: dict[str, float] = field(default_factory=dict)
@@ -277,7 +277,7 @@ def build(config: Config) -> TinyPhysicsParts:
 
     torch.set_num_threads(config.threads)
     device = plain.device_for(config.device)
-    routes = Split.of(config)
+    routes = RouteSplit.of(config)
     given = {"routes": routes.training, "model": config.model, "noise": "episode"}
     config = config.model_copy(update={"env_kwargs": given})
     pool = _training_pool(config, routes.training)

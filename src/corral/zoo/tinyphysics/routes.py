@@ -95,7 +95,7 @@ def _permutation(seed: int, turn: int, count: int) -> list[int]:
     return order
 
 
-class Asked(NamedTuple):
+class RouteRequest(NamedTuple):
     """What a reset asks for."""
 
     route: str | None = None
@@ -104,17 +104,17 @@ class Asked(NamedTuple):
     """Whether the last info is to tell how it went."""
 
 
-def asked_by(options: dict[str, Any] | None) -> Asked:
+def request_of(options: dict[str, Any] | None) -> RouteRequest:
     """By `route` and `trace` in the options of a reset, or in its task."""
     given = options or {}
     task = given.get("task")
     named: dict[str, Any] = task if isinstance(task, dict) else {"route": task}
     route = given.get("route", named.get("route"))
-    unknown = named.keys() - Asked._fields
+    unknown = named.keys() - RouteRequest._fields
     if unknown or not isinstance(route, (str, os.PathLike, type(None))):
         raise OptionError(
             f'a route is asked for by its path, as in {{"route": "data/00000.csv"}}; '
             f"found {task if unknown else route!r:.80}"
         )
     trace = bool(given.get("trace", named.get("trace")))
-    return Asked(None if route is None else os.fspath(route), trace)
+    return RouteRequest(None if route is None else os.fspath(route), trace)

@@ -1,6 +1,6 @@
 """How each library steps many envs: one file per library, imported in its lane alone.
 
-A file has `build(order, factory) -> Stepped`, which makes the envs and resets them.
+A file has `build(order, factory) -> BuiltEnvs`, which makes the envs and resets them.
 What it imports at its top is there before the clock of the start-up runs.
 """
 
@@ -16,7 +16,7 @@ from gymnasium import Space
 from corral.core import Factory
 from corral.engine.executors import Placement
 from corral.engine.pool import Stats
-from corral.tools.bench.messages import Order
+from corral.tools.bench.messages import BuildOrder
 
 HOMES = {
     "loop": "corral.tools.bench.libraries.bare",
@@ -29,7 +29,7 @@ HOMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class BuiltEnvs:
     """Envs that were reset and can be stepped, whoever runs them."""
 
     step: Callable[[Any], Any]
@@ -43,12 +43,12 @@ class Stepped:
     stats: Callable[[], Stats] | None = None
     layout: Placement | None = None
     agents: str = ""
-    """How several agents act, as in `Order`."""
-    told: tuple[str, str] | None = None
+    """How several agents act, as in `BuildOrder`."""
+    groups_text: tuple[str, str] | None = None
     """Observations and actions in words, where the spaces are not the env's own."""
 
 
-Build = Callable[[Order, Factory], Stepped]
+Build = Callable[[BuildOrder, Factory], BuiltEnvs]
 
 
 def builder_of(library: str) -> Build:

@@ -7,13 +7,13 @@ from agilerl.vector.pz_async_vec_env import AsyncPettingZooVecEnv
 
 from corral.core import Factory
 from corral.engine.adapters.pettingzoo import adapt_multi
-from corral.tools.bench.libraries import Stepped
+from corral.tools.bench.libraries import BuiltEnvs
 from corral.tools.bench.libraries.agent_rows import by_agent
 from corral.tools.bench.libraries.gymnasium_vector import stepped
-from corral.tools.bench.messages import Order
+from corral.tools.bench.messages import BuildOrder
 
 
-def build(order: Order, factory: Factory) -> Stepped:
+def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """Make what `make_vect_envs` gives for the factory, and reset it."""
     if order.agents:
         return _with_agents(order, factory)
@@ -21,12 +21,12 @@ def build(order: Order, factory: Factory) -> Stepped:
     return stepped(envs, order.seed)
 
 
-def _with_agents(order: Order, factory: Factory) -> Stepped:
+def _with_agents(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     one = adapt_multi(factory())
     envs = AsyncPettingZooVecEnv([factory] * order.num_envs)
     envs.reset(seed=order.seed)
     split = by_agent(one.team)
     one.close()
-    return Stepped(
+    return BuiltEnvs(
         lambda actions: envs.step(split(actions)), envs.close, one.spec.action_space
     )

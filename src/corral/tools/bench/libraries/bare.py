@@ -11,11 +11,11 @@ from corral.core import Factory
 from corral.engine.adapters import adapt
 from corral.engine.adapters.env_names import is_pettingzoo
 from corral.engine.adapters.pettingzoo import MultiAdapter, adapt_multi, has_agents
-from corral.tools.bench.libraries import Stepped
-from corral.tools.bench.messages import Order
+from corral.tools.bench.libraries import BuiltEnvs
+from corral.tools.bench.messages import BuildOrder
 
 
-class Loop:
+class EnvLoop:
     """Steps one env as often as a batch has slots; resets it when an episode ends."""
 
     def __init__(self, env: Any, slots: int) -> None:
@@ -41,15 +41,15 @@ class Loop:
         return rows
 
 
-def build(order: Order, factory: Factory) -> Stepped:
+def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """Make one env and reset it."""
     env = factory()
     if is_pettingzoo(env) or has_agents(env):
         return _with_agents(order, adapt_multi(env))
     adapt(env)  # says what is wrong with anything else that is no gymnasium.Env
     env.reset(seed=order.seed)
-    loop = Loop(env, order.num_envs)
-    return Stepped(
+    loop = EnvLoop(env, order.num_envs)
+    return BuiltEnvs(
         loop.step,
         env.close,
         env.action_space,
@@ -61,7 +61,7 @@ def build(order: Order, factory: Factory) -> Stepped:
 # Several agents -----------------------------------------------------------------------
 
 
-NAMED = 3
+MAX_NAMED_AGENTS = 3
 """Agents of one group that are named."""
 
 
@@ -109,28 +109,34 @@ class AgentsLoop:
         return bool(self._env.terminations[agent] or self._env.truncations[agent])
 
 
-def _with_agents(order: Order, adapter: MultiAdapter) -> Stepped:
+def _with_agents(order: BuildOrder, adapter: MultiAdapter) -> BuiltEnvs:
     adapter.env.reset(seed=order.seed)
     loop = AgentsLoop(adapter, order.num_envs)
-    return Stepped(
+    return BuiltEnvs(
         loop.step,
         adapter.env.close,
         adapter.spec.action_space,
         adapter.spec.observation_space,
         episodes=lambda: loop.episodes,
         agents="in turns" if adapter.turns else "at once",
-        told=(
-            _told((one.agents, one.observation_space) for one in adapter.team.groups),
-            _told((one.agents, one.action_space) for one in adapter.team.groups),
+        groups_text=(
+            _groups_text(
+                (one.agents, one.observation_space) for one in adapter.team.groups
+            ),
+            _groups_text((one.agents, one.action_space) for one in adapter.team.groups),
         ),
     )
 
 
-def _told(groups: Iterable[tuple[Sequence[Any], Any]]) -> str:
+def _groups_text(groups: Iterable[tuple[Sequence[Any], Any]]) -> str:
     """Whose space is which."""
     texts = []
     for agents, space in groups:
-        names = ", ".join(map(str, agents[:NAMED]))
-        more = f" and {len(agents) - NAMED} more" if len(agents) > NAMED else ""
+        names = ", ".join(map(str, agents[:MAX_NAMED_AGENTS]))
+        more = (
+            f" and {len(agents) - MAX_NAMED_AGENTS} more"
+            if len(agents) > MAX_NAMED_AGENTS
+            else ""
+        )
         texts.append(f"{names}{more}: {space}")
     return "; ".join(texts)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from corral.api.gymnasium.make import make
 from corral.api.pettingzoo.make import make_multi
 from corral.core import Factory
-from corral.tools.bench.libraries import Stepped
-from corral.tools.bench.messages import Order
+from corral.tools.bench.libraries import BuiltEnvs
+from corral.tools.bench.messages import BuildOrder
 
 
-def build(order: Order, factory: Factory) -> Stepped:
+def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """Make a vector env with the candidate's layout and reset it."""
     candidate = order.candidate
     if order.agents:
@@ -22,7 +22,7 @@ def build(order: Order, factory: Factory) -> Stepped:
         seed=order.seed,
     )
     envs.reset(seed=order.seed)
-    return Stepped(
+    return BuiltEnvs(
         envs.step,
         envs.close,
         envs.single_action_space,
@@ -32,7 +32,7 @@ def build(order: Order, factory: Factory) -> Stepped:
     )
 
 
-def _with_agents(order: Order, factory: Factory) -> Stepped:
+def _with_agents(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     candidate = order.candidate
     envs = make_multi(
         factory,
@@ -43,7 +43,7 @@ def _with_agents(order: Order, factory: Factory) -> Stepped:
         seed=order.seed,
     )
     envs.reset(seed=order.seed)
-    return Stepped(
+    return BuiltEnvs(
         envs.step,
         envs.close,
         envs.pool.spec.action_space,

@@ -14,13 +14,13 @@ from supersuit import (
 from corral.core import Factory
 from corral.engine.adapters.pettingzoo import adapt_multi
 from corral.engine.executors import usable_cores
-from corral.tools.bench.libraries import Stepped
+from corral.tools.bench.libraries import BuiltEnvs
 from corral.tools.bench.libraries.agent_rows import by_row
 from corral.tools.bench.libraries.gymnasium_vector import stepped
-from corral.tools.bench.messages import Order
+from corral.tools.bench.messages import BuildOrder
 
 
-def build(order: Order, factory: Factory) -> Stepped:
+def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """Make copies of one env with `gym_vec_env_v0`, and reset them."""
     if order.agents:
         return _with_agents(order, factory)
@@ -29,7 +29,7 @@ def build(order: Order, factory: Factory) -> Stepped:
     return stepped(envs, order.seed)
 
 
-def _with_agents(order: Order, factory: Factory) -> Stepped:
+def _with_agents(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """Every agent of every env is a row."""
     env = factory()
     one = adapt_multi(env)
@@ -40,6 +40,6 @@ def _with_agents(order: Order, factory: Factory) -> Stepped:
         num_cpus=usable_cores() if order.candidate.kind == "async" else 0,
     )
     envs.reset(seed=order.seed)
-    return Stepped(
+    return BuiltEnvs(
         lambda actions: envs.step(join(actions)), envs.close, one.spec.action_space
     )

@@ -16,21 +16,21 @@ from corral.engine.worker.step_results import as_reward
 from corral.errors import CorralError, FaultError
 from corral.tools.doctor.checks.window import asks_for_window
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.env_profile import Pilot, pilot_of
-from corral.tools.doctor.env_response import Game, Moment
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.env_profile import EnvProfile, profile_of
+from corral.tools.doctor.env_response import EnvDriver, EnvResponse
 from corral.tools.doctor.finding import Finding, Severity
-from corral.tools.doctor.subject import Patient, brief
+from corral.tools.doctor.subject import Subject, brief
 
 MOMENTS = 300
 """Of a run, where they take no longer than SECONDS and have no more than BYTES."""
-SECONDS = 1.5
-BYTES = 64 << 20
+PLAY_SECONDS = 1.5
+PLAY_BYTES = 64 << 20
 LARGE_SEED = 2**62 + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ApiTrouble:
     """Something that is not as it should be."""
 
     severity: Severity
@@ -42,99 +42,102 @@ class Trouble:
 class FirstLook:
     """What was seen when the env was first played."""
 
-    pilot: Pilot
-    troubles: tuple[Trouble, ...]
+    profile: EnvProfile
+    troubles: tuple[ApiTrouble, ...]
     large_seed: str
     """What it said to a seed that does not fit 32 bits; "" if it took it."""
 
 
 def measure(factory: Callable[[], Any], seed: int) -> FirstLook:
     """Build, play, close; and close again."""
-    player = Player(factory, seed)
-    found: dict[str, Trouble] = {}  # by text: once each
+    driver = EpisodeDriver(factory, seed)
+    found: dict[str, ApiTrouble] = {}  # by text: once each
 
-    def add(troubles: Iterable[Trouble]) -> None:
+    def add(troubles: Iterable[ApiTrouble]) -> None:
         for trouble in troubles:
             found.setdefault(trouble.text, trouble)
 
-    add(_of_spaces(player.game))
+    add(_of_spaces(driver.env_driver))
     steps = 0
-    for moment in _played(player):
-        add(_of_moment(moment, player.game))
+    for moment in _played(driver):
+        add(_of_moment(moment, driver.env_driver))
         steps += 1
-    refused = _large_seed(player)
-    player.close()
-    add(_of_closing(player))
-    return FirstLook(pilot_of(player, steps), tuple(found.values()), refused)
+    refused = _large_seed(driver)
+    driver.close()
+    add(_of_closing(driver))
+    return FirstLook(profile_of(driver, steps), tuple(found.values()), refused)
 
 
-def _played(player: Player) -> Iterator[Moment]:
+def _played(driver: EpisodeDriver) -> Iterator[EnvResponse]:
     """As much as the other checks will play."""
     began, size = time.perf_counter(), 0
     for count in range(MOMENTS):
-        moment = player.advance()
+        moment = driver.advance()
         yield moment
         size += len(pickle.dumps(moment.obs)) if count < 2 else 0
-        late = time.perf_counter() - began > SECONDS
-        if (late and count >= 3) or size * count > 2 * BYTES:
+        late = time.perf_counter() - began > PLAY_SECONDS
+        if (late and count >= 3) or size * count > 2 * PLAY_BYTES:
             return
 
 
 # What is to be as the API says --------------------------------------------------------
 
 
-def _of_spaces(game: Game) -> Iterator[Trouble]:
-    kinds = (("observation", game.observation_spaces), ("action", game.action_spaces))
+def _of_spaces(env_driver: EnvDriver) -> Iterator[ApiTrouble]:
+    kinds = (
+        ("observation", env_driver.observation_spaces),
+        ("action", env_driver.action_spaces),
+    )
     for kind, spaces in kinds:
         for agent, space in spaces.items():
             if not isinstance(space, Space):
                 name = f"the {kind} space{f' of {agent}' if agent else ''}"
                 text = f"{name} is {space!r:.60}"
-                yield Trouble("problem", text, "make it a gymnasium.Space")
-    if "" in game.action_spaces:
+                yield ApiTrouble("problem", text, "make it a gymnasium.Space")
+    if "" in env_driver.action_spaces:
         return
-    for agent in game.env.possible_agents:
-        if game.env.action_space(agent) is not game.env.action_space(agent):
-            yield Trouble(
+    for agent in env_driver.env.possible_agents:
+        if env_driver.env.action_space(agent) is not env_driver.env.action_space(agent):
+            yield ApiTrouble(
                 "note",
                 f"action_space({agent!r}) is another object every time",
                 "keep one for each agent: seeding it has no effect otherwise",
             )
 
 
-def _of_moment(moment: Moment, game: Game) -> Iterator[Trouble]:
+def _of_moment(moment: EnvResponse, env_driver: EnvDriver) -> Iterator[ApiTrouble]:
     kind = moment.what.split()[0]
-    several = "" not in game.action_spaces
+    several = "" not in env_driver.action_spaces
     if not isinstance(moment.info, dict):
         text = f"the info of a {kind} is {moment.info!r:.60}"
-        yield Trouble("problem", text, "return a dict")
+        yield ApiTrouble("problem", text, "return a dict")
     rewards = moment.reward.values() if several else [moment.reward]
     for reward in rewards:
         try:
             as_reward(reward)
         except ValueError as error:
-            yield Trouble("problem", f"{kind}: {error}", "return one float")
+            yield ApiTrouble("problem", f"{kind}: {error}", "return one float")
     for name in ("terminated", "truncated"):
         flags = getattr(moment, name)
         for flag in flags.values() if several else [flags]:
             if not isinstance(flag, (bool, np.bool_)):
                 text = f"{name} is {flag!r:.60}"
-                yield Trouble("problem", text, "return a bool")
+                yield ApiTrouble("problem", text, "return a bool")
 
 
-def _of_closing(player: Player) -> Iterator[Trouble]:
+def _of_closing(driver: EpisodeDriver) -> Iterator[ApiTrouble]:
     """Some wrappers close twice, and so does who closes and then forgets."""
     try:
-        player.close()
+        driver.close()
     except Exception as error:
         text = f"a second close() raises {type(error).__name__}: {error}"
-        yield Trouble("note", text, "let close() be called twice")
+        yield ApiTrouble("note", text, "let close() be called twice")
 
 
-def _large_seed(player: Player) -> str:
+def _large_seed(driver: EpisodeDriver) -> str:
     """What it says to a seed as pools give them."""
     try:
-        player.game.reset(episode_seed(LARGE_SEED) | 1 << 62, "reset")
+        driver.env_driver.reset(episode_seed(LARGE_SEED) | 1 << 62, "reset")
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -143,19 +146,19 @@ def _large_seed(player: Player) -> str:
 # What it means ------------------------------------------------------------------------
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """Play it once; without that nothing else has a meaning."""
     try:
-        look: FirstLook = patient.ask(measure, patient.seed)
+        look: FirstLook = subject.ask(measure, subject.seed)
     except FaultError as error:
-        yield Finding("api", "problem", brief(error), _remedy(patient, error))
+        yield Finding("api", "problem", brief(error), _remedy(subject, error))
         return
     except CorralError as error:  # what it returned, or is, tells what to do
         if error.fault is None:
             raise
         yield Finding("api", "problem", brief(error.fault))
         return
-    patient.pilot = look.pilot
+    subject._profile = look.profile
     for trouble in look.troubles:
         yield Finding("api", trouble.severity, trouble.text, trouble.remedy)
     if look.large_seed:
@@ -165,19 +168,19 @@ def examine(patient: Patient) -> Iterator[Finding]:
             f"seeds of 63 bits, as pools give them, fail: {look.large_seed:.120}",
             "seed with self.np_random (super().reset(seed=seed)), or cut seeds down "
             "in reset(); corral.make(...).reset(seed=small) works as it is",
-            f"seeds below 2**31 were taken, {look.pilot.steps} resets and steps long",
+            f"seeds below 2**31 were taken, {look.profile.steps} resets and steps long",
         )
     if not look.troubles:
         kind = {"gymnasium": "Gymnasium's API", "aec": "PettingZoo's AEC API"}.get(
-            look.pilot.kind, "PettingZoo's Parallel API"
+            look.profile.kind, "PettingZoo's Parallel API"
         )
-        text = f"answers as {kind} says, {look.pilot.steps} resets and steps long"
+        text = f"answers as {kind} says, {look.profile.steps} resets and steps long"
         yield Finding("api", "ok", text)
 
 
-def _remedy(patient: Patient, error: FaultError) -> str:
+def _remedy(subject: Subject, error: FaultError) -> str:
     lines = [line for line in error.fault.output.splitlines() if line.strip()]
-    asked = asks_for_window(patient)
+    asked = asks_for_window(subject)
     if asked:
         return f"it may be that it wants a window: try {asked}"
     if error.fault.kind in ("died", "hung"):
@@ -200,4 +203,4 @@ def _place(trace: str) -> str:
     return f"; raised in {lines[-1]}" if lines else ""
 
 
-CHECK = Check("api", examine, needs_pilot=False)
+CHECK = Check("api", examine, needs_profile=False)

@@ -12,33 +12,33 @@ from typing import Any
 
 from corral.tools.doctor.contract import Check
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.env_response import EnvResponse
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
 MOMENTS = 30
 
 
 def measure(factory: Callable[[], Any], seed: int) -> str:
     """The first observation that a later call changed; "" if none was."""
-    player = Player(factory, seed)
-    kept: list[tuple[Moment, Moment]] = []
-    for moment in player.play(MOMENTS):
+    driver = EpisodeDriver(factory, seed)
+    kept: list[tuple[EnvResponse, EnvResponse]] = []
+    for moment in driver.play(MOMENTS):
         for given, remembered in kept:
             changed = first_difference([given], [remembered])
             if changed:
-                player.close()
+                driver.close()
                 return f"the {moment.what} changed what was returned before ({changed})"
-        only = Moment(moment.what, moment.obs, 0.0, False, False, None, False)
+        only = EnvResponse(moment.what, moment.obs, 0.0, False, False, None, False)
         kept = [*kept[-2:], (only, copy.deepcopy(only))]
-    player.close()
+    driver.close()
     return ""
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """Whether observations stay what they were."""
-    changed = patient.ask(measure, patient.seed)
+    changed = subject.ask(measure, subject.seed)
     if not changed:
         text = "observations stay what they were when more steps are taken"
         yield Finding("buffers", "ok", text)

@@ -12,44 +12,46 @@ from corral.engine.worker.seeds import seed_globals
 from corral.errors import Fault
 from corral.tools.doctor.contract import Check
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.env_response import EnvResponse
 from corral.tools.doctor.finding import Finding
 from corral.tools.doctor.runs import copied, run_alone
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
-NAME = "PYTHONHASHSEED"
+HASH_SEED_VARIABLE = "PYTHONHASHSEED"
 
 
-def measure_again(factory: Callable[[], Any], seed: int, moments: int) -> list[Moment]:
+def measure_again(
+    factory: Callable[[], Any], seed: int, moments: int
+) -> list[EnvResponse]:
     """What one env does when it is told to do the same a second time."""
-    player = Player(factory, seed)
-    for _ in player.play(moments):
+    driver = EpisodeDriver(factory, seed)
+    for _ in driver.play(moments):
         pass
-    player.start_over()
+    driver.start_over()
     seed_globals(seed)
-    found = [copied(moment) for moment in player.play(moments)]
-    player.close()
+    found = [copied(moment) for moment in driver.play(moments)]
+    driver.close()
     return found
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """Two processes, then one env twice."""
-    steps = patient.known.steps
-    runs = patient.ask_each(run_alone, [(patient.seed, 0, steps)] * 2)
+    steps = subject.profile.steps
+    runs = subject.ask_each(run_alone, [(subject.seed, 0, steps)] * 2)
     for answer in runs:
         if isinstance(answer, Fault):
             raise error_for(answer)
-    patient.alone, again = runs
-    apart = first_difference(patient.alone, again)
-    patient.deterministic = not apart
+    subject.alone, again = runs
+    apart = first_difference(subject.alone, again)
+    subject.deterministic = not apart
     if apart:
-        yield _undecided(patient, apart)
+        yield _undecided(subject, apart)
         return
     text = f"two processes with equal seeds agreed, {steps} resets and steps long"
     yield Finding("determinism", "ok", text)
-    repeated = patient.ask(measure_again, patient.seed, steps)
-    apart = first_difference(patient.alone, repeated)
+    repeated = subject.ask(measure_again, subject.seed, steps)
+    apart = first_difference(subject.alone, repeated)
     if apart:
         yield Finding(
             "determinism",
@@ -63,17 +65,17 @@ def examine(patient: Patient) -> Iterator[Finding]:
         yield Finding("determinism", "ok", "so did one env that was reset to them")
 
 
-def is_deterministic(patient: Patient) -> bool:
+def is_deterministic(subject: Subject) -> bool:
     """What this check has found; where it was not made, what it would have."""
-    if patient.deterministic is None:
-        arguments = (patient.seed, 0, patient.known.steps)
-        runs = patient.ask_each(run_alone, [arguments] * 2)
+    if subject.deterministic is None:
+        arguments = (subject.seed, 0, subject.profile.steps)
+        runs = subject.ask_each(run_alone, [arguments] * 2)
         failed = any(isinstance(run, Fault) for run in runs)
-        patient.deterministic = not failed and not first_difference(*runs)
-    return patient.deterministic
+        subject.deterministic = not failed and not first_difference(*runs)
+    return subject.deterministic
 
 
-def _undecided(patient: Patient, apart: str) -> Finding:
+def _undecided(subject: Subject, apart: str) -> Finding:
     """That it differs; and whether the order of sets is why."""
     remedy = (
         "draw from self.np_random, which reset(seed=...) seeds; not from the clock, "
@@ -81,7 +83,9 @@ def _undecided(patient: Patient, apart: str) -> Finding:
     )
     tried = ""
     with _equal_hashes():
-        runs = patient.ask_each(run_alone, [(patient.seed, 0, patient.known.steps)] * 2)
+        runs = subject.ask_each(
+            run_alone, [(subject.seed, 0, subject.profile.steps)] * 2
+        )
     if not any(isinstance(run, Fault) for run in runs) and not first_difference(*runs):
         tried = "with PYTHONHASHSEED=0 two runs were equal"
         remedy = (
@@ -95,15 +99,15 @@ def _undecided(patient: Patient, apart: str) -> Finding:
 @contextmanager
 def _equal_hashes() -> Iterator[None]:
     """Workers that are started meanwhile hash text alike."""
-    before = os.environ.get(NAME)
-    os.environ[NAME] = "0"
+    before = os.environ.get(HASH_SEED_VARIABLE)
+    os.environ[HASH_SEED_VARIABLE] = "0"
     try:
         yield
     finally:
         if before is None:
-            del os.environ[NAME]
+            del os.environ[HASH_SEED_VARIABLE]
         else:
-            os.environ[NAME] = before
+            os.environ[HASH_SEED_VARIABLE] = before
 
 
 CHECK = Check("determinism", examine)

@@ -12,17 +12,17 @@ from typing import Any
 
 from corral.engine.faults.report import error_for
 from corral.engine.worker.seeds import episode_seed, seed_globals
-from corral.engine.worker.shared_state import generator_states, moved
+from corral.engine.worker.shared_state import advanced_generators, generator_states
 from corral.errors import Fault
 from corral.tools.doctor.contract import Check
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.env_response import EnvResponse
 from corral.tools.doctor.finding import Finding
 from corral.tools.doctor.runs import copied, own_generators
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
-NAMES = ("random", "numpy.random", "torch")
+GENERATOR_NAMES = ("random", "numpy.random", "torch")
 
 
 def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[str, str]:
@@ -34,21 +34,21 @@ def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[st
     def watched() -> Iterator[None]:
         before = generator_states()
         yield
-        for name in moved(before, generator_states()):
+        for name in advanced_generators(before, generator_states()):
             found.setdefault(name, call)
 
-    player = Player(factory, seed, around=watched)
+    driver = EpisodeDriver(factory, seed, around=watched)
     call = "reset"
     for _ in range(moments):
-        moment = player.advance()
+        moment = driver.advance()
         call = "reset" if moment.over else "step"
-    player.close()
+    driver.close()
     return found
 
 
 def measure_with_noise(
     factory: Callable[[], Any], seed: int, moments: int, noise: int, isolated: bool
-) -> list[Moment]:
+) -> list[EnvResponse]:
     """A run with global generators that somebody else moves all the time."""
     isolation, calls = own_generators(seed), 0
 
@@ -63,23 +63,25 @@ def measure_with_noise(
         else:
             yield
 
-    player = Player(factory, seed, around=disturbed)
-    found = [copied(moment) for moment in player.play(moments)]
-    player.close()
+    driver = EpisodeDriver(factory, seed, around=disturbed)
+    found = [copied(moment) for moment in driver.play(moments)]
+    driver.close()
     return found
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """Whether it uses them, whether that matters, and whether isolate_rng helps."""
-    steps = patient.known.steps
-    uses = patient.ask(measure_uses, patient.seed, steps)
+    steps = subject.profile.steps
+    uses = subject.ask(measure_uses, subject.seed, steps)
     if not uses:
-        yield Finding("global RNG", "ok", f"none of {', '.join(NAMES)} was moved")
+        yield Finding(
+            "global RNG", "ok", f"none of {', '.join(GENERATOR_NAMES)} was moved"
+        )
         return
     used = ", ".join(f"{name} (in {call})" for name, call in uses.items())
     ways = [(1, False), (2, False), (1, True), (2, True)]
-    runs = patient.ask_each(
-        measure_with_noise, [(patient.seed, steps, *way) for way in ways]
+    runs = subject.ask_each(
+        measure_with_noise, [(subject.seed, steps, *way) for way in ways]
     )
     for answer in runs:
         if isinstance(answer, Fault):
@@ -90,7 +92,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         text = f"moves {used}, but what it does never depends on them"
         yield Finding("global RNG", "note", text, data=data)
         return
-    patient.draws_globally = True
+    subject.draws_globally = True
     cured = "" if own else "with isolate_rng=True two such runs were equal"
     yield Finding(
         "global RNG",

@@ -12,22 +12,22 @@ import numpy as np
 
 from corral.engine.pool import Pool
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
+from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
 MOMENTS = 20
-LARGE = 1 << 10
+LARGE_INFO_BYTES = 1 << 10
 """Bytes of an info, pickled, from which on it is worth a race."""
-ROUNDS = 5
-SECONDS = 0.15
-WORTHWHILE = 1.1
+RACE_ROUNDS = 5
+ROUND_SECONDS = 0.15
+WORTHWHILE_GAIN = 1.1
 """Times the steps without infos, in every round but one."""
 SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Infos:
+class InfoFigures:
     """What the infos of steps were like."""
 
     size: int
@@ -38,12 +38,12 @@ class Infos:
     trouble: str = ""
 
 
-def measure(factory: Callable[[], Any], seed: int) -> Infos:
+def measure(factory: Callable[[], Any], seed: int) -> InfoFigures:
     """Look at some."""
-    player = Player(factory, seed)
+    driver = EpisodeDriver(factory, seed)
     size, keys, odd = 0, 0, dict[str, None]()
     try:
-        for moment in player.play(MOMENTS):
+        for moment in driver.play(MOMENTS):
             if moment.what.startswith("reset") or not isinstance(moment.info, dict):
                 continue
             size = max(size, len(pickle.dumps(moment.info)))
@@ -51,9 +51,9 @@ def measure(factory: Callable[[], Any], seed: int) -> Infos:
             keys = max(keys, len(leaves))
             odd |= {path: None for path, plain in leaves.items() if not plain}
     except (pickle.PicklingError, TypeError, AttributeError) as error:
-        return Infos(-1, keys, tuple(odd), f"{type(error).__name__}: {error}")
-    player.close()
-    return Infos(size, keys, tuple(odd))
+        return InfoFigures(-1, keys, tuple(odd), f"{type(error).__name__}: {error}")
+    driver.close()
+    return InfoFigures(size, keys, tuple(odd))
 
 
 def _leaves(info: dict[Any, Any], path: str) -> Iterator[tuple[str, bool]]:
@@ -79,7 +79,7 @@ def measure_gain(factory: Callable[[], Any], seed: int, shares: bool) -> float:
     ):
         with_infos.reset()
         without.reset()
-        for _ in range(ROUNDS):
+        for _ in range(RACE_ROUNDS):
             ratios.append(_pace(without) / _pace(with_infos))
     return sorted(ratios)[1]
 
@@ -88,16 +88,16 @@ def _pace(pool: Pool) -> float:
     space = pool.spec.action_space
     actions = [space.sample() for _ in range(pool.num_envs)]
     began, count = time.perf_counter(), 0
-    while time.perf_counter() - began < SECONDS or not count:
+    while time.perf_counter() - began < ROUND_SECONDS or not count:
         step = pool.step(actions)
         step.infos.to_vector(len(step))  # as a caller would see them
         count += 1
     return count / (time.perf_counter() - began)
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """Their size; a race where they are large."""
-    infos: Infos = patient.ask(measure, patient.seed)
+    infos: InfoFigures = subject.ask(measure, subject.seed)
     if infos.trouble:
         yield Finding(
             "infos",
@@ -111,12 +111,12 @@ def examine(patient: Patient) -> Iterator[Finding]:
     if infos.odd:
         more = ", …" * (len(infos.odd) > 1)
         text += f"; {len(infos.odd)} without a number ({infos.odd[0]}{more})"
-    if infos.size < LARGE or patient.known.kind != "gymnasium":
+    if infos.size < LARGE_INFO_BYTES or subject.profile.kind != "gymnasium":
         yield Finding("infos", "ok", text, data=data)
         return
-    gain = patient.ask(measure_gain, patient.seed, patient.shares)
+    gain = subject.ask(measure_gain, subject.seed, subject.shares)
     data["gain"] = gain
-    if gain < WORTHWHILE:
+    if gain < WORTHWHILE_GAIN:
         text += f"; without them {gain:.2f} times the steps"
         yield Finding("infos", "ok", text, data=data)
         return

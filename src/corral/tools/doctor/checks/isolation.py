@@ -16,62 +16,64 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.engine.adapters.isolation import DECLARATION
+from corral.engine.adapters.isolation import ISOLATION_KEY
 from corral.engine.faults.report import error_for
 from corral.errors import Fault
 from corral.tools.doctor.checks.determinism import is_deterministic
 from corral.tools.doctor.contract import Check
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.env_response import Moment
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.env_response import EnvResponse
 from corral.tools.doctor.finding import Finding, Severity
 from corral.tools.doctor.runs import copied, own_generators, run_alone
-from corral.tools.doctor.subject import Patient, brief
+from corral.tools.doctor.subject import Subject, brief
 
-NAMES = ("the first env", "the second env", "an env built later")
+ENV_NAMES = ("the first env", "the second env", "an env built later")
 REMEDY = 'isolation="slot" gives each env a process of its own'
 
 
 @dataclass(slots=True)
-class Together:
+class SharedRun:
     """What each env did, and what went wrong."""
 
-    runs: list[list[Moment]] = field(default_factory=lambda: [[], [], []])
+    runs: list[list[EnvResponse]] = field(default_factory=lambda: [[], [], []])
     trouble: str = ""
 
 
-def measure_together(factory: Callable[[], Any], seed: int, moments: int) -> Together:
+def measure_together(factory: Callable[[], Any], seed: int, moments: int) -> SharedRun:
     """Three envs in one process, as drawn above."""
-    found = Together()
+    found = SharedRun()
     try:
         for slot, moment in _in_turns(factory, seed, moments):
             found.runs[slot].append(copied(moment))
-    except _Trouble as trouble:
+    except _EnvFailed as trouble:
         found.trouble = str(trouble)
     return found
 
 
-class _Trouble(Exception):
+class _EnvFailed(Exception):
     """One env failed beside the others."""
 
 
 def _in_turns(
     factory: Callable[[], Any], seed: int, moments: int
-) -> Iterator[tuple[int, Moment]]:
+) -> Iterator[tuple[int, EnvResponse]]:
     isolation = own_generators(seed)
-    players: dict[int, Player] = {}
+    players: dict[int, EpisodeDriver] = {}
 
-    def act(slot: int, what: str) -> Moment | None:
+    def act(slot: int, what: str) -> EnvResponse | None:
         try:
             if what == "build":
                 around = lambda: isolation.of(slot)  # noqa: E731 - of this slot
-                players[slot] = Player(factory, seed, slot, around)
+                players[slot] = EpisodeDriver(factory, seed, slot, around)
             elif what == "close":
                 players.pop(slot).close()
             else:
                 return players[slot].advance()
         except Exception as error:
-            raise _Trouble(f"{NAMES[slot]} failed in {_call(error, what)}") from error
+            raise _EnvFailed(
+                f"{ENV_NAMES[slot]} failed in {_call(error, what)}"
+            ) from error
         return None
 
     for slot in (0, 1):
@@ -102,22 +104,22 @@ def _call(error: Exception, what: str) -> str:
     return f"{name}: {type(error).__name__}: {error}".rstrip(". ")
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """Alone, then together."""
-    steps = patient.known.steps
-    alone = patient.ask_each(
-        run_alone, [(patient.seed, slot, steps, True) for slot in range(3)]
+    steps = subject.profile.steps
+    alone = subject.ask_each(
+        run_alone, [(subject.seed, slot, steps, True) for slot in range(3)]
     )
     for answer in alone:
         if isinstance(answer, Fault):
             raise error_for(answer)
-    wrong = _wrong(patient, alone)
-    patient.shares = not wrong
-    if wrong and not _wrong(patient, alone):
+    wrong = _wrong(subject, alone)
+    subject.shares = not wrong
+    if wrong and not _wrong(subject, alone):
         yield _by_chance(wrong)
     elif wrong:
-        yield _unsafe(patient, wrong)
-    elif patient.deterministic is False:
+        yield _unsafe(subject, wrong)
+    elif subject.deterministic is False:
         yield Finding(
             "isolation",
             "note",
@@ -127,36 +129,36 @@ def examine(patient: Patient) -> Iterator[Finding]:
             "make it deterministic first",
         )
     else:
-        yield _safe(patient)
+        yield _safe(subject)
 
 
-def _wrong(patient: Patient, alone: list[list[Moment]]) -> str:
+def _wrong(subject: Subject, alone: list[list[EnvResponse]]) -> str:
     """What goes wrong with several in one process; "" if nothing does."""
-    arguments = (patient.seed, patient.known.steps)
-    (answer,) = patient.ask_each(measure_together, [arguments])
+    arguments = (subject.seed, subject.profile.steps)
+    (answer,) = subject.ask_each(measure_together, [arguments])
     if isinstance(answer, Fault):
         return f"with several in one process {brief(answer)}"
     apart = _apart(answer, alone)
-    if apart and not is_deterministic(patient):
+    if apart and not is_deterministic(subject):
         apart = ""
     if answer.trouble:
         return f"{answer.trouble}. Before that, {apart}" if apart else answer.trouble
     return f"envs in one process disturb each other: {apart}" if apart else ""
 
 
-def _apart(together: Together, alone: list[list[Moment]]) -> str:
-    for name, ours, theirs in zip(NAMES, together.runs, alone, strict=True):
+def _apart(together: SharedRun, alone: list[list[EnvResponse]]) -> str:
+    for name, ours, theirs in zip(ENV_NAMES, together.runs, alone, strict=True):
         found = first_difference(ours, theirs)
         if found:
             return f"{name}, {found} (together and alone)"
     return ""
 
 
-def _safe(patient: Patient) -> Finding:
-    declared = patient.known.metadata.get(DECLARATION)
+def _safe(subject: Subject) -> Finding:
+    declared = subject.profile.metadata.get(ISOLATION_KEY)
     text = (
         "several in one process, one of them closed, one built later: each did the "
-        f"same as alone, bit for bit, {patient.known.steps} resets and steps long"
+        f"same as alone, bit for bit, {subject.profile.steps} resets and steps long"
     )
     if declared == "slot":
         text += "; but its metadata asks for a process each"
@@ -175,14 +177,15 @@ def _by_chance(text: str) -> Finding:
     )
 
 
-def _unsafe(patient: Patient, text: str) -> Finding:
-    declared = patient.known.metadata.get(DECLARATION) == "shared"
+def _unsafe(subject: Subject, text: str) -> Finding:
+    declared = subject.profile.metadata.get(ISOLATION_KEY) == "shared"
     return Finding(
         "isolation",
         "problem",
         f"not safe to share a process: {text}",
         REMEDY + ("; its metadata says that it may share one" if declared else ""),
-        f"three processes at once, an env each: {patient.known.steps} resets and steps "
+        f"three processes at once, an env each: {subject.profile.steps} resets and "
+        "steps "
         "without an error",
         {"isolation": "slot"},
         {"isolation": "slot"},

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
+from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
 CYCLES = 3
 """Envs that are built and closed after the first one, which warms things up."""
 MOMENTS = 10
-PATIENCE = 2.0
+KILLED_EXIT_SECONDS = 2.0
 """Seconds for what was killed to end."""
-KINDS = ("processes", "threads", "descriptors", "shared memory")
+LEFTOVER_KINDS = ("processes", "threads", "descriptors", "shared memory")
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Leftovers:
     """What more there was after each of the later envs."""
 
     found: dict[str, list[str]]
@@ -34,7 +34,7 @@ class Left:
     pids: tuple[int, ...]
 
 
-def measure(factory: Callable[[], Any], seed: int) -> Left:
+def measure(factory: Callable[[], Any], seed: int) -> Leftovers:
     """Build, play and close, over and over."""
     _cycle(factory, seed)
     before = _census()
@@ -42,21 +42,21 @@ def measure(factory: Callable[[], Any], seed: int) -> Left:
         _cycle(factory, seed)
     after = _census()
     found = {}
-    for kind in KINDS:
+    for kind in LEFTOVER_KINDS:
         more = Counter(after[kind]) - Counter(before[kind])
         # One for each env: what comes and goes by itself does not add up so.
         if more.total() >= CYCLES:
             found[kind] = sorted(more.elements())
     pids = [int(name.split()[0]) for name in found.get("processes", [])]
-    return Left(found, tuple(pids))
+    return Leftovers(found, tuple(pids))
 
 
 def _cycle(factory: Callable[[], Any], seed: int) -> None:
-    player = Player(factory, seed)
-    for _ in player.play(MOMENTS):
+    driver = EpisodeDriver(factory, seed)
+    for _ in driver.play(MOMENTS):
         pass
-    player.close()
-    del player
+    driver.close()
+    del driver
     gc.collect()
 
 
@@ -125,14 +125,14 @@ def _is_mapped(path: str) -> bool:
         return any(path in line for line in lines) or path in set(_descriptors())
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """What adds up, and whether the worker's end takes it along."""
-    left: Left = patient.ask(measure, patient.seed)
+    left: Leftovers = subject.ask(measure, subject.seed)
     if not left.found:
         text = f"nothing was left by {CYCLES} envs after close()"
         yield Finding("leftovers", "ok", text)
         return
-    gone = _gone(left.pids)
+    gone = _have_ended(left.pids)
     tried = "when their worker had ended, all of it was gone" if gone else ""
     for kind, names in left.found.items():
         shown = ", ".join(sorted({name.partition(" ")[2] or name for name in names}))
@@ -147,9 +147,9 @@ def examine(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def _gone(pids: tuple[int, ...]) -> bool:
+def _have_ended(pids: tuple[int, ...]) -> bool:
     """Whether these have ended, or do so within a moment."""
-    ending = time.monotonic() + PATIENCE
+    ending = time.monotonic() + KILLED_EXIT_SECONDS
     while any(_lives(pid) for pid in pids):
         if time.monotonic() > ending:
             return False

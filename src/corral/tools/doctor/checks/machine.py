@@ -13,15 +13,15 @@ from corral.engine.transport import free_memory
 from corral.engine.worker import compiled
 from corral.tools.doctor.contract import Check
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-PER_WORKER = 12
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+DESCRIPTORS_PER_WORKER = 12
 """Descriptors that a pool holds for each worker, and some to spare."""
 _GIB = 1 << 30
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """What the machine gives."""
     yield _cores()
     yield _twins()
@@ -45,7 +45,7 @@ def _cores() -> Finding:
 
 
 def _twins() -> Finding:
-    kinds = dict(compiled.KINDS)
+    kinds = dict(compiled.IMPLEMENTATIONS)
     if compiled.COMPILED:
         text = "doorbell, recorder and readout are the compiled ones"
         return Finding("machine", "ok", text, data=kinds)
@@ -61,7 +61,7 @@ def _twins() -> Finding:
 
 def _descriptors() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    workers = max(0, soft - 64) // PER_WORKER
+    workers = max(0, soft - 64) // DESCRIPTORS_PER_WORKER
     text = f"ulimit -n is {soft}: enough for some {workers} worker processes"
     data = {"descriptors": soft, "hard_limit": hard}
     if workers >= 4 * usable_cores():
@@ -82,7 +82,9 @@ def _memory() -> str:
 
 
 def _blas() -> str:
-    given = [f"{name}={os.environ[name]}" for name in THREADS if name in os.environ]
+    given = [
+        f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ
+    ]
     here = ", ".join(given) or "as many BLAS threads as cores"
     return f"{here} in this process; 1 in each worker (threads_per_worker)"
 
@@ -94,4 +96,4 @@ def gpus(devices: Path = Path("/dev")) -> int:
     )
 
 
-CHECK = Check("machine", examine, needs_pilot=False)
+CHECK = Check("machine", examine, needs_profile=False)

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
+from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
 EPISODES = 50
-STEPS = 100
+MAX_EPISODE_STEPS = 100
 """Of an episode that does not end by itself sooner."""
-SECONDS = 8.0
+HALF_SECONDS = 8.0
 """For the episodes of one half."""
-LIMIT = 4e9
+RECOMMENDED_LIMIT_BYTES = 4e9
 """Bytes that the recommended line allows a slot."""
-LEAST = 256 << 10
+MIN_GROWTH_BYTES = 256 << 10
 """Bytes that a half has to add: less is what any interpreter does."""
 
 
@@ -40,27 +40,27 @@ class Growth:
 
 def measure(factory: Callable[[], Any], seed: int) -> Growth:
     """A warm-up, then as many episodes again, in two halves."""
-    player = Player(factory, seed)
-    _episodes(player, EPISODES // 2)
+    driver = EpisodeDriver(factory, seed)
+    _episodes(driver, EPISODES // 2)
     sizes, episodes, steps = [_held()], 0, 0
     for _ in range(2):
-        played, taken = _episodes(player, EPISODES // 2)
+        played, taken = _episodes(driver, EPISODES // 2)
         episodes, steps = episodes + played, steps + taken
         sizes.append(_held())
-    player.close()
+    driver.close()
     first, second = np.diff(sizes)
     return Growth((int(first), int(second)), episodes, steps)
 
 
-def _episodes(player: Player, count: int) -> tuple[int, int]:
+def _episodes(driver: EpisodeDriver, count: int) -> tuple[int, int]:
     """Play so many, cut short where they are long; returns episodes and steps."""
-    ending, steps = time.perf_counter() + SECONDS, 0
+    ending, steps = time.perf_counter() + HALF_SECONDS, 0
     for episode in range(count):
-        player.start_over()
-        player.advance()
-        for _ in range(STEPS):
+        driver.start_over()
+        driver.advance()
+        for _ in range(MAX_EPISODE_STEPS):
             steps += 1
-            if player.advance().over:
+            if driver.advance().over:
                 break
         if time.perf_counter() > ending:
             return episode + 1, steps
@@ -82,14 +82,14 @@ def _held() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """A leak adds about as much in either half."""
-    growth: Growth = patient.ask(measure, patient.seed)
+    growth: Growth = subject.ask(measure, subject.seed)
     least, most = sorted(growth.halves)
     total = sum(growth.halves)
     what = f"{growth.episodes} episodes ({growth.steps:,} steps)"
     data = {"bytes": total, "episodes": growth.episodes, "steps": growth.steps}
-    if least < LEAST or most > 4 * least:
+    if least < MIN_GROWTH_BYTES or most > 4 * least:
         text = f"held {max(0, total) / 2**20:.1f} MiB more after {what}"
         yield Finding("memory", "ok", text, data=data)
         return
@@ -101,14 +101,14 @@ def examine(patient: Patient) -> Iterator[Finding]:
         f"{million / 2**30:.1f} GiB in a million steps",
         'memory_limit=... with isolation="slot" gives a slot a new process when it '
         "holds too much; better, find what the env keeps",
-        _tried(patient),
-        {"isolation": "slot", "memory_limit": LIMIT},
+        _tried(subject),
+        {"isolation": "slot", "memory_limit": RECOMMENDED_LIMIT_BYTES},
         data,
     )
 
 
-def _tried(patient: Patient) -> str:
-    again: Growth = patient.ask(measure, patient.seed)
+def _tried(subject: Subject) -> str:
+    again: Growth = subject.ask(measure, subject.seed)
     first = sum(again.halves)
     return f"a new process began without it, and took {first / 2**20:.1f} MiB again"
 

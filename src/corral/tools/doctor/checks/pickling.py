@@ -11,9 +11,9 @@ from corral.engine.worker import serialization
 from corral.errors import FactoryError, Fault
 from corral.tools.doctor.contract import Check
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
-LARGE = 10 << 20
+LARGE_FACTORY_BYTES = 10 << 20
 """Bytes that are better sent once, and not with every factory."""
 
 
@@ -41,10 +41,10 @@ def _spaces(env: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{kind} space of {agent}", space(agent)
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """The factory here, the spaces where the env is."""
     try:
-        size = len(serialization.pack(patient.factory, "the factory"))
+        size = len(serialization.pack(subject.factory, "the factory"))
     except FactoryError as error:
         yield Finding(
             "pickling",
@@ -53,8 +53,8 @@ def examine(patient: Patient) -> Iterator[Finding]:
             "build what cannot be pickled inside the factory, or in per_worker=",
         )
         return
-    yield _of_factory(patient, size)
-    (troubles,) = patient.ask_each(measure, [()])
+    yield _of_factory(subject, size)
+    (troubles,) = subject.ask_each(measure, [()])
     if isinstance(troubles, Fault):
         return  # it cannot be built: the next check tells
     for trouble in troubles:
@@ -67,14 +67,14 @@ def examine(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def _of_factory(patient: Patient, size: int) -> Finding:
+def _of_factory(subject: Subject, size: int) -> Finding:
     try:
-        pickle.dumps(patient.factory)
+        pickle.dumps(subject.factory)
         how = "by plain pickle, too"
     except Exception:
         how = "by cloudpickle; libraries that pickle plainly would refuse it"
     text = f"the factory travels in {_bytes(size)}, {how}"
-    if size < LARGE:
+    if size < LARGE_FACTORY_BYTES:
         return Finding("pickling", "ok", text, data={"bytes": size})
     return Finding(
         "pickling",
@@ -89,4 +89,4 @@ def _bytes(size: int) -> str:
     return f"{size} bytes" if size < 10_000 else f"{size / 2**20:.2f} MiB"
 
 
-CHECK = Check("pickling", examine, needs_pilot=False)
+CHECK = Check("pickling", examine, needs_profile=False)

@@ -11,10 +11,10 @@ import numpy as np
 from corral.engine.adapters.gymnasium_registry import make_registered
 from corral.errors import Fault
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.duration_text import shown
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.duration_text import duration_text
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient, brief
+from corral.tools.doctor.subject import Subject, brief
 
 
 def measure(
@@ -23,29 +23,29 @@ def measure(
     """The shape of a frame, and seconds for one."""
     if env_id is not None:
         options = {**kwargs, "render_mode": "rgb_array"}
-        player = Player(lambda: make_registered(env_id, options))
+        driver = EpisodeDriver(lambda: make_registered(env_id, options))
     else:
-        player = Player(factory)
-    player.advance()
-    player.env.render()  # the first one opens whatever it takes
+        driver = EpisodeDriver(factory)
+    driver.advance()
+    driver.env.render()  # the first one opens whatever it takes
     began = time.perf_counter()
-    frame = player.env.render()
+    frame = driver.env.render()
     passed = time.perf_counter() - began
-    player.close()
+    driver.close()
     return f"{np.asarray(frame).shape}", passed
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """What it says, then a frame where it can be asked for one."""
-    modes = list(patient.known.metadata.get("render_modes") or ())
-    mode = patient.known.render_mode
+    modes = list(subject.profile.metadata.get("render_modes") or ())
+    mode = subject.profile.render_mode
     text = f"render modes: {', '.join(map(str, modes)) or 'none'}; now {mode}"
-    can_ask = patient.registered is not None and "rgb_array" in modes
+    can_ask = subject.registered is not None and "rgb_array" in modes
     if not can_ask and mode != "rgb_array":
         yield Finding("rendering", "ok", text)
         return
-    env_id = patient.registered if can_ask else None
-    (answer,) = patient.ask_each(measure, [(env_id, patient.kwargs)])
+    env_id = subject.registered if can_ask else None
+    (answer,) = subject.ask_each(measure, [(env_id, subject.kwargs)])
     if isinstance(answer, Fault):
         yield Finding(
             "rendering",
@@ -55,7 +55,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         )
         return
     shape, seconds = answer
-    text = f'{text}; "rgb_array" gives frames {shape} in {shown(seconds)}'
+    text = f'{text}; "rgb_array" gives frames {shape} in {duration_text(seconds)}'
     yield Finding("rendering", "ok", text)
 
 

@@ -11,13 +11,13 @@ from gymnasium import Space
 from gymnasium import spaces as kinds
 
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
+from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.finding import Finding, Severity
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class SpaceMisfit:
     """One way in which a value was not of its space."""
 
     severity: Severity
@@ -25,22 +25,22 @@ class Misfit:
     remedy: str
 
 
-Found = dict[tuple[str, str], Misfit]
+Found = dict[tuple[str, str], SpaceMisfit]
 """By path and kind: the first of each."""
 
 
-def measure(factory: Callable[[], Any], seed: int, moments: int) -> list[Misfit]:
+def measure(factory: Callable[[], Any], seed: int, moments: int) -> list[SpaceMisfit]:
     """Every kind of misfit, at its first moment."""
-    player = Player(factory, seed)
+    driver = EpisodeDriver(factory, seed)
     found: Found = {}
-    spaces = player.game.observation_spaces
-    for moment in player.play(moments):
+    spaces = driver.env_driver.observation_spaces
+    for moment in driver.play(moments):
         several = "" not in spaces
         values = moment.obs if several else {"": moment.obs}
         for agent, value in values.items():
             path = f"obs[{agent!r}]" if several else "obs"
             _look(spaces[agent], value, path, moment.what, found)
-    player.close()
+    driver.close()
     return list(found.values())
 
 
@@ -118,16 +118,16 @@ def _note(
     text: str,
     remedy: str,
 ) -> None:
-    found.setdefault((path, kind), Misfit(severity, f"{what}: {text}", remedy))
+    found.setdefault((path, kind), SpaceMisfit(severity, f"{what}: {text}", remedy))
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """What did not fit; or that all did."""
-    misfits = patient.ask(measure, patient.seed, patient.known.steps)
+    misfits = subject.ask(measure, subject.seed, subject.profile.steps)
     for misfit in misfits:
         yield Finding("spaces", misfit.severity, misfit.text, misfit.remedy)
     if not misfits:
-        text = f"{patient.known.steps} observations had the shape, dtype and bounds"
+        text = f"{subject.profile.steps} observations had the shape, dtype and bounds"
         yield Finding("spaces", "ok", f"{text} of their space")
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
+from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
 MOMENTS = 50
-HARMFUL = (
+HARMFUL_CHANGES = (
     "the working directory",
     "the signal handlers",
     "numpy's error handling",
@@ -27,7 +27,7 @@ HARMFUL = (
 nothing, warnings that become exceptions. The rest is worth a word."""
 
 
-FELT = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM)
+FELT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM)
 """Signals whose loss is felt; libraries of windows catch others, for good reasons."""
 
 
@@ -62,7 +62,7 @@ def _handlers() -> dict[str, str]:
         mask = int(caught.split()[1], 16)
     except (OSError, StopIteration):
         return found
-    for number in FELT:
+    for number in FELT_SIGNALS:
         in_c = mask >> (number - 1) & 1
         found[f"{number.name} in C"] = "caught" if in_c else "not caught"
     return found
@@ -112,11 +112,11 @@ def measure(factory: Callable[[], Any], seed: int) -> list[tuple[str, str, str]]
 
     # The first env imports its modules; what that changes is not the env's doing.
     for when in ("with the first env", ""):
-        player = Player(factory, seed)
+        driver = EpisodeDriver(factory, seed)
         look(when or "the constructor")
-        for moment in player.play(MOMENTS):
+        for moment in driver.play(MOMENTS):
             look(when or moment.what.split()[0])
-        player.close()
+        driver.close()
         look(when or "close")
     return found
 
@@ -137,10 +137,10 @@ def _shown(value: str | None) -> str:
     return "nothing" if value is None else f"{value:.60}"
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """What was changed; harmful where others would feel it."""
     here = snapshot()
-    changes = patient.ask(measure, patient.seed)
+    changes = subject.ask(measure, subject.seed)
     untouched = "" if list(_changes(here, snapshot())) else "in this process nothing"
     kinds = dict.fromkeys(what for what, _, _ in changes)
     for what in kinds:
@@ -148,7 +148,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         often = [one for one in own if one[1] != "with the first env"]
         how, when = (often or own)[0]
         text = f"{what}, in {when}: {how}".replace("in with", "with")
-        if what in HARMFUL:
+        if what in HARMFUL_CHANGES:
             yield Finding(
                 "global state",
                 "warning",

@@ -8,15 +8,15 @@ from typing import Any
 
 from corral.tools.doctor.checks.cost import measure as measure_cost
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
-from corral.tools.doctor.duration_text import shown
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.duration_text import duration_text
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Cost, Patient
+from corral.tools.doctor.subject import EnvCost, Subject
 
-MOSTLY_WAITING = 0.5
-LONG = 200e-6
+WAITING_CPU_SHARE = 0.5
+LONG_STEP_SECONDS = 200e-6
 """Seconds of a step that are worth a look."""
-NAMES = (
+REAL_TIME_PARAMETERS = (
     "regulate_frequency",
     "real_time",
     "realtime",
@@ -26,44 +26,45 @@ NAMES = (
     "enforce_real_time",
 )
 """Parameters that are true where a step lasts as long as in the real world."""
-SIDE_BY_SIDE = 4
-SECONDS = 0.7
+ENVS_SIDE_BY_SIDE = 4
+PACE_SECONDS = 0.7
 
 
 def measure_pace(factory: Callable[[], Any], seed: int, slot: int) -> float:
     """Resets and steps per second."""
-    player = Player(factory, seed, slot)
-    player.advance()
+    driver = EpisodeDriver(factory, seed, slot)
+    driver.advance()
     began, count = time.perf_counter(), 0
-    while time.perf_counter() - began < SECONDS or not count:
-        player.advance()
+    while time.perf_counter() - began < PACE_SECONDS or not count:
+        driver.advance()
         count += 1
     pace = count / (time.perf_counter() - began)
-    player.close()
+    driver.close()
     return pace
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """Whether it waits, and what may turn that off."""
-    cost = patient.cost or patient.ask(measure_cost, patient.seed)
+    cost = subject.cost or subject.ask(measure_cost, subject.seed)
     data = {"computing": cost.computing}
-    if cost.computing >= MOSTLY_WAITING or cost.step < LONG:
+    if cost.computing >= WAITING_CPU_SHARE or cost.step < LONG_STEP_SECONDS:
         text = f"computes for {cost.computing:.0%} of a step"
         yield Finding("waiting", "ok", text, data=data)
         return
     text = (
-        f"a step takes {shown(cost.step)} and computes for {cost.computing:.0%} of it: "
+        f"a step takes {duration_text(cost.step)} and computes for "
+        f"{cost.computing:.0%} of it: "
         "it sleeps, or waits for something"
     )
-    name = _asked(patient)
-    changed = patient.given(name, False) if name else None
+    name = _real_time_parameter(subject)
+    changed = subject.given(name, False) if name else None
     if changed is not None:
-        without: Cost = changed.ask(measure_cost, patient.seed)
-        patient.cost = without  # what the recommended line goes by
-        tried = f"with {name}=False a step takes {shown(without.step)}"
+        without: EnvCost = changed.ask(measure_cost, subject.seed)
+        subject.cost = without  # what the recommended line goes by
+        tried = f"with {name}=False a step takes {duration_text(without.step)}"
         options = {"env_kwargs": {name: False}}
     else:
-        tried, options = _side_by_side(patient), {}
+        tried, options = _side_by_side(subject), {}
     yield Finding("waiting", "warning", text, _remedy(name), tried, options, data)
 
 
@@ -76,20 +77,22 @@ def _remedy(name: str) -> str:
     )
 
 
-def _asked(patient: Patient) -> str:
+def _real_time_parameter(subject: Subject) -> str:
     """The parameter that has it wait, where a name gives it away."""
-    values = patient.arguments
-    return next((name for name in NAMES if values.get(name) is True), "")
+    values = subject.arguments
+    return next((name for name in REAL_TIME_PARAMETERS if values.get(name) is True), "")
 
 
-def _side_by_side(patient: Patient) -> str:
+def _side_by_side(subject: Subject) -> str:
     """What several at once get done, which an env that computes could not."""
-    alone = patient.ask(measure_pace, patient.seed, 0)
-    paces = patient.ask_each(
-        measure_pace, [(patient.seed, slot) for slot in range(SIDE_BY_SIDE)]
+    alone = subject.ask(measure_pace, subject.seed, 0)
+    paces = subject.ask_each(
+        measure_pace, [(subject.seed, slot) for slot in range(ENVS_SIDE_BY_SIDE)]
     )
     both = sum(pace for pace in paces if isinstance(pace, float))
-    return f"{SIDE_BY_SIDE} processes did {both / alone:.1f} times the steps of one"
+    return (
+        f"{ENVS_SIDE_BY_SIDE} processes did {both / alone:.1f} times the steps of one"
+    )
 
 
 CHECK = Check("waiting", examine)

@@ -7,24 +7,32 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from corral.tools.doctor.contract import Check
-from corral.tools.doctor.driver import Player
+from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import Patient
+from corral.tools.doctor.subject import Subject
 
-NAMES = ("gui", "use_gui", "render_gui", "visualize", "visualise", "show", "display")
+WINDOW_PARAMETERS = (
+    "gui",
+    "use_gui",
+    "render_gui",
+    "visualize",
+    "visualise",
+    "show",
+    "display",
+)
 """Parameters that are true where a window is wanted."""
 
 
 def measure(factory: Callable[[], Any]) -> list[str]:
     """What it has to do with a display after a reset and a few steps."""
-    player = Player(factory)
-    for _ in player.play(4):
+    driver = EpisodeDriver(factory)
+    for _ in driver.play(4):
         pass
     found = []
-    if getattr(player.env, "render_mode", None) == "human":
+    if getattr(driver.env, "render_mode", None) == "human":
         found.append('its render_mode is "human"')
     found += [f"it is connected to {name}" for name in _displays()]
-    player.close()
+    driver.close()
     return found
 
 
@@ -53,10 +61,10 @@ def _servers() -> Iterator[tuple[int, str]]:
                 yield from ((inode + offset, name) for offset in (-1, 1))
 
 
-def asks_for_window(patient: Patient) -> str:
+def asks_for_window(subject: Subject) -> str:
     """The argument to turn off, where a name gives it away; "" if none does."""
-    values = patient.arguments
-    for name in NAMES:
+    values = subject.arguments
+    for name in WINDOW_PARAMETERS:
         if values.get(name) is True:
             return f"{name}=False"
     if values.get("render_mode") == "human":
@@ -64,10 +72,10 @@ def asks_for_window(patient: Patient) -> str:
     return ""
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """Windows that are open, and arguments that ask for one."""
-    found = patient.ask(measure)
-    asked = asks_for_window(patient)
+    found = subject.ask(measure)
+    asked = asks_for_window(subject)
     if found:
         asked = asked or "render_mode=None"
         yield Finding(
@@ -75,7 +83,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
             "warning",
             "; ".join(found),
             f"train without a window: pass {asked}",
-            *_tried(patient, asked),
+            *_tried(subject, asked),
         )
     elif asked:
         name = asked.partition("=")[0]
@@ -89,10 +97,10 @@ def examine(patient: Patient) -> Iterator[Finding]:
         yield Finding("window", "ok", "opens none")
 
 
-def _tried(patient: Patient, asked: str) -> tuple[str, dict[str, Any]]:
+def _tried(subject: Subject, asked: str) -> tuple[str, dict[str, Any]]:
     """What it does without, and the argument for it, where it can be given one."""
     name, _, value = asked.partition("=")
-    changed = patient.given(name, {"False": False}.get(value))
+    changed = subject.given(name, {"False": False}.get(value))
     if changed is None or changed.ask(measure):
         return "", {}
     return f"with {asked} it opened none", {"env_kwargs": {name: changed.kwargs[name]}}
