@@ -40,7 +40,7 @@ from contests import (
 from yardsticks import Limit
 
 import corral
-from corral.engine.executors import usable_cores
+from corral.engine.executors.assign import usable_cores
 from corral.tools.bench.measure import ACTION_BATCHES, machine
 
 CORES = usable_cores()

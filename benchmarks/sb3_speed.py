@@ -44,7 +44,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 from yardsticks import Limit
 
 import corral
-from corral.engine.executors import usable_cores
+from corral.engine.executors.assign import usable_cores
 from corral.tools.bench.measure import draw_actions, machine
 
 HEAVY = "ant-64"

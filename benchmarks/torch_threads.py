@@ -23,7 +23,8 @@ import torch
 import workloads
 
 import corral
-from corral.engine.executors import openmp, usable_cores
+from corral.engine.executors import openmp
+from corral.engine.executors.assign import usable_cores
 from corral.tools.bench.measure import machine
 
 WAYS = ("busy", "sent home", "one")

@@ -37,7 +37,7 @@ from contests import (
 from yardsticks import BareLoop, Limit
 
 import corral
-from corral.engine.executors import usable_cores
+from corral.engine.executors.assign import usable_cores
 from corral.tools.bench.measure import Runner, VectorRunner, in_turn, machine
 
 MANY_CORES = 16

@@ -20,14 +20,11 @@ from numpy.typing import NDArray
 
 from corral.core import EnvSpec
 from corral.engine.adapters.factories import is_count
-from corral.engine.executors import (
-    Executor,
-    ProcessExecutor,
-    SerialExecutor,
-    ThreadExecutor,
-    usable_cores,
-)
-from corral.engine.executors.contract import Assignment
+from corral.engine.executors.assign import usable_cores
+from corral.engine.executors.contract import Assignment, Executor
+from corral.engine.executors.process import ProcessExecutor
+from corral.engine.executors.serial import SerialExecutor
+from corral.engine.executors.thread import ThreadExecutor
 from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartLimits
 from corral.engine.keywords import checked_keywords

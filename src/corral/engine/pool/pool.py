@@ -19,8 +19,9 @@ from corral.engine.adapters.factories import (
     batched_factories_for,
     factories_for,
 )
-from corral.engine.executors import Placement, place, usable_cores
+from corral.engine.executors.assign import Placement, usable_cores
 from corral.engine.executors.contract import Assignment
+from corral.engine.executors.placement import place
 from corral.engine.faults.report import error_for, one_error_for
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.codec import Codecs

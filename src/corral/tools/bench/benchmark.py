@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from corral.engine.executors import usable_cores
+from corral.engine.executors.assign import usable_cores
 from corral.errors import FaultError, OptionError
 from corral.tools.bench.candidates import candidates_of, check_backends, peers
 from corral.tools.bench.comparison import Comparison, ProgressListener

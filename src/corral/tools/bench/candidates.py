@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from corral.engine.executors import BACKENDS
 from corral.engine.executors.assign import MAX_PROCESSES, enough_workers
+from corral.engine.executors.placement import BACKENDS
 from corral.errors import OptionError
 
 BACKEND_WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}

@@ -23,7 +23,7 @@ from gymnasium import Space
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from corral.engine.executors import usable_cores
+from corral.engine.executors.assign import usable_cores
 from corral.errors import CorralError
 
 ACTION_BATCHES = 64

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from corral.engine.executors import kill_workers_of
+from corral.engine.executors.process import kill_workers_of
 from corral.train.run.atomic_write import replacing
 from corral.train.run.episode_video import VideoScene
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from corral.engine.executors import usable_cores
+from corral.engine.executors.assign import usable_cores
 from corral.engine.worker import compiled
 from corral.train.run.process_usage import total_memory
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from corral.engine.executors import usable_cores
+from corral.engine.executors.assign import usable_cores
 from corral.engine.pool import Pool, Stats
 from corral.train.run.process_usage import cpu_seconds
 

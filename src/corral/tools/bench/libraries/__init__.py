@@ -14,7 +14,7 @@ from typing import Any
 from gymnasium import Space
 
 from corral.core import Factory
-from corral.engine.executors import Placement
+from corral.engine.executors.assign import Placement
 from corral.engine.pool import Stats
 from corral.tools.bench.messages import BuildOrder
 

@@ -13,7 +13,7 @@ from supersuit import (
 
 from corral.core import Factory
 from corral.engine.adapters.pettingzoo import adapt_multi
-from corral.engine.executors import usable_cores
+from corral.engine.executors.assign import usable_cores
 from corral.tools.bench.libraries import BuiltEnvs
 from corral.tools.bench.libraries.agent_rows import by_row
 from corral.tools.bench.libraries.gymnasium_vector import stepped
