@@ -1,6 +1,7 @@
 """Imports go down only, as drawn in ARCHITECTURE.md, and never round in a circle."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,30 @@ def test_no_modules_import_each_other_in_a_circle():
         for targets in imports.values():
             targets.difference_update(ends)
     assert not imports, circle(imports)
+
+
+def test_every_module_is_on_the_map():
+    """ARCHITECTURE.md names every module by its file's name."""
+    named = set(re.findall(r"\w+", (ROOT / "ARCHITECTURE.md").read_text()))
+    modules = {path.stem for path in (ROOT / "src").rglob("*.py")}
+    assert not {name for name in modules if not name.startswith("__")} - named
+
+
+def test_every_module_that_the_map_names_is_there():
+    rows = (ROOT / "ARCHITECTURE.md").read_text().split("## The house")[1]
+    rows = rows.split("## One step")[0]
+    cells = [row.split("|")[1] for row in rows.splitlines() if row.startswith("| `")]
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert len(named) > 100
+    assert not named - {path.stem for path in (ROOT / "src").rglob("*.py")}
+
+
+def test_the_answers_for_newcomers_name_files_that_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    answers = text.split("## Where is …?")[1].split("\n## ")[0]
+    files = re.findall(r"`((?:\w+/)+\w+\.py)`", answers)
+    assert len(files) >= 20
+    assert not [name for name in files if not (ROOT / "src/corral" / name).is_file()]
 
 
 def name_of(path: Path) -> str:
