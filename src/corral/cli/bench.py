@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_counts,
         default=NUM_ENVS,
         metavar="N,N",
-        help="how many envs, one heat for each (1,8,64)",
+        help="how many envs, one comparison for each (1,8,64)",
     )
     add(
         "--backend",

@@ -10,7 +10,7 @@ class Silent:
     def expect(self, turns):
         pass
 
-    def say(self, text):
+    def show_status(self, text):
         pass
 
     def turn(self):

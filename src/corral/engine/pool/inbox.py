@@ -41,7 +41,7 @@ class Inbox:
             self.letters[letter.slot] = letter
 
     def add_restart(self, slot: int, fault: Fault) -> None:
-        """The slot's result follows a fault that was mended."""
+        """The slot's result follows a fault that ended in a restart."""
         self.letters.setdefault(slot, Letter(slot)).restarted = fault
 
     @property
@@ -50,7 +50,7 @@ class Inbox:
         return list(self._columns.defined)
 
     def rebuilt_env_letters(self, slots: NDArray[np.intp]) -> list[Letter]:
-        """The letters of slots being taken that tell of a fault that was mended."""
+        """The letters of these slots that say an env was rebuilt after a fault."""
         if all(letter.restarted is None for letter in self.letters.values()):
             return []
         found = (self.letters.get(slot) for slot in slots.tolist())

@@ -69,7 +69,7 @@ def fault_policy(
     max_restarts: int,
     restarts_per_minute: int,
 ) -> FaultPolicy:
-    """Which faults are mended, and how often."""
+    """Which faults end in a restart, and how often."""
     on_timeout = on_fault if on_timeout is None else on_timeout
     for name, value in (("on_fault", on_fault), ("on_timeout", on_timeout)):
         if value not in ("raise", "restart"):

@@ -754,12 +754,12 @@ class Pool:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The latest faults that were mended, oldest first."""
+        """The latest faults that ended in a restart, oldest first."""
         return () if self._recovery is None else tuple(self._recovery.faults)
 
     @property
     def fault_count(self) -> int:
-        """How many faults were mended so far; `faults` has the latest of them."""
+        """How many faults ended in a restart; `faults` has the latest of them."""
         return 0 if self._recovery is None else self._recovery.count
 
     def call_on_restart(self, hook: Callable[[Fault], None] | None) -> None:

@@ -1,6 +1,6 @@
 """What a pool does about workers that end or hang: others take their place.
 
-    a worker is gone ── budget left? ── no ──► the error, as if nothing could be mended
+    a worker is gone ── budget left? ── no ──► the error, as without restarts
                             │ yes
          read what it left · start another · go on with the survivors meanwhile
                             │ it has returned

@@ -1,10 +1,10 @@
-"""How fast an env goes here: every candidate in its lane, raced in turns.
+"""How fast an env goes here: every candidate in its own process, raced in turns.
 
-contest        one heat per number of envs
-  heat         candidates of one size: built, raced, closed
-    lane       one candidate in its own process  (lane_main: its inside, which
-               builds by one of libraries/)
-    measure    turns, rounds and rates
-accounts       turns -> figures · results · recommend
-console · document · picture      the same report as text, JSON and a page
+benchmark              one comparison per number of envs
+  comparison           candidates of one size: built, raced, closed
+    candidate_process  one candidate in its own process  (candidate_main: its inside,
+                       which builds by one of libraries/)
+    measure            turns, rounds and rates
+turn_figures           turns -> figures · results · recommend
+console · json_report · html_report      the same report as text, JSON and a page
 """

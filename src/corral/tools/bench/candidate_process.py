@@ -1,12 +1,12 @@
-"""A lane: one candidate in a process of its own, stepping when the race says so.
+"""One candidate in a process of its own, stepping when the race says so.
 
-    race ── Popen(python -c bootstrap) ──► lane: own session ──► its workers
+    race ── Popen(python -c bootstrap) ──► candidate: own session ──► its workers
        ├── a socket: orders and batches there, turns back
        └── lifeline: hangs up when the race is gone
 
 Candidates cannot disturb each other: what one imports, forks, leaks or breaks stays in
-its lane, memory and CPU are counted per lane, and one that dies or hangs costs its own
-row and no other.
+its process, memory and CPU are counted per process, and one that dies or hangs costs
+its own row and no other.
 """
 
 from __future__ import annotations

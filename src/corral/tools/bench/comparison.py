@@ -1,9 +1,9 @@
-"""A heat: all candidates with the same number of envs, each in its lane.
+"""A comparison: all candidates with the same number of envs, each in its process.
 
     build, one after the other ─► race in turns ─► close all
 
-Lanes are closed before the next heat builds its own: 64 processes of one peer are
-enough at a time.
+The processes are closed before the next comparison starts its own: 64 processes of one
+peer are enough at a time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Comparison:
         self.settings = settings
         self.num_envs = num_envs
         self.built: EnvsBuilt | None = None
-        """What the loop's lane said about the env."""
+        """What the loop's process said about the env."""
         self._cores = cores
         self._peers = peers
         self._policy_iterations = policy_iterations
@@ -131,7 +131,7 @@ class Comparison:
     # Building -------------------------------------------------------------------------
 
     def _build_loop(self) -> None:
-        """The first lane of all: it finds out whether there is an env at all."""
+        """The first process: it finds out whether the env can be built at all."""
         self.built = self._build(LOOP)
         if self.built is None:
             error = self._entries[LOOP.title].error
@@ -199,7 +199,7 @@ class Comparison:
     # Ending ---------------------------------------------------------------------------
 
     def close(self, timeout: float = 10.0) -> None:
-        """End every lane; idempotent."""
+        """End every process; idempotent."""
         close_all(self._processes.values(), timeout)
         self._processes.clear()
 

@@ -1,4 +1,4 @@
-"""What goes between the race and its lanes."""
+"""Messages between the race and the candidates' processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from corral.tools.bench.candidates import Candidate
 
 @dataclass(frozen=True, slots=True)
 class BuildOrder:
-    """What a lane shall build: the first message to it."""
+    """What a candidate has to build: the first message to its process."""
 
     candidate: Candidate
     env: str
@@ -41,7 +41,7 @@ class EnvsBuilt:
     reason: str = ""
     """Of our layouts: what was chosen and why."""
     agents: str = ""
-    """As in `BuildOrder`; the loop's lane finds it out for all."""
+    """As in `BuildOrder`; the loop's process finds it out for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TurnTimes:
     seconds: float
     policy: float
     cpu: float
-    """Of the lane with all its processes."""
+    """Of the process and all its children."""
     queued: float = 0.0
     """The caller was ready to run, and other programs had the cores."""
     episodes: int | None = None
@@ -66,7 +66,7 @@ class TurnTimes:
 
 @dataclass(frozen=True, slots=True)
 class CandidateFailure:
-    """It went wrong; the lane ends after this."""
+    """It went wrong; the process ends after this."""
 
     text: str
     traceback: str

@@ -11,7 +11,7 @@ from corral.train.run.outputs import MAX_ERROR_CHARACTERS, Outputs
 
 
 class RestartLog:
-    """Tells what the pools of a run have mended.
+    """Reports what the pools of a run have restarted.
 
     Args:
         outputs: where to.
