@@ -12,7 +12,7 @@ import pytest
 
 import corral
 from corral.engine.adapters.env_names import resolve_env
-from corral.engine.old_paths import MODULES, ROOMS, current
+from corral.engine.old_paths import MODULES, PUBLIC, ROOMS, current
 from corral.errors import OptionError
 
 NEEDS = {
@@ -28,7 +28,9 @@ NEEDS = {
 """Modules that import a package which may be absent."""
 
 
-@pytest.mark.parametrize("old", [*ROOMS, *MODULES])
+@pytest.mark.parametrize(
+    "old", [old for old in [*ROOMS, *MODULES] if old not in PUBLIC]
+)
 def test_an_old_name_is_the_module_that_is_there_now(old):
     new = {**ROOMS, **MODULES}[old]
     for module, package in NEEDS.items():
@@ -50,6 +52,16 @@ def test_a_module_that_kept_its_name_is_found_in_its_new_room():
     assert current("corral.workers.shard") == "corral.engine.worker.shard"
     shard = importlib.import_module("corral.workers.shard")
     assert shard.Shard is importlib.import_module("corral.engine.worker.shard").Shard
+
+
+def test_a_folder_that_an_older_checkout_has_left_hides_nothing(tmp_path):
+    (tmp_path / "adapters" / "__pycache__").mkdir(parents=True)
+    code = (
+        f"import corral; corral.__path__.append({str(tmp_path)!r}); "
+        "from corral.adapters import adapt; print(adapt.__module__)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert said.stdout == "corral.engine.adapters\n", said.stderr
 
 
 @pytest.mark.parametrize("name", ["corral.nothing", "corral.pool.nothing", "nothing"])

@@ -5,8 +5,8 @@
 
 Three things name modules and outlive a release: saved faults (functions and values, by
 pickle), configs of runs (`env: module:function`), and users' own imports. So one finder
-answers for all of them, in the caller and in workers. It is asked last, only for names
-below `corral` that nobody else has found.
+answers for all of them, in the caller and in workers. It is asked first, since folders
+of an older checkout, with nothing in them but bytecode, would be found as packages.
 
 An old name is a module of its own that hands out the attributes of the new one.
 """
@@ -80,6 +80,9 @@ MODULES = {
 }
 """Modules with another name than before, where saved files or programs name them."""
 
+PUBLIC = ("doctor", "testing")
+"""Rooms of old whose names are public: a module of today has them."""
+
 NAMES = {
     ("run.revisit", "Revisit"): "LoadedRun",
     ("workers.kit", "Kit"): "RebuildSpec",
@@ -90,7 +93,7 @@ NAMES = {
 def current(name: str) -> str | None:
     """The name that a module has now; None if it is no old name."""
     package, _, old = name.partition(".")
-    if package != "corral" or not old:
+    if package != "corral" or not old or old in PUBLIC:
         return None
     below = ""
     while old:
@@ -138,6 +141,6 @@ class OldPaths:
 
 
 def install() -> None:
-    """Ask here, after all others; once per process."""
+    """Ask here, before all others; once per process."""
     if not any(isinstance(finder, OldPaths) for finder in sys.meta_path):
-        sys.meta_path.append(OldPaths())
+        sys.meta_path.insert(0, OldPaths())

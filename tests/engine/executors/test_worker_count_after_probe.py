@@ -17,7 +17,9 @@ SLOTS = 4
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 def test_every_slot_is_heard_whatever_was_launched(workers, monkeypatch):
     placement = Placement("process", workers, SLOTS, "told to")
-    monkeypatch.setattr("corral.engine.executors.choose", lambda *_: placement)
+    monkeypatch.setattr(
+        "corral.engine.executors.placement.choose", lambda *_: placement
+    )
     monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
     with corral.Pool(Teller, SLOTS) as pool:
         assert (pool.layout.workers, pool.layout.reason) == (workers, "told to")
@@ -38,7 +40,9 @@ def test_what_late_workers_print_is_passed_on(monkeypatch, capfd):
             print(f"built in {os.getpid()}", flush=True)
 
     placement = Placement("process", SLOTS, SLOTS, "told to")
-    monkeypatch.setattr("corral.engine.executors.choose", lambda *_: placement)
+    monkeypatch.setattr(
+        "corral.engine.executors.placement.choose", lambda *_: placement
+    )
     monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
     with corral.Pool(Talker, SLOTS) as pool:
         pids = {child.pid for child in psutil.Process().children()}
