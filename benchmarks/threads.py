@@ -61,7 +61,7 @@ def hashing():
     return functools.partial(releasing.make_hashing, releasing.bytes_for(200))
 
 
-LANES = ("serial", "thread", "process", "auto")
+BACKENDS = ("serial", "thread", "process", "auto")
 NO_LOSS = Claim("auto", "process", 0.85)
 """Threads start sooner and share their memory, so `auto` may take them for a tenth."""
 
@@ -71,7 +71,7 @@ CONTESTS = (
         "sleep of 1 ms ×8",
         sleeping,
         8,
-        (*LANES, "process-each", "undeclared"),
+        (*BACKENDS, "process-each", "undeclared"),
         (
             Claim("auto", "serial", 6.0),
             Claim("auto", "process", 3.0),
@@ -84,7 +84,7 @@ CONTESTS = (
         "sleep of 1 ms ×64",
         sleeping,
         64,
-        (*LANES, "undeclared"),
+        (*BACKENDS, "undeclared"),
         (Claim("auto", "serial", 20.0), Claim("auto", "process", 10.0)),
     ),
     Contest(
@@ -92,7 +92,7 @@ CONTESTS = (
         "a server that answers after 1 ms ×8",
         remote,
         8,
-        (*LANES, "process-each"),
+        (*BACKENDS, "process-each"),
         (
             Claim("auto", "serial", 4.0),
             Claim("auto", "process", 2.2),
@@ -104,7 +104,7 @@ CONTESTS = (
         "200 µs of hashing ×8",
         hashing,
         8,
-        LANES,
+        BACKENDS,
         (Claim("thread", "serial", 1.5), NO_LOSS),
     ),
     Contest(
@@ -112,7 +112,7 @@ CONTESTS = (
         "ONNX Runtime, 8 dense layers ×8",
         releasing.inference,
         8,
-        LANES,
+        BACKENDS,
         (Claim("thread", "serial", 1.5), NO_LOSS),
     ),
     Contest(
@@ -120,7 +120,7 @@ CONTESTS = (
         "Ant-v5 ×8",
         lambda: workloads.make_ant,
         8,
-        LANES,
+        BACKENDS,
         (Claim("thread", "serial", 1.2), NO_LOSS),
     ),
     Contest(
@@ -128,7 +128,7 @@ CONTESTS = (
         "Ant-v5 ×64",
         lambda: workloads.make_ant,
         64,
-        LANES,
+        BACKENDS,
         (Claim("thread", "serial", 1.4), NO_LOSS),
     ),
     Contest(
@@ -136,7 +136,7 @@ CONTESTS = (
         "CartPole-v1 ×64, which holds the GIL whatever it says",
         lambda: workloads.make_cartpole,
         64,
-        LANES,
+        BACKENDS,
         (NO_LOSS, Claim("auto", "thread", 1.3)),
     ),
 )

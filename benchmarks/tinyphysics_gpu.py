@@ -62,11 +62,13 @@ class Collecting:
 
 def contest(data: Data, slots: int) -> tuple[str, ...]:
     with ExitStack() as stack:
-        lanes = {}
+        runners = {}
         for device in DEVICES:
-            lanes[device] = Collecting(data, slots, device)
-            stack.callback(lanes[device].close)
-        rates = race(lanes, rounds=5, turn_seconds=1.5, on_turn=lambda name: note("."))
+            runners[device] = Collecting(data, slots, device)
+            stack.callback(runners[device].close)
+        rates = race(
+            runners, rounds=5, turn_seconds=1.5, on_turn=lambda name: note(".")
+        )
     ratio = rates["cuda:0"].over(rates["cpu"])
     medians = [f"{rates[device].median:,.0f}" for device in DEVICES]
     return (f"{slots:,}", *medians, f"{ratio:.2f} ×")

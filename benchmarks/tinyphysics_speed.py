@@ -4,7 +4,7 @@
     python benchmarks/tinyphysics_speed.py           the small generated model alone
     python benchmarks/tinyphysics_speed.py DIR --quick
 
-A PID controller leads rollouts, resets and routes read from disk included. Lanes of one
+A PID controller drives; resets and routes read from disk are included. The runners of a
 contest take turns, round by round; a ratio is the median of those within the rounds.
 """
 
@@ -27,7 +27,7 @@ from corral.zoo.tinyphysics.controller import controller_of
 from corral.zoo.tinyphysics.evaluation import open_pool
 
 SLOTS = 32
-LANES = {
+RUNNERS = {
     "one": ("1 process", 1, False),
     "two": ("2 processes", 2, False),
     "one-batched": ("1 process, batched", 1, True),
@@ -41,7 +41,7 @@ CLAIMS = {
     ),
     "small": (("one-batched", "one", 1.5), ("two-batched", "two", 1.5)),
 }
-"""Lane, over lane, at least so many times as fast."""
+"""The first is at least so many times as fast as the second."""
 
 
 @dataclass
@@ -82,18 +82,18 @@ class Collecting:
 
 def contest(data: Data, rounds: int, seconds: float) -> dict[str, Rates]:
     with ExitStack() as stack:
-        lanes = {}
-        for name, (_, workers, batched) in LANES.items():
-            lanes[name] = Collecting(data, workers, batched)
-            stack.callback(lanes[name].close)
+        runners = {}
+        for name, (_, workers, batched) in RUNNERS.items():
+            runners[name] = Collecting(data, workers, batched)
+            stack.callback(runners[name].close)
         return race(
-            lanes, rounds=rounds, turn_seconds=seconds, on_turn=lambda name: note(".")
+            runners, rounds=rounds, turn_seconds=seconds, on_turn=lambda name: note(".")
         )
 
 
 def report(data: Data, rates: dict[str, Rates]) -> str:
     rows = [
-        (LANES[name][0], f"{one.median:,.0f}", f"±{one.spread:.0%}")
+        (RUNNERS[name][0], f"{one.median:,.0f}", f"±{one.spread:.0%}")
         for name, one in rates.items()
     ]
     body = table((f"{SLOTS} cars", "steps/s", "spread"), rows)
@@ -104,7 +104,7 @@ def verdicts(key: str, data: Data, rates: dict[str, Rates]) -> list[Verdict]:
     found = []
     for name, over, target in CLAIMS[key]:
         measured = rates[name].over(rates[over])
-        claim = f"{LANES[name][0]} over {LANES[over][0]}"
+        claim = f"{RUNNERS[name][0]} over {RUNNERS[over][0]}"
         found.append(Verdict(data.title, claim, measured, target, measured >= target))
     return found
 

@@ -5,7 +5,7 @@ import pytest
 from corral.tools.bench import benchmark
 
 
-class Heat:
+class FakeComparison:
     """Interrupted while it runs, or while it closes; counts what it was given."""
 
     def __init__(self, running, closing):
@@ -24,14 +24,14 @@ class Heat:
 
 
 @pytest.mark.parametrize("running", [None, KeyboardInterrupt()])
-def test_ctrl_c_while_lanes_close_ends_them_at_once(running):
-    heat = Heat(running, closing=True)
-    assert benchmark._run_comparison(heat)
-    assert heat.patience[1:] == [0.0]
+def test_ctrl_c_while_candidates_close_ends_them_at_once(running):
+    comparison = FakeComparison(running, closing=True)
+    assert benchmark._run_comparison(comparison)
+    assert comparison.patience[1:] == [0.0]
 
 
-def test_an_error_is_raised_when_the_lanes_are_closed():
-    heat = Heat(ValueError("broken"), closing=False)
+def test_an_error_is_raised_when_the_candidates_are_closed():
+    comparison = FakeComparison(ValueError("broken"), closing=False)
     with pytest.raises(ValueError, match="broken"):
-        benchmark._run_comparison(heat)
-    assert heat.patience == [10.0]
+        benchmark._run_comparison(comparison)
+    assert comparison.patience == [10.0]

@@ -1,4 +1,4 @@
-"""A lane steps its candidate, and costs nobody else anything when that breaks."""
+"""A candidate runs in a process of its own; when it breaks, the others go on."""
 
 import os
 import signal
@@ -58,35 +58,35 @@ def nothing():
 
 
 @pytest.fixture
-def lane(tmp_path, monkeypatch):
-    """Open lanes over the envs above; none of them survives the test."""
-    (tmp_path / "lane_envs.py").write_text(ENVS)
+def start_candidate(tmp_path, monkeypatch):
+    """Start candidates over the envs above; none of them survives the test."""
+    (tmp_path / "candidate_envs.py").write_text(ENVS)
     monkeypatch.chdir(tmp_path)
-    lanes = []
+    candidates = []
 
-    def open_lane(name, candidate=LOOP, num_envs=2, policy_iterations=0):
-        env = name if "-" in name else f"lane_envs:{name}"
+    def start(name, candidate=LOOP, num_envs=2, policy_iterations=0):
+        env = name if "-" in name else f"candidate_envs:{name}"
         order = BuildOrder(candidate, env, {}, num_envs, 0, policy_iterations)
-        lanes.append(CandidateProcess(order, deadline=60.0))
-        return lanes[-1]
+        candidates.append(CandidateProcess(order, deadline=60.0))
+        return candidates[-1]
 
-    yield open_lane
-    close_all(lanes)
+    yield start
+    close_all(candidates)
 
 
-def test_the_loop_steps_one_env_and_counts_its_episodes(lane):
-    loop = lane("Env")
+def test_the_loop_steps_one_env_and_counts_its_episodes(start_candidate):
+    loop = start_candidate("Env")
     built = loop.build()
     assert built.action_space == "Discrete(2)"
-    assert built.import_line == "from lane_envs import Env"
+    assert built.import_line == "from candidate_envs import Env"
     seconds = loop.run(10)
     (turn,) = loop.turns
     assert (turn.steps, turn.episodes, turn.seconds) == (20, 2, seconds)
     assert turn.policy == 0.0
 
 
-def test_a_layout_of_ours_tells_where_it_runs_and_what_its_times_are(lane):
-    ours = lane("Env", layout("process", 2), policy_iterations=10)
+def test_a_layout_of_ours_tells_where_it_runs_and_what_its_times_are(start_candidate):
+    ours = start_candidate("Env", layout("process", 2), policy_iterations=10)
     built = ours.build()
     assert (built.backend, built.workers) == ("process", 2)
     ours.run(5)
@@ -110,53 +110,53 @@ def test_a_layout_of_ours_tells_where_it_runs_and_what_its_times_are(lane):
         for candidate in PEERS[name].candidates[:wanted]
     ],
 )
-def test_a_peer_takes_its_turn(lane, candidate):
-    peer = lane("CartPole-v1", candidate)
+def test_a_peer_takes_its_turn(start_candidate, candidate):
+    peer = start_candidate("CartPole-v1", candidate)
     assert peer.build().action_space == "Discrete(2)"
     assert peer.run(3) > 0
     assert peer.turns[0].steps == 6
 
 
-def test_an_env_that_raises_fails_its_lane(lane):
-    loop = lane("Raises")
+def test_an_env_that_raises_fails_its_candidate(start_candidate):
+    loop = start_candidate("Raises")
     loop.build()
     with pytest.raises(FaultError, match="RuntimeError: the arm left") as caught:
         loop.run(5)
     assert "in happen" in caught.value.fault.traceback
 
 
-def test_an_exception_without_a_message_is_told_by_its_name(lane):
-    loop = lane("Silent")
+def test_an_exception_without_a_message_is_told_by_its_name(start_candidate):
+    loop = start_candidate("Silent")
     loop.build()
     with pytest.raises(FaultError, match=r"^NotImplementedError$"):
         loop.run(5)
 
 
-def test_a_peer_that_lacks_a_package_says_what_to_install(lane, tmp_path):
+def test_a_peer_that_lacks_a_package_says_what_to_install(start_candidate, tmp_path):
     (tmp_path / "supersuit").mkdir()
     (tmp_path / "supersuit" / "__init__.py").write_text("import absent_package.part\n")
-    peer = lane("Env", PEERS["supersuit"].candidates[0])
+    peer = start_candidate("Env", PEERS["supersuit"].candidates[0])
     with pytest.raises(FaultError, match="pip install absent_package"):
         peer.build()
 
 
-def test_a_fault_of_ours_names_the_slot(lane):
-    ours = lane("Raises", layout("serial"))
+def test_a_fault_of_ours_names_the_slot(start_candidate):
+    ours = start_candidate("Raises", layout("serial"))
     ours.build()
     with pytest.raises(FaultError, match=r"slot 1, worker 0, .*: RuntimeError in step"):
         ours.run(5)
 
 
-def test_an_env_that_ends_its_process_fails_its_lane(lane):
-    loop = lane("Dies")
+def test_an_env_that_ends_its_process_fails_its_candidate(start_candidate):
+    loop = start_candidate("Dies")
     loop.build()
     with pytest.raises(FaultError, match=r"SIGKILL.*about to go") as caught:
         loop.run(5)
     assert caught.value.fault.signal_name == "SIGKILL"
 
 
-def test_an_env_that_hangs_is_given_up(lane):
-    loop = lane("Hangs")
+def test_an_env_that_hangs_is_given_up(start_candidate):
+    loop = start_candidate("Hangs")
     loop.build()
     loop.deadline = 0.3
     with pytest.raises(FaultError, match=r"no answer within 0\.3 s"):
@@ -164,13 +164,13 @@ def test_an_env_that_hangs_is_given_up(lane):
 
 
 @pytest.mark.parametrize("name", ["nothing", "no_such_function"])
-def test_what_makes_no_env_is_the_callers_mistake(lane, name):
+def test_what_makes_no_env_is_the_callers_mistake(start_candidate, name):
     with pytest.raises(OptionError):
-        lane(name).build()
+        start_candidate(name).build()
 
 
-def test_closing_leaves_no_process(lane):
-    ours = lane("Env", layout("process", 2))
+def test_closing_leaves_no_process(start_candidate):
+    ours = start_candidate("Env", layout("process", 2))
     ours.build()
     me = psutil.Process()
     family = [one for one in me.children(recursive=True) if one.is_running()]
@@ -182,14 +182,14 @@ def test_closing_leaves_no_process(lane):
     assert len(gone) == len(family)
 
 
-def test_a_lane_ends_when_the_race_is_killed(start):
+def test_a_candidate_ends_when_the_benchmark_is_killed(start):
     script = start(
         """
         from corral.tools.bench.candidates import LOOP
         from corral.tools.bench.candidate_process import CandidateProcess
         from corral.tools.bench.messages import BuildOrder
-        lane = CandidateProcess(BuildOrder(LOOP, "CartPole-v1", {}, 1, 0, 0), 60.0)
-        print(lane.build().action_space, flush=True)
+        loop = CandidateProcess(BuildOrder(LOOP, "CartPole-v1", {}, 1, 0, 0), 60.0)
+        print(loop.build().action_space, flush=True)
         import signal
         signal.pause()
         """

@@ -1,11 +1,11 @@
-"""What takes part in a heat goes by what the env was seen to do."""
+"""Which candidates a comparison builds depends on what the env was seen to do."""
 
 from corral.tools.bench.comparison import Comparison
 from corral.tools.bench.results import BenchSettings
 
 
-class Silent:
-    """Is told how far it is, and keeps it to itself."""
+class SilentListener:
+    """A listener that shows nothing."""
 
     def expect(self, turns):
         pass
@@ -31,14 +31,14 @@ def test_an_env_that_waits_is_raced_with_a_thread_for_each():
         seed=0,
         deadline=60.0,
     )
-    heat = Comparison(
-        settings, 6, cores=2, peers=(), policy_iterations=0, watcher=Silent()
+    comparison = Comparison(
+        settings, 6, cores=2, peers=(), policy_iterations=0, watcher=SilentListener()
     )
     try:
-        heat._build_loop()
-        waits = heat._try_loop()
+        comparison._build_loop()
+        waits = comparison._try_loop()
     finally:
-        heat.close(10.0)
+        comparison.close(10.0)
     assert waits
-    titles = {one.title for one in heat._candidates(waits)}
+    titles = {one.title for one in comparison._candidates(waits)}
     assert {"Corral, 6 threads", "Corral, 6 processes"} <= titles

@@ -1,4 +1,4 @@
-"""The whole benchmark: one comparison per number of envs, whatever is found kept."""
+"""The whole benchmark: one comparison per number of envs; partial results are kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from corral.tools.bench.simulated_policy import iterations_for
 from corral.train.run import machine
 
 INTERRUPTED_CLOSE_SECONDS = 2.0
-"""Seconds for the candidates to close when the caller has pressed Ctrl-C."""
+"""Seconds that candidates have to close after Ctrl-C."""
 
 
 def run(settings: BenchSettings, watcher: ProgressListener) -> BenchReport:
@@ -69,7 +69,7 @@ def _run_comparisons(
 
 
 def _run_comparison(comparison: Comparison) -> bool:
-    """Run it and end its processes; returns whether the caller wants no more."""
+    """Run it and close its candidates; returns whether Ctrl-C was pressed."""
     try:
         comparison.run()
     except KeyboardInterrupt:
@@ -82,9 +82,9 @@ def _run_comparison(comparison: Comparison) -> bool:
 
 
 def _close(comparison: Comparison, patience: float = 10.0) -> bool:
-    """End its processes; Ctrl-C meanwhile, which it returns, ends them at once.
+    """Close its candidates; returns whether Ctrl-C was pressed.
 
-    What was measured is not lost by it.
+    Ctrl-C ends them at once; what was measured is kept.
     """
     try:
         comparison.close(patience)

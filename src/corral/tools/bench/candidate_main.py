@@ -49,7 +49,7 @@ class CandidateRunner:
         self._order = order
         name = resolve_env(order.env, order.kwargs, syntax="command")
         build = _builder(order.candidate)
-        # Around nothing but the building: later processes would share our pages, and
+        # Around nothing but the building: later candidates would share our pages, and
         # what is shared counts by its share.
         weight = process_usage.memory()
         began = time.perf_counter()

@@ -1,12 +1,12 @@
-"""One candidate in a process of its own, stepping when the race says so.
+"""One candidate in a process of its own, which steps only in its turns.
 
-    race ── Popen(python -c bootstrap) ──► candidate: own session ──► its workers
+    benchmark ── Popen(python -c bootstrap) ──► candidate: own session ──► its workers
        ├── a socket: orders and batches there, turns back
-       └── lifeline: hangs up when the race is gone
+       └── lifeline: closes when the benchmark's process is gone
 
 Candidates cannot disturb each other: what one imports, forks, leaks or breaks stays in
-its process, memory and CPU are counted per process, and one that dies or hangs costs
-its own row and no other.
+its process, memory and CPU are counted per process tree, and a candidate that dies or
+hangs loses its own row only.
 """
 
 from __future__ import annotations

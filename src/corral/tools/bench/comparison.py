@@ -1,9 +1,9 @@
-"""A comparison: all candidates with the same number of envs, each in its process.
+"""All candidates with the same number of envs, each in its own process.
 
-    build, one after the other ─► race in turns ─► close all
+    build, one after the other ─► time in turns ─► close all
 
-The processes are closed before the next comparison starts its own: 64 processes of one
-peer are enough at a time.
+Candidates are closed before the next comparison builds its own: 64 processes of one
+library are enough at a time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Comparison:
         self.settings = settings
         self.num_envs = num_envs
         self.built: EnvsBuilt | None = None
-        """What the loop's process said about the env."""
+        """What the bare loop's process reported about the env."""
         self._cores = cores
         self._peers = peers
         self._policy_iterations = policy_iterations
@@ -199,7 +199,7 @@ class Comparison:
     # Ending ---------------------------------------------------------------------------
 
     def close(self, timeout: float = 10.0) -> None:
-        """End every process; idempotent."""
+        """End every candidate process; idempotent."""
         close_all(self._processes.values(), timeout)
         self._processes.clear()
 

@@ -1,4 +1,4 @@
-"""Messages between the race and the candidates' processes."""
+"""Messages between the benchmark and its candidate processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from corral.tools.bench.candidates import Candidate
 
 @dataclass(frozen=True, slots=True)
 class BuildOrder:
-    """What a candidate has to build: the first message to its process."""
+    """What a candidate process has to build: the first message to it."""
 
     candidate: Candidate
     env: str
@@ -18,7 +18,7 @@ class BuildOrder:
     num_envs: int
     seed: int
     policy_iterations: int
-    """The policy's computing, see `work`."""
+    """How much the simulated policy computes; see `simulated_policy`."""
     agents: str = ""
     """How several agents act: "at once" or "in turns"; "" if there is one alone."""
 
@@ -41,7 +41,7 @@ class EnvsBuilt:
     reason: str = ""
     """Of our layouts: what was chosen and why."""
     agents: str = ""
-    """As in `BuildOrder`; the loop's process finds it out for all."""
+    """As in `BuildOrder`; found out by the bare loop's process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TurnTimes:
     seconds: float
     policy: float
     cpu: float
-    """Of the process and all its children."""
+    """Of the candidate process and all its children."""
     queued: float = 0.0
     """The caller was ready to run, and other programs had the cores."""
     episodes: int | None = None
@@ -66,7 +66,7 @@ class TurnTimes:
 
 @dataclass(frozen=True, slots=True)
 class CandidateFailure:
-    """It went wrong; the process ends after this."""
+    """The candidate failed; its process ends after this message."""
 
     text: str
     traceback: str

@@ -3,7 +3,7 @@
     one env     seconds and CPU of one bare step, resets shared out over the steps
     limit       batch = policy + N × step / width     width = min(N, cores / CPU share)
     efficiency  rate / limit
-    burnt       CPU of the process − env's own − policy's, per second
+    burnt       CPU of the candidate − env's own − policy's, per second
 
 Pure arithmetic: no clock, no process.
 """

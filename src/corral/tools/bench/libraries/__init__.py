@@ -1,4 +1,4 @@
-"""How each library steps many envs: one file per library, imported by its own process.
+"""How each library steps many envs: one file each, imported in its own process only.
 
 A file has `build(order, factory) -> BuiltEnvs`, which makes the envs and resets them.
 What it imports at its top is there before the clock of the start-up runs.
