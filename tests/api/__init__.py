@@ -1,1 +1,1 @@
-"""Faces, held against what they stand in for."""
+"""The APIs over a pool, compared with the classes that they stand in for."""

@@ -1,4 +1,4 @@
-"""Envs to hold faces against; not in the tests, so that workers import no pytest."""
+"""Envs to compare APIs with; not in the tests, so that workers import no pytest."""
 
 from __future__ import annotations
 

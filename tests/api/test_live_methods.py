@@ -1,4 +1,4 @@
-"""Each face steps with the env's `step` of that moment, as a plain loop does."""
+"""Each API steps with the env's `step` of that moment, as a plain loop does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With on_fault="restart" a loop that knows nothing of faults goes on, in every face.
+"""With on_fault="restart" a loop that knows nothing of faults goes on, with every API.
 
 The env counts its steps and says which episode it is in, so that a step that is lost,
 doubled or another slot's shows.

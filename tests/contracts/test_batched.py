@@ -192,7 +192,7 @@ def test_a_batch_that_raised_is_built_again(kind: type[Flock], mode: str) -> Non
 
 
 def test_stable_baselines_sees_a_batch_as_it_sees_single_envs() -> None:
-    pytest.importorskip("stable_baselines3", reason="the face of its VecEnv")
+    pytest.importorskip("stable_baselines3", reason="its VecEnv")
     flocks = corral.make_sb3(
         functools.partial(Flock, Sums), 3, batched=True, backend="serial", seed=2
     )

@@ -87,7 +87,7 @@ def test_a_drop_in_for_stable_baselines3_is_named_too(name):
             'it goes to the environment: env_kwargs={"render_mode"',
         ),
         ("make", "gravity", 'what the environment takes goes into env_kwargs={"gravi'),
-        ("make", "_face", "its arguments are env, num_envs, autoreset"),
+        ("make", "_api", "its arguments are env, num_envs, autoreset"),
         ("make_async", "batchsize", "did you mean batch_size?"),
         ("make_multi", "obsreve", "did you mean observe?"),
         ("make_sb3", "autoreset", "Stable-Baselines3 restarts an episode in the step"),
@@ -130,9 +130,9 @@ def test_signatures_show_what_is_handed_on(name):
     pools = inspect.signature(corral.Pool).parameters
     own = {"autoreset", "copy", "seed"}  # with a default of their own
     assert "self" not in pools
-    for keyword in set(pools) - {"env", "num_envs", "_face"} - own:
+    for keyword in set(pools) - {"env", "num_envs", "_api"} - own:
         assert shown[keyword] == pools[keyword]
-    assert "_face" not in shown
+    assert "_api" not in shown
     assert not any(one.kind is one.VAR_KEYWORD for one in shown.values())
 
 

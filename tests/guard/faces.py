@@ -69,7 +69,7 @@ def gymnasium_dropin(options: dict[str, Any]) -> Played:
 
 
 def asked(options: dict[str, Any]) -> Played:
-    """Questions of envs through Gymnasium's face, and its split step."""
+    """Questions of envs through Gymnasium's API, and its split step."""
     digest = Digest()
     made = corral.make(envs.Walk, SLOTS, **options)
     made.reset(seed=[5, 9, 6, 7])

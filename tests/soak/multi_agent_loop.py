@@ -260,7 +260,7 @@ def same(space: Any, batch: Any, slot: int, value: Any, where: Any) -> None:
     assert np.array_equal(got, np.asarray(expected)), (where, got, expected)
 
 
-def face_actions(envs: Any, time: int) -> dict[Any, Any]:
+def vector_actions(envs: Any, time: int) -> dict[Any, Any]:
     """The same actions, for all agents of all slots."""
     actions, masks = {}, envs.action_masks
     for position, agent in enumerate(envs.agents):

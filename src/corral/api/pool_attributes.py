@@ -1,4 +1,4 @@
-"""What a face tells beside its peer's API."""
+"""What a vector env offers beside the API that it follows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from corral.errors import OrderError
 
 
 class PoolAttributes:
-    """A face over a pool that keeps the Step it returned last."""
+    """A vector env over a pool that keeps the Step it returned last."""
 
     pool: Pool
     _last: Step | None

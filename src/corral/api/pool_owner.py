@@ -11,7 +11,7 @@ Self = TypeVar("Self", bound="PoolOwner")
 
 
 class PoolOwner:
-    """A face that closes its pool, by itself at the end of a `with`."""
+    """A vector env that closes its pool, by itself at the end of a `with`."""
 
     pool: Pool
 

@@ -111,7 +111,7 @@ class NetPolicy:
         return np.concatenate(outputs), np.concatenate(values), _joined(carries)
 
     def _chunk(self, leaves: Sequence[Any], carry: Any, begin: int) -> list[Any]:
-        """The same of at most CHUNK rows, filled up to so many."""
+        """The same of at most FORWARD_ROWS rows, filled up to so many."""
         last = len(leaves[0]) - 1
         # The last row again and again: of the right kind, whatever the space.
         index = np.minimum(np.arange(begin, begin + FORWARD_ROWS), last)

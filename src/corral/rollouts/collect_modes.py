@@ -1,10 +1,10 @@
-"""Three ways to fill a tape: who is asked about, and when.
+"""Three ways to fill a rollout buffer: which slots are acted for, and when.
 
     sync          all slots, in step
     two_groups    one half, while the other half steps
     first_ready   those that came back first, as many as asked for
 
-Each slot is asked about as many times as the tape has rows. What a slot does depends on
+Each slot acts as many times as the buffer has rows. What a slot does depends on
 its own past alone, so all three write the same.
 """
 
@@ -27,7 +27,7 @@ from corral.rollouts.space_rows import At
 
 
 class CollectLoop:
-    """Leads a pool by an actor along a tape."""
+    """Steps a pool with an actor until the rollout buffer is full."""
 
     def __init__(
         self,

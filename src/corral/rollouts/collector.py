@@ -2,11 +2,11 @@
 
     seen, decision = actor.act(step)       the policy is asked
     pool.send(decision.action)             the workers step
-    tape.decided(...)                      meanwhile, what was decided is written down
+    buffer.add_decision(...)               meanwhile, the decision is stored
     step = pool.recv()
-    tape.concluded(...)                    and then what came of it
+    buffer.reward[row] = step.reward       and then its result
 
-The loops themselves are in `modes`.
+The loops themselves are in `collect_modes`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Collector:
         buffer = RolloutBuffer(self._codecs, int(steps), now.started, self.obs_norm)
         self._now = None  # until all has gone well
         now = self._run(buffer, now)
-        self._actor.own_last()  # the tape is about to be the caller's
+        self._actor.own_last()  # the buffer is about to be the caller's
         if end_episodes is not None:
             now = self._cut_off(buffer, now, end_episodes)
         rollout = self._finished(buffer, now, first_carry)

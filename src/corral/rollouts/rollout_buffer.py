@@ -1,9 +1,9 @@
-"""The tape is what a collector writes on: so many rows of every slot.
+"""What a collector fills: so many rows of every slot.
 
-    tape.decided(at, step, seen, decision)   what was seen, and decided
-    tape.reward[at] = step.reward            what came of it
-    tape.flagged(at, step)                   the same, where episodes end or start
-    tape.ended(row, step, position, seed)    where that was the end of an episode
+    buffer.add_decision(at, step, seen, decision)    what was seen, and decided
+    buffer.reward[at] = step.reward                  what came of it
+    buffer.add_flags(at, step)                       where episodes end or start
+    buffer.add_end(row, step, position, seed)        where an episode ended
 
 `at` is a row, for all slots, or `(rows, slots)`.
 """

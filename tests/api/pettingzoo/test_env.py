@@ -31,7 +31,7 @@ from tests.soak.multi_agent_loop import (
     ParallelLoop,
     TurnLoop,
     assert_equal,
-    face_actions,
+    vector_actions,
 )
 
 SLOTS, SEED = 3, 11
@@ -56,13 +56,13 @@ def reference(
 
 
 def follow(envs: MultiEnv, rows: list[list[Any]], steps: int) -> None:
-    """Step the face as the loops were stepped, and compare all that it tells."""
+    """Step the vector env as the loops were stepped, and compare all that it tells."""
     obs, _ = envs.reset(seed=SEED)
     nothing = {agent: np.zeros(SLOTS) for agent in envs.agents}
     assert_equal(envs, [row[0] for row in rows], (obs, nothing, nothing, nothing, {}))
     for time in range(steps):
         now = [row[time + 1] for row in rows]
-        returned = envs.step(face_actions(envs, time))
+        returned = envs.step(vector_actions(envs, time))
         assert_equal(envs, now, returned)
         over = np.flatnonzero(envs.ended)
         if envs.autoreset == "off" and len(over):
@@ -242,7 +242,7 @@ def test_actions_mean_the_same_in_every_form() -> None:
             envs.reset(seed=1)
             rewards = []
             for time in range(20):
-                actions = form(envs, face_actions(envs, time))
+                actions = form(envs, vector_actions(envs, time))
                 rewards.append(list(envs.step(actions)[1].values()))
             told.append(np.array(rewards))
     assert (told[0] == told[1]).all() and (told[0] == told[2]).all()
@@ -270,7 +270,7 @@ def test_later_episodes_have_seeds_of_their_own_and_can_be_run_again() -> None:
             envs.reset(seed=5)
             found = [envs.last.step.seed.tolist()]
             for time in range(30):
-                envs.step(face_actions(envs, time))
+                envs.step(vector_actions(envs, time))
                 found.append(envs.last.step.seed.tolist())
             seeds.append(found)
     assert seeds[0] == seeds[1] and seeds[0][0] == [5, 6]
@@ -284,7 +284,7 @@ def test_envs_can_be_called_read_written_and_watched() -> None:
         envs.set_attr("level", [1, 2])
         assert envs.call("level") == (1, 2)
         assert [frame.shape for frame in envs.render()] == [(2, 2, 3)] * 2
-        envs.step_async(face_actions(envs, 0))
+        envs.step_async(vector_actions(envs, 0))
         with pytest.raises(OrderError, match="step_async is under way"):
             envs.call("render")
         envs.step_wait()
@@ -333,7 +333,7 @@ def test_masks_of_several_sets_may_be_a_tuple_as_gymnasium_has_them() -> None:
 def test_what_was_closed_with_a_step_under_way_says_that_it_is_closed() -> None:
     envs = corral.make_multi(Crowd, 2, backend="serial")
     envs.reset(seed=0)
-    envs.step_async(face_actions(envs, 0))
+    envs.step_async(vector_actions(envs, 0))
     envs.close()
     for asked in (envs.reset, envs.step_wait):
         with pytest.raises(ClosedError):
@@ -371,17 +371,17 @@ def too_few(actions: dict[Any, Any]) -> None:
 def test_actions_by_agent_that_do_not_fit_are_refused(spoil: Any, told: str) -> None:
     with corral.make_multi(Everyone, 2, backend="serial") as envs:
         envs.reset(seed=0)
-        actions = face_actions(envs, 0)
+        actions = vector_actions(envs, 0)
         spoil(actions)
         with pytest.raises(SpaceMismatch, match=told):
             envs.step(actions)
-        envs.step(face_actions(envs, 0))  # nothing was sent
+        envs.step(vector_actions(envs, 0))  # nothing was sent
 
 
 def test_actions_by_slot_are_those_of_who_acts_there() -> None:
     with corral.make_multi(Crowd, 2, backend="serial") as envs:
         envs.reset(seed=2)
-        acting, actions = envs.acting, face_actions(envs, 0)
+        acting, actions = envs.acting, vector_actions(envs, 0)
         right = [
             {a: actions[a][slot] for a in envs.agents if acting[a][slot]}
             for slot in (0, 1)
@@ -412,7 +412,7 @@ def test_who_acts_out_of_turn_is_told_whose_turn_it_is() -> None:
         acting, alive = envs.acting, envs.alive
         (turn,) = [agent for agent in envs.agents if acting[agent][0]]
         other = next(a for a in envs.agents if alive[a][0] and not acting[a][0])
-        actions = face_actions(envs, 0)
+        actions = vector_actions(envs, 0)
         told = f"agent '{other}', but in slot 0 it is the turn of '{turn}'"
         with pytest.raises(SpaceMismatch, match=told):
             envs.step([{turn: actions[turn][0], other: actions[other][0]}])
@@ -447,7 +447,7 @@ def test_an_env_that_breaks_its_word_is_named_with_slot_and_agent(
         envs.reset(seed=0)
         with pytest.raises(UsageError, match=f"slot 1.*{told}"):
             for time in range(30):
-                envs.step(face_actions(envs, time))
+                envs.step(vector_actions(envs, time))
 
 
 @pytest.mark.parametrize(

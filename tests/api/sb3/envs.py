@@ -1,4 +1,4 @@
-"""Envs to hold the SB3 face against; workers import this, so it imports no torch."""
+"""Envs to hold our SB3 VecEnv against; workers import this, so it imports no torch."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.soak.multi_agent_loop import (
     ParallelLoop,
     TurnLoop,
     assert_equal,
-    face_actions,
+    vector_actions,
 )
 from tests.soak.programs.compare import difference
 from tests.soak.programs.program import Program, options_of
@@ -69,7 +69,7 @@ class TeamPlay(ProgramPlay):
         )
         for time in range(steps):
             now = [row[time + 1] for row in rows]
-            self.moment(envs, now, envs.step(face_actions(envs, time)))
+            self.moment(envs, now, envs.step(vector_actions(envs, time)))
             over = np.flatnonzero(envs.ended)
             if envs.autoreset == "off" and len(over):
                 seeds = [rows[slot][time + 1].again.seed for slot in over]

@@ -50,8 +50,8 @@ def update(training):
 
 
 @pytest.mark.parametrize("learner", ["ppo", "sb3_ppo"])
-def test_training_goes_on_while_a_film_is_made(gate, learner):
-    """And it is the same training; of the films that wait, only the newest is made."""
+def test_training_goes_on_while_a_video_is_recorded(gate, learner):
+    """The training is the same; of the waiting videos, only the newest is recorded."""
     runs = []
     for video in ("evaluations", "never"):
         settings = {**GATED, "learner": learner, "video": video}
@@ -87,7 +87,7 @@ def test_training_goes_on_while_a_film_is_made(gate, learner):
         ("grid_world", {**SMALL, "view": "shared", "env_kwargs": {"max_steps": 30}}),
     ],
 )
-def test_a_film_shows_what_was_learnt_when_it_was_asked_for(recipe, settings):
+def test_a_video_shows_what_was_learnt_when_it_was_asked_for(recipe, settings):
     def returns(policy, norm):
         options = {"episodes": 3, "seed": 7, "max_length": 50, "obs_norm": norm}
         return evaluate(policy, other, **options).returns
@@ -106,19 +106,19 @@ def test_a_film_shows_what_was_learnt_when_it_was_asked_for(recipe, settings):
             assert not np.array_equal(returns(likeliest, parts.obs_norm), then)
 
 
-def test_a_film_that_fails_is_told_once_and_ends_nothing(train, capsys):
+def test_a_video_that_fails_is_told_once_and_ends_nothing(train, capsys):
     settings = {"env": "run_envs:Unseen", "video": "evaluations", "evaluate_length": 9}
     run = train(settings={**settings, "evaluate_every": 6})
     out = capsys.readouterr().out
     assert out.count("No video: ") == 1
     assert "RuntimeError" in out and "no screen." in out
-    assert "2 films could not be made." in out
+    assert "2 videos could not be recorded." in out
     assert run.read_about()["state"] == "done"
     assert not list(run.videos.iterdir())
 
 
 @pytest.mark.parametrize("env", ["Gated", "GatedBefore"])
-def test_whatever_a_film_is_at_nothing_is_left_of_it(gate, env, capsys):
+def test_whatever_a_video_is_at_nothing_is_left_of_it(gate, env, capsys):
     before = set(psutil.Process().children(recursive=True))
     settings = {**GATED, "env": f"run_envs:{env}", "video": "evaluations"}
     with begin("cartpole", settings, out=Path("run")) as training:
@@ -132,7 +132,7 @@ def test_whatever_a_film_is_at_nothing_is_left_of_it(gate, env, capsys):
     assert "No video" not in capsys.readouterr().out
 
 
-def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsys):
+def test_ctrl_c_at_the_end_gives_up_the_video_and_nothing_else(gate, train, capsys):
     before = set(psutil.Process().children(recursive=True))
     here = threading.get_ident()
 
@@ -157,7 +157,7 @@ def test_ctrl_c_at_the_end_gives_up_the_film_and_nothing_else(gate, train, capsy
     assert not set(psutil.Process().children(recursive=True)) - before
 
 
-def test_the_wait_for_a_film_does_not_count_as_collecting(here):
+def test_the_wait_for_a_video_does_not_count_as_collecting(here):
     with begin("cartpole", SMALL, out=Path("run")) as training:
         update(training)
         split = dict.fromkeys(TIME_PARTS, 0.0) | {"env": 0.25, "learning": 0.75}

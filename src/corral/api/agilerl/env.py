@@ -36,7 +36,7 @@ from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.faults.report import one_error_for
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info
-from corral.engine.pool import FaceOptions, Pool, Question
+from corral.engine.pool import ApiOptions, Pool, Question
 from corral.errors import (
     CorralError,
     EnvError,
@@ -393,7 +393,7 @@ def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
             env_fns,
             autoreset="same_step",
             wrappers=wrappers,
-            _face=FaceOptions(
+            _api=ApiOptions(
                 bare_resets=True,
                 agree=same_team,
                 empty_finals=False,

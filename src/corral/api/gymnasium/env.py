@@ -358,7 +358,7 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
         raise_env_exception(error)
 
     def _announce(self, faults: Sequence[Fault]) -> None:
-        """For faces whose users expect to be told as well."""
+        """Log the faults, where the class it stands in for does."""
 
     # Ending ---------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from corral.core import EnvSpec
 from corral.engine.adapters.factories import EnvSource
 from corral.engine.adapters.gymnasium_registry import is_registered
 from corral.engine.keywords import checked_keywords
-from corral.engine.pool import FaceOptions, Pool, same_spaces
+from corral.engine.pool import ApiOptions, Pool, same_spaces
 from corral.errors import OptionError, SpacesDiffer
 
 AUTORESET_MODES = {
@@ -116,13 +116,13 @@ def open_pool(
         batched.append(space)
         return spec
 
-    face = FaceOptions(
+    api = ApiOptions(
         bare_resets=True,
         wants_reset=False,
         agree=agree,
         own_processes=own_processes,
     )
-    pool = Pool(env, num_envs, autoreset=_OURS[mode], _face=face, **options)  # type: ignore[arg-type]
+    pool = Pool(env, num_envs, autoreset=_OURS[mode], _api=api, **options)  # type: ignore[arg-type]
     return pool, batched[0]
 
 

@@ -188,7 +188,7 @@ class MultiEnv(PoolOwner, PoolAttributes):
 
         Args:
             actions: a dict of agent -> one action for each slot, a dict of group ->
-                the same for all its agents, or one dict per slot; see `multi_actions`.
+                the same for all its agents, or one dict per slot; see `actions`.
         """
         return self._results(self._step_now(self._batch(actions)))
 

@@ -12,7 +12,7 @@ from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.adapters.pettingzoo import multi_env
 from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.keywords import checked_keywords
-from corral.engine.pool import FaceOptions, Pool, same_spaces
+from corral.engine.pool import ApiOptions, Pool, same_spaces
 from corral.errors import OptionError, SpacesDiffer
 
 
@@ -102,7 +102,7 @@ def open_team_pool(
         autoreset=autoreset,
         env_kwargs=env_kwargs,
         wrappers=(*wrappers, seated),
-        _face=FaceOptions(bare_resets=bare_resets, agree=same_team, empty_finals=False),
+        _api=ApiOptions(bare_resets=bare_resets, agree=same_team, empty_finals=False),
         **options,
     )
 

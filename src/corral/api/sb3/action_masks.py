@@ -5,7 +5,7 @@ question like any other; from then on the masks come with the steps, as an info 
 that users never see::
 
     worker   MaskCarrier   step, reset -> info + masks
-    face     LastMasks     infos -> masks, as long as nothing else was asked
+    caller   LastMasks     infos -> masks, as long as nothing else was asked
 
 An env whose masks nobody asks for pays nothing. Workers import this file, so it imports
 neither Stable-Baselines3 nor torch.

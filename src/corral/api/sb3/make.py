@@ -10,7 +10,7 @@ from corral.api.sb3.action_masks import KEY, carrying
 from corral.api.sb3.errors import translated
 from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.keywords import checked_keywords
-from corral.engine.pool import FaceOptions, Pool
+from corral.engine.pool import ApiOptions, Pool
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def open_pool(
             wrappers=around,
             infos=infos if isinstance(infos, str) else [*infos, KEY],
             autoreset="same_step",
-            _face=FaceOptions(
+            _api=ApiOptions(
                 bare_resets=True, wants_reset=False, own_processes=own_processes
             ),
             **options,

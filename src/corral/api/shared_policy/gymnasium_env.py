@@ -25,7 +25,7 @@ class SharedVectorEnv(CorralVectorEnv):
 
     def __init__(self, shared: SharedPool, copy: bool = True) -> None:
         batched = batch_space(shared.spec.observation_space, shared.num_envs)
-        # It is used as a pool, of which it has all that a face asks for.
+        # It is used as a pool, of which it has all that a vector env needs.
         super().__init__(cast(Pool, shared), batched, AutoresetMode.SAME_STEP, copy)
         self.shared = shared
         self.possible_agents = shared.team.agents

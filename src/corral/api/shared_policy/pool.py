@@ -1,6 +1,6 @@
 """A pool whose slots are agents: for one policy that all of them share.
 
-It is used as any pool is, by faces and collectors alike; beneath it is a pool of envs.
+It is used as any pool is, by vector envs and collectors; beneath it is a pool of envs.
 Rows of one env are stepped together, so a subset of rows has to be made of whole envs.
 """
 

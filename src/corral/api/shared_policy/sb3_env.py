@@ -29,7 +29,7 @@ class SharedVecEnv(CorralVecEnv):
     def __init__(self, shared: SharedPool) -> None:
         self.shared = shared
         self._began = time.time()
-        # It is used as a pool, of which it has all that a face asks for.
+        # It is used as a pool, of which it has all that a vector env needs.
         super().__init__(cast(Pool, shared))
 
     @property

@@ -92,7 +92,7 @@ class Executor(Protocol):
     reset_seed: NDArray[np.int64]
     """The seed for a slot's reset command; -1 for none."""
     times: NDArray[np.void]
-    """How long each slot's steps and resets took, as `layout.plan.TIMES`."""
+    """How long each slot's steps and resets took, as `layout.plan.DURATIONS_DTYPE`."""
     episode: NDArray[np.int64]
     """What can be told of each slot's episode: the words of `layout.plan`."""
     on_return: Callable[[int], None]

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter
 
 MIN_BATCH_SECONDS = 0.6e-3
-"""Seconds that a batch takes: several times what hiring costs."""
+"""Seconds that a batch takes: several times what starting the threads again costs."""
 MAX_PAUSE_SECONDS = 1e-3
 """Seconds that going home may take; beside programs that have all cores busy it takes
 tens of them, since each helper needs one to leave."""

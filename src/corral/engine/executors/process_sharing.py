@@ -1,7 +1,7 @@
 """Envs share a process only where that is known to be safe. How it comes to be known.
 
 the env says so              metadata, or `corral doctor --save`
-it was seen before           `remembered`
+it was seen before           `isolation_cache`
 it is tried now              two envs in a worker, held against one alone
 
 worker 0   try, one env alone, then two together   ── the same? safe

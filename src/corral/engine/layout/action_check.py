@@ -40,9 +40,9 @@ class _ActionPart:
 class ActionCheck:
     """What every action has to be in.
 
-    >>> limits = Limits(spaces.Dict({"gear": spaces.Discrete(3, start=1)}))
-    >>> limits.check([np.array([1, 3])], [], [0, 1])
-    >>> limits.check([np.array([1, 4])], [], [6, 8])
+    >>> check = ActionCheck(spaces.Dict({"gear": spaces.Discrete(3, start=1)}))
+    >>> check.check([np.array([1, 3])], [], [0, 1])
+    >>> check.check([np.array([1, 4])], [], [6, 8])
     Traceback (most recent call last):
     corral.errors.SpaceMismatch: the action of slot 8 is not in its space: ['gear'] is \
 4, and Discrete(3, start=1) has 1 to 3

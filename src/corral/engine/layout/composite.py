@@ -175,12 +175,12 @@ class DictCodec(CompositeCodec):
         self.keys = [part.key for part in self.parts]
 
     def join(self, values: Sequence[Any]) -> dict[Any, Any]:
-        """See JoinedCodec.join."""
+        """See CompositeCodec.join."""
         # Not strict: the keyword alone doubles the cost, and no length is in doubt.
         return dict(zip(self.keys, values))  # noqa: B905
 
     def check(self, value: Any, name: str) -> None:
-        """See JoinedCodec.check."""
+        """See CompositeCodec.check."""
         if not isinstance(value, Mapping):
             got = described_value(value)
             raise SpaceMismatch(f"{name} {got}; its space says a dict of {self.keys}")
@@ -190,7 +190,7 @@ class DictCodec(CompositeCodec):
             )
 
     def is_batched(self, batch: Any) -> bool:
-        """See JoinedCodec.is_batched."""
+        """See CompositeCodec.is_batched."""
         return isinstance(batch, Mapping)
 
 
@@ -200,11 +200,11 @@ class TupleCodec(CompositeCodec):
     native = tuple
 
     def join(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """See JoinedCodec.join."""
+        """See CompositeCodec.join."""
         return tuple(values)
 
     def check(self, value: Any, name: str) -> None:
-        """See JoinedCodec.check."""
+        """See CompositeCodec.check."""
         sequence = isinstance(value, (tuple, list)) or (
             isinstance(value, np.ndarray) and value.ndim > 0
         )
@@ -214,7 +214,7 @@ class TupleCodec(CompositeCodec):
             raise SpaceMismatch(f"{name} {got}; {wants}")
 
     def is_batched(self, batch: Any) -> bool:
-        """See JoinedCodec.is_batched."""
+        """See CompositeCodec.is_batched."""
         # A list is always one action per slot; a tuple only where it cannot be the
         # batched form, which is how Gymnasium reads it.
         return isinstance(batch, tuple) and len(batch) == len(self.parts)

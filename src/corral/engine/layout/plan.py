@@ -65,7 +65,7 @@ CURRENT_COMMAND = 2
 RETIREMENT_STAGE = 3
 """When it ended to make room for another: BEFORE_RESET, AFTER_STEP; 0 if it did not."""
 CURRENT_SLOT = 4
-"""The slot it is at, counted from its shard's first; NOWHERE between two."""
+"""The slot it is at, counted from its shard's first; NO_SLOT between two."""
 NO_SLOT = -1
 STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = 1, 2, 3, 4, 5
 BEFORE_RESET, AFTER_STEP = 1, 2
@@ -99,7 +99,7 @@ class ControlPlan:
 
     size: int
     bells: Field
-    """(1 + workers, LINE) bytes: the parent's bell, then one per worker."""
+    """(1 + workers, CACHE_LINE_BYTES) bytes: the parent's bell, then one per worker."""
     queue: Field
     """(workers, capacity): what each worker is asked to do, in order."""
     posted: Field
@@ -109,17 +109,17 @@ class ControlPlan:
     consumed: Field
     """(workers, 16): commands each worker has taken; a cache line each."""
     stop: Field
-    """(workers, 16): ASKED to end, also by the lifeline; or ENDED."""
+    """(workers, 16): CLOSE_ASKED, also by the lifeline; or WORKER_ENDED."""
     done: Field
     """(slots,): the ticket of the last command each slot has finished."""
     reset_seed: Field
     """(slots,): the seed of a reset command; -1 for none."""
     times: Field
-    """(slots,) of TIMES: how long each slot's steps and resets took."""
+    """(slots,) of DURATIONS_DTYPE: how long each slot's steps and resets took."""
     vitals: Field
-    """(workers, 8): BUSY, MARK, DOING, RETIRED and AT of each worker; a line each."""
+    """(workers, 8): BUSY_SECONDS to CURRENT_SLOT of each worker; a cache line each."""
     episode: Field
-    """(slots, 8): NUMBER, RESTARTS, ... of each slot's episode; a line each."""
+    """(slots, 8): EPISODE_NUMBER, ... of each slot's episode; a cache line each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A pool sends actions to slots and receives what came back: the core under every face.
+"""A pool sends actions to slots and receives what came back: the core under every API.
 
     with corral.Pool(make_env, num_envs=32, seed=0) as pool:
         pool.send_reset()
@@ -9,9 +9,9 @@ A slot has at most one command under way. A pool belongs to the thread and proce
 made it.
 """
 
-from corral.engine.pool.options import FaceOptions, same_spaces
+from corral.engine.pool.options import ApiOptions, same_spaces
 from corral.engine.pool.pool import Pool
 from corral.engine.pool.questions import Question
 from corral.engine.pool.stats import Stats
 
-__all__ = ["FaceOptions", "Pool", "Question", "Stats", "same_spaces"]
+__all__ = ["ApiOptions", "Pool", "Question", "Stats", "same_spaces"]

@@ -32,7 +32,7 @@ class Actions:
         return self._mask + 1
 
     def write_all(self, leaves: list[NDArray[Any]], ticket: int) -> int:
-        """One row for all slots; returns WIDE if they went to the wide rows."""
+        """One row for all slots; returns WIDE_ACTIONS if they went to the wide rows."""
         row = ticket & self._mask
         # Not by identity: a space that came from a worker samples in copies of dtypes.
         if len(leaves) == 1 and leaves[0].dtype == self._dtypes[0]:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from corral.core import Autoreset
 from corral.engine.executors.contract import Assignment
-from corral.engine.pool.options import FaceOptions
+from corral.engine.pool.options import ApiOptions
 from corral.engine.pool.slot_history import SlotHistory
 from corral.errors import Fault, FaultError
 
@@ -33,11 +33,11 @@ MAX_RERUN_SECONDS = 10.0
 """For all of it; what would take longer is not tried, or given up."""
 RERUN_ROUNDS = 3
 RERUNS_PER_ROUND = 3
-"""In each round, without company."""
+"""In each round, alone in a process."""
 
 
 class RerunPool(Protocol):
-    """What is asked here of `pool.Pool`, which makes a Retrial and is not imported."""
+    """What a FaultRerun needs of `pool.Pool`, which makes it; not imported here."""
 
     @property
     def shards(self) -> Sequence[range]: ...
@@ -182,7 +182,7 @@ class FaultRerun:
             reset_timeout=left,
             step_timeout=left,
             close_timeout=1.0,
-            _face=FaceOptions(tries_alone=False),
+            _api=ApiOptions(tries_alone=False),
         )
 
 

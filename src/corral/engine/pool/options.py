@@ -46,8 +46,8 @@ def limits_for(spec: EnvSpec) -> ActionCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class FaceOptions:
-    """How a face differs from the pool's own ways."""
+class ApiOptions:
+    """How an API differs from the pool's own behaviour."""
 
     bare_resets: bool = False
     """Episodes after the first start without a seed, as Gymnasium's do."""
@@ -60,7 +60,8 @@ class FaceOptions:
     own_processes: bool = False
     """Whether it stands for a class with a process per env: `workers` is a wish."""
     tries_alone: bool = True
-    """Whether an env that failed beside others is tried elsewhere; see `company`."""
+    """Whether an env that failed beside others is tried elsewhere; see
+    `shared_process_check`."""
 
 
 def fault_policy(

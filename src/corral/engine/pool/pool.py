@@ -37,8 +37,8 @@ from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.ledger import Ledger, Slots
 from corral.engine.pool.lifecycle import CLOSED, OPEN, SENDING, Lifecycle
 from corral.engine.pool.options import (
+    ApiOptions,
     Episodes,
-    FaceOptions,
     closing_time,
     fault_policy,
     info_choice,
@@ -153,10 +153,10 @@ class Pool:
         close_timeout: float = 10.0,
         batched: bool = False,
         check_actions: bool = False,
-        _face: FaceOptions | None = None,
+        _api: ApiOptions | None = None,
     ) -> None:
         self._lifecycle = Lifecycle()
-        self._face = _face or FaceOptions()
+        self._api = _api or ApiOptions()
         self._mode = mode_of(autoreset)
         self.autoreset = autoreset
         self.seed = root_seed(seed)
@@ -174,7 +174,7 @@ class Pool:
             shards=[],
             options=ShardOptions(
                 root_seed=self.seed,
-                seeded=not self._face.bare_resets,
+                seeded=not self._api.bare_resets,
                 infos=info_choice(infos),
                 sample_task=sample_task,
                 isolate_rng=isolate_rng,
@@ -210,7 +210,7 @@ class Pool:
         try:
             self._place_slots(backend, workers, isolation)
         except IsolationError:
-            given = workers is not None and not self._face.own_processes
+            given = workers is not None and not self._api.own_processes
             if backend not in ("auto", "process") or given:
                 raise
             self._place_slots(backend, None, "slot")
@@ -227,7 +227,7 @@ class Pool:
                 backend,
                 workers,
                 isolation,
-                self._face.own_processes,
+                self._api.own_processes,
             )
             shards = self._executor.shards
             self._open()
@@ -245,7 +245,7 @@ class Pool:
     def _open(self) -> None:
         try:
             self.specs = self._executor.build()
-            self.spec = self._face.agree(self.specs)
+            self.spec = self._api.agree(self.specs)
             self._batches = self._new_batches()
             codecs = Codecs.of(self.spec)
             self._action_check = limits_for(self.spec) if self.check_actions else None
@@ -271,7 +271,7 @@ class Pool:
         self._ledger = ledger = Ledger(self.num_envs)
         self._actions = Actions(codecs.action, views)
         columns = Columns(views.arena, views.presence)
-        empty_finals = self._face.empty_finals and self._options.infos != "none"
+        empty_finals = self._api.empty_finals and self._options.infos != "none"
         self._inbox = inbox = Inbox(codecs.obs, columns, empty_finals)
         self._stale_views, self._requests = StaleViews(), EpisodeRequests()
         self._fault_details = fault_details = FaultDetails(
@@ -293,7 +293,7 @@ class Pool:
             requests=self._requests,
             fault_details=fault_details,
             shared_process_check=shared_process_check
-            if self._face.tries_alone
+            if self._api.tries_alone
             else None,
             recovery=self._recovery,
             same_step=self._mode == SAME_STEP,
@@ -744,7 +744,7 @@ class Pool:
 
     def _check_sendable(self, slots: NDArray[np.intp]) -> None:
         self._ledger.check_idle(slots)
-        if self._face.wants_reset:
+        if self._api.wants_reset:
             self._ledger.check_started(slots)
         self._expire_views(slots)
 

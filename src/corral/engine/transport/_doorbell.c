@@ -441,7 +441,7 @@ static Process *list_processes(size_t *count)
     return all;
 }
 
-/* Kill our offspring, also what has left our group; see offspring.py. */
+/* Kill our offspring, also what has left our group; see child_processes.py. */
 static void end_offspring(const char *mark)
 {
     size_t count = 0;

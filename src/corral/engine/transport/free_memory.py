@@ -1,4 +1,4 @@
-"""Headroom is the memory that can still be had: the machine's, or the container's.
+"""Memory that can still be allocated: the machine's, or the container's.
 
 A block of shared memory is given without a look at what is left; it is when its pages
 are first written to that a process is killed for them. So who wants a big one looks

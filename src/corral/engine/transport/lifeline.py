@@ -12,8 +12,8 @@ the worker, not the children an environment may have started. It is asked for SI
 which is harmless at any time: a worker that somebody has stopped could not watch.
 
 Guarantees:
-    - A worker, its process group and its `offspring` outlive their parent by the grace
-      at most; on Linux, also a worker that is stopped (SIGSTOP).
+    - A worker, its process group and its `child_processes` outlive their parent by the
+      grace at most; on Linux, also a worker that is stopped (SIGSTOP).
     - A forked child of the parent (a DataLoader's worker) does not keep ours alive.
     - The C watcher needs no GIL: an environment stuck in C cannot hold it up.
 Assumes:

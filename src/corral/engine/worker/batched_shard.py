@@ -6,7 +6,7 @@ nobody else knows the difference. What is done together:
     step    every slot of the command that has an episode under way
     reset   every slot whose episode begins in the command
 
-The slots of one command come as entries that follow each other (`commands.MORE`).
+The slots of one command come as consecutive entries (`commands.MORE_FOLLOWS`).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class BatchedShard(Shard):
             self._outputs.ring(len(plain))
 
     def step(self, index: int, mode: int) -> None:
-        """Step one slot; together with those that follow, if there is MORE."""
+        """Step one slot; together with those that follow, if MORE_FOLLOWS."""
         self._gathered.append((index, None))
         if not mode & MORE_FOLLOWS:
             gathered, self._gathered = self._gathered, []

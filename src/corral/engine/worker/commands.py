@@ -40,7 +40,7 @@ def entry(verb: Verb, mode: int = 0, index: int = 0) -> int:
 
 
 MORE_FOLLOWS_BIT = MORE_FOLLOWS << INDEX_BITS
-"""What MORE is in an entry."""
+"""MORE_FOLLOWS in an entry."""
 
 
 def as_one_command(entries: list[int]) -> list[int]:

@@ -1,8 +1,8 @@
 """The entry point of a worker process.
 
 bootstrap (path set, package imported)
-  -> main: lifeline, signals, output, luggage
-  -> mailbox: Try* Repeat*  Build  Bind
+  -> main: lifeline, signals, output
+  -> mailbox: Welcome, ProbeEnvs*, RepeatRecording*, Build, BindBlock
   -> serve until told to close
   -> every env closed, whichever way it ended
 """
@@ -158,7 +158,7 @@ def main(
 ) -> None:
     """Run one worker; the arguments are inherited descriptors and their sizes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see executors.hiring
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see executors.spawn
     if files is not None:
         descriptors.restore_limit(files)
     control = Block.attach(os.dup(block), control_size)

@@ -1,7 +1,7 @@
 """What a step of an env costs, and whether several may share a process.
 
     first             built, recorded alone, timed, closed
-    second, third     built together, and run by turns: see `company`
+    second, third     built together, and run by turns: see `isolation_probe`
 
     envs that wait    second and third at once, in a thread each
 

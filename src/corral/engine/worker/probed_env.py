@@ -55,7 +55,7 @@ class ProbedEnv:
         job: what its worker is told.
         slot: whose seeds and tasks it gets.
         factory: makes it.
-        guard: ends a forked copy of this worker; see `copies`.
+        guard: ends a forked copy of this worker; see `forked_copies`.
     """
 
     actions: Iterator[Any]

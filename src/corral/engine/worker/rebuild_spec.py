@@ -1,7 +1,7 @@
 """What one slot's env is built with, so that it can be built again, also elsewhere.
 
-In the process that made it a kit holds the user's own functions and arrays. When it is
-pickled it packs them, and what a worker is given before any factory runs.
+In the process that made it a RebuildSpec holds the user's own functions and arrays.
+When it is pickled it packs them, and what a worker is given before any factory runs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from corral.engine.worker.worker import Job, Worker
 from corral.errors import FactoryError, OptionError
 
 MAX_SHARED_BYTES = 64 << 20
-"""Bytes of shared arrays that are packed; more are left to whoever opens the kit."""
+"""Bytes of shared arrays that are packed; larger ones are given when it is opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the process looked like that a kit was packed in."""
+    """What the process looked like that a RebuildSpec was packed in."""
 
     path: list[str]
     directory: str
@@ -75,7 +75,7 @@ class RebuildSpec:
     """Whether the slot was one of a batch; opened, it is a batch of one."""
 
     def packed(self) -> RebuildSpec:
-        """The kit as it travels."""
+        """The RebuildSpec as it travels."""
         if self.surroundings is not None:
             return self
         functions, missing = None, ""
@@ -148,8 +148,8 @@ class RebuildSpec:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        kit = self.packed()
-        return RebuildSpec, tuple(getattr(kit, name.name) for name in fields(kit))
+        packed = self.packed()
+        return RebuildSpec, tuple(getattr(packed, name.name) for name in fields(packed))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RebuildSpec:
         return self

@@ -1,15 +1,16 @@
 """The recorder steps slots and writes what came of it, as long as that is plain.
 
 Plain: a five-tuple, an array of the leaf's dtype and shape, a number for a reward, no
-info or the one that is expected, and an episode that goes on. What is not it reports,
-and the shard takes care of it. This is the loop that runs once per env step, so it has
-a C twin under the same name: in Python its stores cost 1 µs, a sixth of a CartPole
-step; in C 0.1 µs. Only the C twin writes infos. Beside simulators that leave nothing of
-our code in the caches, taking care of one costs 8 µs: a thirtieth of an Ant step.
+info or the one that is expected, and an episode that goes on. The recorder reports
+everything else, and the shard takes care of it. This is the loop that runs once per env
+step, so it has a C twin under the same name: in Python its stores cost 1 µs, a sixth of
+a CartPole step; in C 0.1 µs. Only the C twin writes infos. Beside simulators that leave
+nothing of our code in the caches, taking care of one costs 8 µs: a thirtieth of an Ant
+step.
 
-Guarantees: a record is complete when `record` returns with neither OBS nor REWARD set.
-A slot that `run` passed is recorded and published; the one it stopped at is not
-published, and recorded only as far as the flags say.
+Guarantees: a record is complete when `record` returns with neither OBS_UNWRITTEN nor
+REWARD_UNWRITTEN set. A slot that `run` passed is recorded and published; the one it
+stopped at is not published, and recorded only as far as the flags say.
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ class PythonRecorder:
         """Take the shard's part of the block.
 
         Args:
-            records: [2, shard] of RECORD.
+            records: [2, shard] of RECORD_DTYPE.
             obs: [2, shard, ...], if the space is one plain leaf.
             done: [shard] of uint32, where finished tickets go.
             ring: called once per finished slot; None where nobody sleeps (serial).
-            times: [shard] of TIMES, where durations are counted.
-            vitals: the worker's line of VITALS, where the parent can see since when
+            times: [shard] of DURATIONS_DTYPE, where durations are counted.
+            vitals: the worker's line of `vitals`, where the parent can see since when
                 it is at the present step.
             guard: called where an env's code came back; see `worker.forked_copies`.
         """
@@ -129,7 +130,7 @@ class PythonRecorder:
 
         Returns:
             None at the end. Else, for the slot in `at`: the flags that `record` gave,
-            and what the env returned; (0, None) if one of STOPS kept it from stepping.
+            and what the env returned; (0, None) if a flag of NEEDS_CARE stopped it.
         """
         self.mark()
         for self.at in range(slot, len(steppers) if stride > 0 else -1, stride):
@@ -182,7 +183,7 @@ class PythonRecorder:
         terminated: Any,
         truncated: Any,
     ) -> int:
-        """Store one transition; returns what is left to do, and whether it ENDED."""
+        """Store one transition; returns what is left to do, as flags."""
         left = 0
         if (
             type(obs) is np.ndarray

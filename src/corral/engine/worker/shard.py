@@ -220,7 +220,7 @@ class Shard:
         final = [array[:, part] for array in views.final_obs]
         self._encode_final = codecs.obs.encoder(final, "obs")
         self._obs, self._final = obs, final
-        # By the WIDE bit of a command: the space's own dtypes, or wide ones.
+        # By the WIDE_ACTIONS bit of a command: the space's own dtypes, or wide ones.
         actions = [
             [array[:, part] for array in arrays]
             for arrays in (views.action, views.wide_action)

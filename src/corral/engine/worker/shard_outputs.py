@@ -23,7 +23,7 @@ class ShardOutputs:
     """Called when infos were written to columns."""
     post: Callable[[Letter], None]
     times: NDArray[np.void]
-    """[shard] of TIMES: how long steps and resets took."""
+    """[shard] of DURATIONS_DTYPE: how long steps and resets took."""
     vitals: NDArray[np.float64]
     """What the parent can see of us: see `layout.plan`."""
     episode: NDArray[np.int64]

@@ -1,11 +1,11 @@
 """What a check is: a question about an env, and the findings that answer it.
 
 A module of `checks/` holds one. It has two halves: `measure…(factory, …)` runs in a
-worker beside the env and returns plain values; `examine(patient)` runs in the caller,
+worker beside the env and returns plain values; `examine(subject)` runs in the caller,
 asks for that, and judges::
 
-    def examine(patient: Patient) -> Iterator[Finding]:
-        answer = patient.ask(measure)
+    def examine(subject: Subject) -> Iterator[Finding]:
+        answer = subject.ask(measure)
         yield Finding("isolation", "ok", f"{answer} …")
 
     CHECK = Check("isolation", examine)

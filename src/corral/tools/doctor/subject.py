@@ -1,6 +1,6 @@
 """The env under examination: what is known of it, and how it is asked more.
 
-    check ── patient.ask(measure) ──► a worker of its own: measure(factory, ...)
+    check ── subject.ask(measure) ──► a worker of its own: measure(factory, ...)
       ◄── a value, or FaultError ─────  raised, died, hung: never here
 
 Every question gets a fresh process, so no check finds what another one left.

@@ -59,7 +59,7 @@ class SB3Parts(plain.Parts):
 def build(
     config: Config,
     *,
-    face: Callable[[Pool], Any] = CorralVecEnv,
+    make_vec_env: Callable[[Pool], Any] = CorralVecEnv,
     policy: Callable[[SB3PPO], Any] | None = None,
     curriculum: Curriculum | None = None,
     opener: OpenPool = plain.open_pool,
@@ -68,7 +68,7 @@ def build(
 
     Args:
         config: with `learner: sb3_ppo`.
-        face: what Stable-Baselines3 sees of the pool.
+        make_vec_env: makes the VecEnv that Stable-Baselines3 steps from the pool.
         policy: how evaluations ask the learner, where its rows are not the pool's.
         curriculum: `curriculum(venv, steps)`, called before every rollout.
         opener: how pools are opened, where they are of another kind.
@@ -83,7 +83,7 @@ def build(
     pool = opener(config, config.backend, config.workers)
     try:
         learner = SB3PPO(
-            face(pool),
+            make_vec_env(pool),
             config.ppo,
             seed=config.seed,
             total_steps=config.total_steps,

@@ -1,13 +1,13 @@
-"""Films scenes beside the training, which does not wait for them.
+"""Records videos beside the training, which does not wait for them.
 
-    training ── take(scene, path) ──► a thread ──► the scene's worker
+    training ── record(scene, path) ──► a thread ──► the scene's worker
                                       └── the GIF is at `path` once it is whole
 
 The scene's env draws in a worker, which also puts the pictures together; the thread
-asks the scene's policy, a copy of its own. So a film draws no random number of the
+asks the scene's policy, a copy of its own. So a video draws no random number of the
 training's, and takes little of its time.
 
-Guarantees: one film at a time; nothing goes on after `close`, whatever it was at; what
+Guarantees: one video at a time; nothing goes on after `close`, whatever it was at; what
 goes wrong is told and raised nowhere.
 """
 
@@ -22,10 +22,10 @@ from corral.train.run.atomic_write import replacing
 from corral.train.run.episode_video import VideoScene
 
 ABORT_CHECK_SECONDS = 0.02
-"""Seconds between two looks at whether a film that was given up has ended."""
+"""Seconds between two looks at whether a video that was given up has ended."""
 
 VIDEO_WAIT_SECONDS = 0.2
-"""Seconds of a wait for a film."""
+"""Seconds of a wait for a video."""
 
 
 class _VideoRequest(NamedTuple):
@@ -34,11 +34,11 @@ class _VideoRequest(NamedTuple):
 
 
 class BackgroundVideo:
-    """Films one scene after the other."""
+    """Records one scene after the other."""
 
     def __init__(self) -> None:
         self.failed = 0
-        """How many films were not made since something went wrong."""
+        """How many videos failed."""
         self.trouble: str | None = None
         """What it was the first time."""
         self._lock = threading.Lock()
@@ -51,9 +51,9 @@ class BackgroundVideo:
         self._closed = False
 
     def record(self, scene: VideoScene, path: Path) -> None:
-        """Film it, now or after the film that is under way.
+        """Record it, now or after the video that is under way.
 
-        Only the newest scene waits: one that came before it is never filmed.
+        Only the newest scene waits: one that came before it is never recorded.
         """
         with self._lock:
             self._next = _VideoRequest(scene, path)
@@ -62,7 +62,7 @@ class BackgroundVideo:
 
     @property
     def busy(self) -> bool:
-        """Whether a film is under way."""
+        """Whether a video is under way."""
         return not self._idle.is_set()
 
     def wait(self) -> None:
@@ -72,7 +72,7 @@ class BackgroundVideo:
             pass
 
     def note_failure(self, error: BaseException) -> None:
-        """A film was not made, for this reason."""
+        """A video failed, for this reason."""
         lines = str(error).splitlines() or [type(error).__name__]
         with self._lock:
             self.failed += 1
@@ -90,7 +90,7 @@ class BackgroundVideo:
 
     def _start(self) -> None:
         self._thread = threading.Thread(
-            target=self._run, name="corral camera", daemon=True
+            target=self._run, name="corral-video", daemon=True
         )
         self._idle.clear()
         try:
@@ -105,7 +105,7 @@ class BackgroundVideo:
     def _run(self) -> None:
         while (order := self._next_request()) is not None:
             try:
-                self._film(order)
+                self._record_video(order)
             except BaseException as error:  # nobody else would hear of it
                 if not self._closed:  # else it was ended
                     self.note_failure(error)
@@ -120,7 +120,7 @@ class BackgroundVideo:
                 return None
             return order
 
-    def _film(self, order: _VideoRequest) -> None:
+    def _record_video(self, order: _VideoRequest) -> None:
         gif = order.scene.record()
         if not self._closed:
             with replacing(order.path) as file:

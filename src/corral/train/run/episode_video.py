@@ -1,7 +1,7 @@
-"""One episode as a moving picture.
+"""The video of one episode.
 
-    Scene.of(parts, seed) ──► the policy and its scales, copied as they are now
-          .film() ──► a worker: the env, and a reel ──► a GIF
+    VideoScene.of(parts, seed) ──► the policy and its scales, copied as they are now
+              .record() ──► a worker: the env, and its frames ──► a GIF
 
 What is learnt after `of` is not seen in it, so others may go on learning meanwhile.
 """
@@ -29,7 +29,7 @@ from corral.train.run.video_frames import (
 
 @dataclass(frozen=True, slots=True)
 class VideoScene:
-    """All that a film takes."""
+    """All that a video needs."""
 
     factory: Factory
     policy: Any
@@ -70,8 +70,8 @@ class VideoScene:
                 obs_norm=self.obs_norm,
             )
             speed = float(pool.spec.metadata.get("render_fps") or 30)
-            (film,) = pool.apply(encode_gif, speed)
-        return bytes(film)
+            (video,) = pool.apply(encode_gif, speed)
+        return bytes(video)
 
 
 class RecordingPolicy:

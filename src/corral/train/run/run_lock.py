@@ -1,7 +1,7 @@
 """A run's directory belongs to one program at a time.
 
-Guarantees: whoever holds a claim is alone, wherever the file system knows locks; the
-end of the program, however it comes, gives it back.
+Guarantees: the program that holds the lock is the only one, wherever the file system
+supports locks; the end of the program, however it comes, releases it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RunLock:
 
 
 def is_held(directory: RunDirectory) -> bool | None:
-    """Whether a program holds a claim on it; None if that cannot be told."""
+    """Whether a program holds the lock on it; None if that cannot be told."""
     if fcntl is None:
         return None
     descriptor = os.open(directory.path, os.O_RDONLY)

@@ -6,7 +6,7 @@
     waiting     for the slowest worker, and to be woken
     copying     everything else between the caller and the workers
     evaluating  validation episodes
-    saving      checkpoints, metrics, copies of the policy to be filmed
+    saving      checkpoints, metrics, copies of the policy for videos
 
 A sample is taken at most once a second, since asking a pool who was busy costs some
 milliseconds.

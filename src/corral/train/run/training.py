@@ -107,7 +107,7 @@ class Training:
         begun = not progress.update  # else some of the way is behind it already
         self._unended = set(range(parts.pool.num_envs)) if begun else set()
         """Slots in which no episode has ended since the last checkpoint."""
-        self._told_of_cuts = self._told_of_films = False
+        self._told_of_cuts = self._told_of_videos = False
         self._stop = False
 
     def run(self) -> int:
@@ -187,7 +187,7 @@ class Training:
             self._say_results(results, improved)
             self._say_what_is_odd(results)
             if self.config.video == "evaluations":
-                self._film(f"update-{self.progress.update:06}")
+                self._record_video(f"update-{self.progress.update:06}")
 
     def _tell_best(self, results: dict[str, float]) -> None:
         metric = self.config.best_metric
@@ -258,7 +258,7 @@ class Training:
     # The end --------------------------------------------------------------------------
 
     def finish(self) -> int:
-        """Evaluate the best policy, film it, write the report, and say it all."""
+        """Evaluate the best policy, record its video, write the report."""
         say = self.outputs.console.say
         seconds, split = self.seconds, self._time_split.split()
         steps = self.progress.steps
@@ -269,7 +269,7 @@ class Training:
             self.evaluate()
         self._save_last()
         say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
-        self._wait_for_films()  # before anything else is timed
+        self._wait_for_videos()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
         self._load_best()
@@ -277,10 +277,11 @@ class Training:
         for path in self.parts.export(self.directory.checkpoints):
             say(f"Also        {path}")
         if self.config.video != "never":
-            self._film("best")
-            self._wait_for_films()
+            self._record_video("best")
+            self._wait_for_videos()
             if self.background_video.failed > 1:
-                say(f"{self.background_video.failed} films could not be made.", "dim")
+                failed = self.background_video.failed
+                say(f"{failed} videos could not be recorded.", "dim")
         self.directory.update_about(**facts)
         self._write_report()
         say(f"Report      {self.directory.report}", "cyan")
@@ -288,10 +289,10 @@ class Training:
         return DONE
 
     def interrupt(self) -> int:
-        """Save where it stopped, and say how to go on; no film is waited for."""
+        """Save where it stopped, and say how to go on; no video is waited for."""
         say = self.outputs.console.say
         self.background_video.close()
-        self._say_what_was_not_filmed()
+        self._say_which_videos_failed()
         self._moment().save(self.directory.interrupted)
         self.directory.update_about(state="interrupted", seconds=self.seconds)
         self._write_report()
@@ -359,17 +360,17 @@ class Training:
         self.outputs.console.say(text)
         return {"faster": text}
 
-    def _film(self, name: str) -> None:
-        """Have the policy filmed as it is now; nobody waits for that."""
+    def _record_video(self, name: str) -> None:
+        """Record a video of the policy as it is now; training does not wait for it."""
         try:
             scene = VideoScene.of(self.parts, self.evaluator.seed(VIDEO))
             self.directory.videos.mkdir(exist_ok=True)
             self.background_video.record(scene, self.directory.videos / f"{name}.gif")
         except Exception as error:  # a run does not end for want of a picture
             self.background_video.note_failure(error)
-        self._say_what_was_not_filmed()
+        self._say_which_videos_failed()
 
-    def _wait_for_films(self) -> None:
+    def _wait_for_videos(self) -> None:
         """Ctrl-C gives them up, and nothing else of what ends a run."""
         say = self.outputs.console.say
         try:
@@ -379,12 +380,12 @@ class Training:
         except KeyboardInterrupt:
             self.background_video.close()
             say("The video was skipped.", "yellow")
-        self._say_what_was_not_filmed()
+        self._say_which_videos_failed()
 
-    def _say_what_was_not_filmed(self) -> None:
+    def _say_which_videos_failed(self) -> None:
         """The first reason; how many there were is told at the end."""
-        if self.background_video.trouble is not None and not self._told_of_films:
-            self._told_of_films = True
+        if self.background_video.trouble is not None and not self._told_of_videos:
+            self._told_of_videos = True
             self.outputs.console.say(
                 f"No video: {self.background_video.trouble}.", "dim"
             )
@@ -516,7 +517,7 @@ class Training:
     # Ending ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close envs and sinks; a film that is under way is given up."""
+        """Close envs and sinks; a video that is under way is given up."""
         try:
             self.background_video.close()
             self.evaluator.close()

@@ -1,4 +1,4 @@
-"""The pictures of a film, kept and put together beside the env that draws them.
+"""The frames of a video, kept and put together beside the env that draws them.
 
 They are large, and to put them together takes seconds: neither is for the process that
 trains. Workers import this, so it imports no learner.
@@ -17,7 +17,7 @@ from corral.engine.worker.context import this_worker
 MAX_FRAMES = 300
 """Fewer than so many are kept at a time."""
 NICENESS = 10
-"""As `nice` counts: training that needs all cores leaves a film a tenth of one."""
+"""As `nice` counts: training that needs all cores leaves a video a tenth of one."""
 
 
 class VideoFrames:
@@ -50,20 +50,20 @@ def _checked(frame: Any) -> NDArray[np.uint8]:
     return array
 
 
-# What a worker whose resource is a reel is asked to do --------------------------------
+# Asked of a worker whose resource is VideoFrames --------------------------------------
 
 
 def capture_frame(env: Any) -> int:
     """Take a picture; after so many steps it is time for the next one."""
-    reel: VideoFrames = this_worker().resource
-    reel.add(env.render())
-    return reel.stride
+    frames: VideoFrames = this_worker().resource
+    frames.add(env.render())
+    return frames.stride
 
 
 def encode_gif(env: Any, speed: float) -> bytes:
     """All pictures so far as a GIF."""
-    reel: VideoFrames = this_worker().resource
-    return reel.as_gif(speed)
+    frames: VideoFrames = this_worker().resource
+    return frames.as_gif(speed)
 
 
 def lower_priority() -> None:

@@ -55,7 +55,7 @@ class Config(base.Config):
 
 
 def build(config: Config) -> Parts:
-    """As other runs of Stable-Baselines3; the shared view has a face of its own."""
+    """As other runs of Stable-Baselines3; the shared view has a VecEnv of its own."""
     if config.learner != "sb3_ppo":
         raise OptionError(
             "recipe grid_world is for learner: sb3_ppo; for Corral's PPO give a "
@@ -76,7 +76,7 @@ def _shared(config: Config) -> Parts:
 
     parts = sb3_parts.build(
         config,
-        face=lambda pool: SharedVecEnv(SharedPool(pool, pad=True)),
+        make_vec_env=lambda pool: SharedVecEnv(SharedPool(pool, pad=True)),
         policy=lambda learner: learner.venv.shared.for_envs(SB3Policy(learner)),
     )
     # A step of an env is one of each agent to the learner, whose schedules count them.

@@ -23,7 +23,7 @@ from corral.tools.doctor.finding import Finding, Severity
 from corral.tools.doctor.subject import Subject, brief
 
 MOMENTS = 300
-"""Of a run, where they take no longer than SECONDS and have no more than BYTES."""
+"""Of a run, where they take no longer than PLAY_SECONDS and have at most PLAY_BYTES."""
 PLAY_SECONDS = 1.5
 PLAY_BYTES = 64 << 20
 LARGE_SEED = 2**62 + 1
