@@ -20,6 +20,12 @@ class Holding(Plain):
     """All of them have what this module has."""
 
 
+class Turned(Holding):
+    """What one of them may become."""
+
+    count = 0
+
+
 class Other:
     """A class beside the env's."""
 

@@ -8,7 +8,7 @@ import weakref
 
 import holding_envs
 import pytest
-from holding_envs import CHANGES, Holding, Other
+from holding_envs import CHANGES, Holding, Other, Turned
 
 from corral.engine.worker import state_reader
 from corral.engine.worker.shared_state import first_change, snapshot
@@ -39,6 +39,22 @@ def test_what_changes_is_seen_wherever_it_is_held(holder):
     assert not first_change(before, look())
     CHANGES[holder]()
     assert first_change(before, look())
+
+
+def test_an_env_that_changes_its_own_class_changes_nothing_that_others_have():
+    env = Holding()
+    before = snapshot([env], [Holding])
+    env.__class__ = Turned
+    assert not first_change(before, snapshot([env], [Holding], before))
+    Turned.count += 1
+    assert "Turned" in first_change(before, snapshot([env], [Holding], before))
+
+
+def test_a_class_that_came_to_be_meanwhile_is_seen():
+    env = Holding()
+    before = snapshot([env], [Holding])
+    env.__class__ = type("Local", (Holding,), {"count": 0, "__module__": "elsewhere"})
+    assert first_change(before, snapshot([env], [Holding], before))
 
 
 def test_a_cache_that_fills_is_no_change():

@@ -303,7 +303,7 @@ class Probe:
     def _tried(
         self, recordings: list[Recording], watch: Stopwatch, at_once: bool
     ) -> tuple[SharingAnswer, UnexplainedDifference | None]:
-        before = self._snapshot()
+        self._before = self._snapshot()
         self._clear()
         watch.check()
         try:
@@ -318,7 +318,7 @@ class Probe:
         except Exception:
             return self._tried_again(recordings, watch)
         assert self._after is not None
-        changed = shared_state.first_change(before, self._after)
+        changed = shared_state.first_change(self._before, self._after)
         if changed:
             text = f"an env changes what all envs of a process share: {changed}"
             return SharingAnswer(False, text), None
@@ -326,7 +326,7 @@ class Probe:
             return _draws(self._drawn, "in its constructor"), None
         text = "an env does something else when another one runs in its process"
         doubt = UnexplainedDifference(text, recordings, found) if found else None
-        unread = before.unread or self._after.unread
+        unread = self._before.unread or self._after.unread
         if unread:
             text = f"what all envs of a process share cannot be compared: {unread}"
             return SharingAnswer(None, text), doubt
@@ -356,7 +356,7 @@ class Probe:
             return probed_env
 
         def look() -> None:
-            self._after = self._snapshot()
+            self._after = self._snapshot(self._before)
 
         try:
             return isolation_probe.run_together(
@@ -403,7 +403,7 @@ class Probe:
                 for guest, (thread, probed_env) in enumerate(pairs)
             ]
             walks = [one.result() for one in lives]
-            self._after = self._snapshot()
+            self._after = self._snapshot(self._before)
         finally:
             for thread, probed_env in zip(threads, self._trials, strict=False):
                 thread.submit(
@@ -438,11 +438,11 @@ class Probe:
             None, "an env failed once beside another, and then not"
         ), None
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self, before: Snapshot | None = None) -> Snapshot:
         envs = [
             probed_env.env for probed_env in self._trials if probed_env.shard.adapters
         ]
-        return shared_state.snapshot(envs, self._factories)
+        return shared_state.snapshot(envs, self._factories, before)
 
     def _sources(self) -> dict[str, str]:
         return shared_state.sources(

@@ -73,11 +73,27 @@ class Snapshot:
     """The same of what caches give out: more of it is no change."""
     unread: str = ""
     """What could not be looked at; "" if all was."""
+    classes: tuple[type, ...] = ()
+    """The classes of the envs, in the order in which they were looked at."""
 
 
-def snapshot(envs: Iterable[Any], factories: Iterable[Any]) -> Snapshot:
-    """What these envs share with others."""
-    spaces = _namespaces(envs, factories)
+def snapshot(
+    envs: Iterable[Any], factories: Iterable[Any], before: Snapshot | None = None
+) -> Snapshot:
+    """What these envs share with others.
+
+    Args:
+        envs: the envs.
+        factories: what made them.
+        before: the snapshot that this one is to be compared with.
+    """
+    classes = _classes(envs)
+    if before is not None:
+        # An env may change its own class, and the new one was not changed by that:
+        # it is among what its module holds.
+        new = [one for one in classes if one not in before.classes]
+        classes = [*before.classes, *(one for one in new if not _is_held(one))]
+    spaces = _namespaces(classes, factories)
     reader, found = StateReader(_follower(spaces)), dict[str, Any]()
     for name, space in spaces.items():
         for key, value in list(space.items()):
@@ -90,7 +106,7 @@ def snapshot(envs: Iterable[Any], factories: Iterable[Any]) -> Snapshot:
     cached: dict[str, Any] = {}
     for name, value in reader.cached:  # which grows meanwhile, by caches in caches
         cached[name] = reader.read(name, value)
-    return Snapshot(found, cached, reader.unread)
+    return Snapshot(found, cached, reader.unread, tuple(classes))
 
 
 def _follower(spaces: Mapping[str, Mapping[str, Any]]) -> Callable[[str], bool]:
@@ -165,9 +181,8 @@ def digest_of(path: str) -> str:
 
 
 def _namespaces(
-    envs: Iterable[Any], factories: Iterable[Any]
+    classes: list[type], factories: Iterable[Any]
 ) -> dict[str, Mapping[str, Any]]:
-    classes = _classes(envs)
     found: dict[str, Mapping[str, Any]] = {
         one.__qualname__: vars(one) for one in classes
     }
@@ -194,6 +209,14 @@ def _classes(envs: Iterable[Any]) -> list[type]:
                 if _is_the_envs(kind.__module__):
                     found[kind] = None
     return list(found)
+
+
+def _is_held(kind: type) -> bool:
+    """Whether its module has it under its name."""
+    value: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        value = getattr(value, name, None)
+    return value is kind
 
 
 def _layers(env: Any) -> Iterator[Any]:
