@@ -5,19 +5,16 @@
     python benchmarks/old_and_new.py ../old            every contest, some minutes
     python benchmarks/old_and_new.py ../old --only ant those whose key has the word
 
-Both run the contests of vector_speed.py and sb3_speed.py, each in a process of its own,
-by turns in interleaved rounds; a ratio is the median of the rounds' own. Below 1 this
-checkout is slower. Both are started afresh several times (--starts): the same code
-differs by up to 5 % from one start to the next, by where its memory happens to lie.
+Both run the contests of their own vector_speed.py and sb3_speed.py, each in its own
+process, by turns in interleaved rounds; a ratio is the median of the rounds' own. Below
+1 this checkout is slower. Both are started afresh several times (--starts): the same
+code differs by up to 5 % from one start to the next, by where its memory happens to be.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,6 +23,7 @@ from pathlib import Path
 
 import workloads
 from contests import Contest, note, table
+from one_checkout import CALIBRATION, Checkout, contests_of
 
 from corral.tools.bench.measure import Rates, Runner, machine, race
 
@@ -33,8 +31,6 @@ HERE = Path(__file__).resolve()
 SCRIPTS = ("vector_speed", "sb3_speed")
 OURS = ("serial", "process", "auto")
 TARGET = 0.97
-CALIBRATION = 100.0
-"""Microseconds; both sides get the same iterations for what takes so long."""
 
 
 @dataclass(frozen=True)
@@ -59,62 +55,6 @@ def works() -> Iterator[Work]:
                         yield Work(script, contest, entrant)
 
 
-def contests_of(script: str):
-    """The contests of a script, and what runs in them."""
-    module = importlib.import_module(script)
-    if script == "vector_speed":
-        return [(contest, None) for contest in module.CONTESTS]
-    races = [(contest, module.VecEnvRunner) for contest in module.CONTESTS]
-    return [*races, (module.TRAINING, module.TrainingRunner)]
-
-
-# --- one side: a process that steps when it is told to ------------------------------
-
-
-def serve(script: str, key: str, entrant: str, iterations: int) -> None:
-    """Build the runner, then answer every number of batches with its seconds."""
-    workloads.iterations_for = lambda us: round(iterations * us / CALIBRATION)
-    module = importlib.import_module(script)
-    contest, runner = next(one for one in contests_of(script) if one[0].key == key)
-    entrants = module.ENTRANTS if runner is None else module.entrants(runner)
-    built = entrants[entrant].build(contest.factory(), contest.slots)
-    print(built.slots, flush=True)
-    for line in sys.stdin:
-        print(built.run(int(line)), flush=True)
-    built.close()
-
-
-class Side(Runner):
-    """The runner of one checkout."""
-
-    def __init__(self, checkout: Path, work: Work, iterations: int) -> None:
-        command = [sys.executable, str(HERE), "--serve", work.script]
-        command += [work.contest.key, work.entrant, str(iterations)]
-        self._process = subprocess.Popen(
-            command,
-            env={**os.environ, "PYTHONPATH": str(checkout / "src")},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.slots = int(self._answer())
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self._process.args} ended: {self._process.wait()}")
-        return line
-
-    def run(self, batches: int) -> float:
-        assert self._process.stdin is not None
-        print(batches, file=self._process.stdin, flush=True)
-        return float(self._answer())
-
-    def close(self) -> None:
-        self._process.communicate()
-
-
 # --- both ---------------------------------------------------------------------------
 
 
@@ -127,7 +67,9 @@ def compare(
             sides: dict[str, Runner] = {}
             checkouts = [("old", old), ("new", HERE.parents[1])]
             for name, checkout in checkouts[:: -1 if start % 2 else 1]:
-                sides[name] = Side(checkout, work, pace)
+                sides[name] = Checkout(
+                    checkout, work.script, work.contest.key, work.entrant, pace
+                )
                 stack.callback(sides[name].close)
             raced = race(
                 sides,
@@ -144,25 +86,20 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("old", type=Path, nargs="?", help="the other checkout")
+    parser.add_argument("old", type=Path, help="the other checkout")
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5, help="of each start")
     parser.add_argument("--turn", type=float, default=0.5, metavar="SECONDS")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write this")
-    parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if not arguments.serve and not (arguments.old and (arguments.old / "src").is_dir()):
+    if not (arguments.old / "src").is_dir():
         parser.error("name the other checkout: a folder with src/corral in it")
     return arguments
 
 
 def main() -> int:
     arguments = parse()
-    if arguments.serve:
-        script, key, entrant, iterations = arguments.serve
-        serve(script, key, entrant, int(iterations))
-        return 0
     starts, rounds, turn = arguments.starts, arguments.rounds, arguments.turn
     print(f"{machine()}; {starts} starts, {rounds} rounds each of {turn} s turns\n")
     iterations = workloads.iterations_for(CALIBRATION)
