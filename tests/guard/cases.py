@@ -9,12 +9,12 @@ import importlib.util
 import json
 import sys
 
-from tests.guard import faces, faulty, leading, pools
+from tests.guard import apis, faulty, leading, pools
 from tests.guard.case import Case
 
 CASES: dict[str, Case] = {
     **pools.CASES,
-    **faces.CASES,
+    **apis.CASES,
     **leading.CASES,
     **faulty.CASES,
 }

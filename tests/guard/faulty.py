@@ -61,7 +61,7 @@ def shardmates(options: dict[str, Any]) -> Played:
     return {"all": digest.result()}
 
 
-def face(options: dict[str, Any]) -> Played:
+def vector_env(options: dict[str, Any]) -> Played:
     digest = Digest()
     made = corral.make(envs.Fragile, 3, **RESTART, **options)
     made.reset(seed=63)
@@ -139,7 +139,7 @@ CASES = {
         functools.partial(pool, "same_step", raised_only), ("process of 1",)
     ),
     "faults/shardmates": Case(shardmates, ("process of 1",)),
-    "faults/make": Case(face, OWN),
+    "faults/make": Case(vector_env, OWN),
     "faults/rollouts": Case(rollouts, PROCESSES),
     "faults/reported": Case(reported, ("serial", "thread", "process")),
     "faults/map": Case(mapped, PROCESSES),

@@ -1,4 +1,4 @@
-"""One env with several agents, stepped by hand: what the face has to equal."""
+"""One env with several agents, stepped by hand: what the API has to equal."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def without_masks(infos: Any, of: Any) -> dict[Any, Any]:
 
 
 def assert_equal(envs: Any, rows: list[LoopRow], returned: Any) -> None:
-    """Everything the face tells of its last step is what the loops told."""
+    """Everything the API tells of its last step is what the loops told."""
     obs, rewards, terminations, truncations, _ = returned
     alive, acting, finals = envs.alive, envs.acting, envs.final_obs
     masks, infos = envs.action_masks, envs.last.step.infos

@@ -10,19 +10,19 @@ from importlib.util import find_spec
 import pytest
 
 from corral.tools.testing.census import take_census
-from tests.soak.programs.draw import FACES, NEED_SB3, draw
-from tests.soak.programs.faces import PLAYERS, play
+from tests.soak.programs.draw import APIS, NEED_SB3, draw
 from tests.soak.programs.kinds import Kind
+from tests.soak.programs.players import PLAYERS, play
 from tests.soak.programs.program import Program
 from tests.soak.programs.runner import left_behind
 from tests.soak.programs.shrink import shrunk
 from tests.soak.programs.supervisor import ProgramResult, run
 
 SAMPLE = range(500, 520)
-"""Seeds of programs over all faces and backends."""
+"""Seeds of programs over all APIs and backends."""
 SHARING = Program(
     seed=7,
-    face="make",
+    api="make",
     kind=Kind(state="class list", infos="arrays", wrapped=True),
     slots=4,
     autoreset="next_step",
@@ -43,20 +43,20 @@ def test_a_seed_always_draws_the_same_program_and_json_keeps_it():
     for seed in range(200):
         program = draw(seed)
         assert program == draw(seed) == Program.from_json(program.to_json())
-        assert program.face in PLAYERS
+        assert program.api in PLAYERS
 
 
 def test_every_face_whose_library_is_installed_is_drawn():
     needs = {"AsyncPettingZooVecEnv": "agilerl"}
     needs |= dict.fromkeys(NEED_SB3, "stable_baselines3")
-    absent = {face for face, library in needs.items() if find_spec(library) is None}
-    assert set(FACES) == set(PLAYERS) - absent
+    absent = {api for api, library in needs.items() if find_spec(library) is None}
+    assert set(APIS) == set(PLAYERS) - absent
 
 
 def test_every_face_and_backend_is_drawn():
     drawn = [draw(seed) for seed in range(400)]
-    faces = {program.face for program in drawn}
-    assert faces == set(FACES)
+    apis = {program.api for program in drawn}
+    assert apis == set(APIS)
     backends = {program.backend for program in drawn}
     assert backends == {"serial", "thread", "process", "auto"}
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.soak.programs.draw import FACES, draw
+from tests.soak.programs.draw import APIS, draw
 from tests.soak.programs.program import Program
 from tests.soak.programs.shrink import shrunk
 from tests.soak.programs.supervisor import PROGRAM_SECONDS, ProgramResult, run
@@ -27,12 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.program:
         programs = [Program.from_json(options.program)]
     elif options.only:
-        programs = [draw(seed, _faces(options.faces)) for seed in options.only]
+        programs = [draw(seed, _apis(options.apis)) for seed in options.only]
     else:
         seed = random.SystemRandom().getrandbits(31)
         seed = seed if options.seed is None else options.seed
         print(f"{options.count} programs, --seed {seed}", flush=True)
-        programs = [draw(seed + n, _faces(options.faces)) for n in range(options.count)]
+        programs = [draw(seed + n, _apis(options.apis)) for n in range(options.count)]
     began = time.monotonic()
     verdicts = list(_summary(run(programs, options.jobs, options.limit), options))
     print(_table(verdicts, time.monotonic() - began))
@@ -45,7 +45,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the first one; drawn if not given")
     parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these")
     parser.add_argument("--program", metavar="JSON", help="a program written down")
-    parser.add_argument("--faces", default="", help="comma-separated: these alone")
+    parser.add_argument("--apis", default="", help="comma-separated: these alone")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
         "--limit", type=float, default=PROGRAM_SECONDS, help="seconds for each"
@@ -54,8 +54,8 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _faces(names: str) -> dict[str, int] | None:
-    return {name: FACES.get(name, 1) for name in names.split(",")} if names else None
+def _apis(names: str) -> dict[str, int] | None:
+    return {name: APIS.get(name, 1) for name in names.split(",")} if names else None
 
 
 # Telling ------------------------------------------------------------------------------
@@ -78,8 +78,8 @@ def _summary(
 def _failure(verdict: ProgramResult, options: argparse.Namespace, whole: bool) -> str:
     program = verdict.program
     again = f"python -m tests.soak.programs --only {program.seed}"
-    if options.faces:
-        again += f" --faces {options.faces!r}"
+    if options.apis:
+        again += f" --apis {options.apis!r}"
     if options.program:
         again = f"python -m tests.soak.programs --program '{program.to_json()}'"
     lines = [f"FAILED {program.seed}: {program}", f"  again: {again}"]
@@ -96,10 +96,10 @@ def _failure(verdict: ProgramResult, options: argparse.Namespace, whole: bool) -
 
 def _table(verdicts: list[ProgramResult], seconds: float) -> str:
     failed = [verdict for verdict in verdicts if verdict.mistakes]
-    lines = [f"{'face':26}{'programs':>9}{'failed':>8}"]
-    played = Counter(verdict.program.face for verdict in verdicts)
-    wrong = Counter(verdict.program.face for verdict in failed)
-    lines += [f"{face:26}{n:9}{wrong[face]:8}" for face, n in sorted(played.items())]
+    lines = [f"{'api':26}{'programs':>9}{'failed':>8}"]
+    played = Counter(verdict.program.api for verdict in verdicts)
+    wrong = Counter(verdict.program.api for verdict in failed)
+    lines += [f"{api:26}{n:9}{wrong[api]:8}" for api, n in sorted(played.items())]
     backends = Counter(verdict.program.backend for verdict in verdicts)
     lines += [f"{'on ' + name:26}{n:9}" for name, n in sorted(backends.items())]
     sorts = Counter(f"{one.sort}, {_trait(one.program)}" for one in failed)

@@ -1,4 +1,4 @@
-"""Programs are drawn: which traits, faces, executors and options go together."""
+"""Programs are drawn: which traits, APIs, executors and options go together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.soak.programs.kinds import (
 from tests.soak.programs.program import Program
 from tests.soak.programs.shapes import FIXED, MAILED, SB3_ACTIONS, SB3_OBS
 
-FACES = {
+APIS = {
     "pool": 6,
     "make": 5,
     "AsyncVectorEnv": 5,
@@ -38,9 +38,9 @@ FACES = {
     "evaluate": 1,
     "map": 2,
 }
-"""Faces, with how often each is drawn."""
+"""APIs, with how often each is drawn."""
 if find_spec("agilerl") is not None:
-    FACES["AsyncPettingZooVecEnv"] = 2
+    APIS["AsyncPettingZooVecEnv"] = 2
 ALWAYS_PROCESSES = ("AsyncVectorEnv", "SubprocVecEnv", "AsyncPettingZooVecEnv")
 ALWAYS_HERE = ("SyncVectorEnv", "DummyVecEnv")
 SB3 = ("make_sb3", "SubprocVecEnv", "DummyVecEnv")
@@ -48,25 +48,25 @@ GYMNASIUM = ("make", "AsyncVectorEnv", "SyncVectorEnv")
 TEAMS = ("make_multi", "turns", "shared policy", "AsyncPettingZooVecEnv")
 NEED_SB3 = (*SB3, "shared policy")
 if find_spec("stable_baselines3") is None:
-    FACES = {name: often for name, often in FACES.items() if name not in NEED_SB3}
+    APIS = {name: often for name, often in APIS.items() if name not in NEED_SB3}
 WHOLE_EPISODES = ("run_episodes", "evaluate")
 """Whose episodes go to whichever slot is free: none may know of those before it."""
 ROLLOUTS = ("collect", "run_episodes", "evaluate")
 CALM = ("batched", "map", *TEAMS)
-"""Faces whose environments are their own, without the traits of most."""
+"""APIs whose environments are their own, without the traits of most."""
 POOLS = ("pool", "make_async")
 BACKENDS = {"serial": 5, "thread": 4, "process": 7, "auto": 3}
 
 
-def draw(seed: int, faces: dict[str, int] | None = None) -> Program:
+def draw(seed: int, apis: dict[str, int] | None = None) -> Program:
     """The program of a seed."""
     rng = random.Random(seed)
-    chosen = FACES if faces is None else faces
-    (face,) = rng.choices(list(chosen), list(chosen.values()))
-    kind = _special(rng, face, _plain(rng, face))
+    chosen = APIS if apis is None else apis
+    (api,) = rng.choices(list(chosen), list(chosen.values()))
+    kind = _special(rng, api, _plain(rng, api))
     program = Program(
         seed=seed,
-        face=face,
+        api=api,
         kind=kind,
         slots=rng.randint(1, 6),
         autoreset=rng.choice(("same_step", "next_step", "off")),
@@ -77,18 +77,18 @@ def draw(seed: int, faces: dict[str, int] | None = None) -> Program:
     return _placed(rng, _with_options(rng, program))
 
 
-def _plain(rng: random.Random, face: str) -> Kind:
+def _plain(rng: random.Random, api: str) -> Kind:
     """A kind that may run anywhere."""
     observations, actions = (*FIXED, *MAILED), (*FIXED, *MAILED)
-    if face in SB3:
+    if api in SB3:
         observations, actions = SB3_OBS, SB3_ACTIONS
-    if face in ROLLOUTS:
+    if api in ROLLOUTS:
         observations, actions = tuple(FIXED), tuple(FIXED)
-    if face == "batched":  # Gymnasium cannot put empty Dicts together
+    if api == "batched":  # Gymnasium cannot put empty Dicts together
         full = tuple(name for name in FIXED if name != "nested")
         observations, actions = full, full
     infos = tuple(STYLES)
-    if face == "batched":
+    if api == "batched":
         infos = ("scalars", "arrays")
     return Kind(
         obs=some_of(rng, "vector", observations),
@@ -102,12 +102,12 @@ def _plain(rng: random.Random, face: str) -> Kind:
     )
 
 
-def _special(rng: random.Random, face: str, kind: Kind) -> Kind:
+def _special(rng: random.Random, api: str, kind: Kind) -> Kind:
     """One trait that asks more of whoever runs it, half of the time."""
     trait = rng.choice(("", "", "", "state", "forks", "replaces", "fault"))
-    if face in CALM or (face in ROLLOUTS and trait == "fault"):
+    if api in CALM or (api in ROLLOUTS and trait == "fault"):
         return kind
-    if face in WHOLE_EPISODES and trait in ("state", "replaces"):
+    if api in WHOLE_EPISODES and trait in ("state", "replaces"):
         return replace(kind, replaces="step by reset")
     if trait == "state":
         return replace(kind, state=rng.choice((*SHARED_STATES, "drawn")))
@@ -132,18 +132,18 @@ def _faulty(rng: random.Random, kind: Kind) -> Kind:
 
 
 def _with_options(rng: random.Random, program: Program) -> Program:
-    kind, face = program.kind, program.face
+    kind, api = program.kind, program.api
     changes: dict[str, object] = {}
     if kind.state == "drawn" or (kind.is_plain and rng.random() < 0.05):
-        changes["isolate_rng"] = face not in CALM
-    if rng.random() < 0.2 and face not in CALM:
+        changes["isolate_rng"] = api not in CALM
+    if rng.random() < 0.2 and api not in CALM:
         some = "whole,marks,word,a,sometimes"
         changes["infos"] = rng.choice(("final", "none", some))
-    if face in ("pool", "make_async", "collect") and rng.random() < 0.25:
+    if api in ("pool", "make_async", "collect") and rng.random() < 0.25:
         changes["samples_tasks"] = True
-    if face in (*SB3, "shared policy", "AsyncPettingZooVecEnv", *ROLLOUTS, "batched"):
+    if api in (*SB3, "shared policy", "AsyncPettingZooVecEnv", *ROLLOUTS, "batched"):
         changes["autoreset"] = "same_step"
-    if face == "collect" and rng.random() < 0.4:
+    if api == "collect" and rng.random() < 0.4:
         changes["autoreset"] = "next_step"
     if kind.moment == "step" and kind.fault != "none" and rng.random() < 0.5:
         changes["on_fault"] = "restart"
@@ -152,20 +152,20 @@ def _with_options(rng: random.Random, program: Program) -> Program:
 
 def _placed(rng: random.Random, program: Program) -> Program:
     """Where it runs: wherever its kind is safe."""
-    kind, face = program.kind, program.face
+    kind, api = program.kind, program.api
     (backend,) = rng.choices(list(BACKENDS), list(BACKENDS.values()))
-    if face in ALWAYS_HERE:
+    if api in ALWAYS_HERE:
         return _here(program)
     alone = kind.dies or program.on_fault == "restart"
-    if face in ALWAYS_PROCESSES or alone or not kind.is_plain:
+    if api in ALWAYS_PROCESSES or alone or not kind.is_plain:
         backend = "process"
     if kind.state not in ("own", "drawn") and rng.random() < 0.3:
-        backend = "auto" if face not in ALWAYS_PROCESSES else "process"
+        backend = "auto" if api not in ALWAYS_PROCESSES else "process"
     program = replace(program, backend=backend)
     if kind.dies:
         return replace(program, isolation="slot", slots=min(program.slots, 3))
     # Envs that share state and a number of workers are refused, but by the drop-ins.
-    may_share = kind.state in ("own", "drawn") or face in ALWAYS_PROCESSES
+    may_share = kind.state in ("own", "drawn") or api in ALWAYS_PROCESSES
     if backend in ("thread", "process") and may_share and rng.random() < 0.6:
         return replace(program, workers=rng.randint(1, program.slots))
     if backend == "process" and rng.random() < 0.2 and program.slots <= 3:

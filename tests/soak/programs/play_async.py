@@ -14,7 +14,7 @@ from tests.soak.programs.stage import start_errors_for
 
 
 class AsyncPlay(PoolPlay):
-    """The pool's rows, by way of `send` and `recv` of the face."""
+    """The pool's rows, by way of `send` and `recv` of the API."""
 
     def play(self) -> None:
         """All of it."""

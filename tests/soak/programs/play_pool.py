@@ -49,7 +49,7 @@ class PoolPlay(ProgramPlay):
             "copy": program.copy,
             **options_of(program),
         }
-        if program.face == "batched":
+        if program.api == "batched":
             return Pool(
                 Flock, program.slots, env_kwargs={"kind": self.kind}, batched=True,
                 **options,
@@ -105,7 +105,7 @@ class PoolPlay(ProgramPlay):
         """A few of them, at least one, in any order."""
         if not slots:
             return []
-        if self.program.face == "batched" and self.program.autoreset == "same_step":
+        if self.program.api == "batched" and self.program.autoreset == "same_step":
             return slots
         return self.rng.sample(slots, self.rng.randint(1, len(slots)))
 
@@ -125,7 +125,7 @@ class PoolPlay(ProgramPlay):
     def mode(self) -> str:
         """Which autoreset mode the next send has."""
         own = self.program.autoreset
-        other = self.rng.random() < 0.1 and self.program.face == "pool"
+        other = self.rng.random() < 0.1 and self.program.api == "pool"
         return self.rng.choice(MODES) if other else own
 
     def wants_reset(self, slot: int, mode: str) -> bool:
@@ -261,7 +261,7 @@ class PoolPlay(ProgramPlay):
     def ask(self) -> None:
         """Ask the environments something, or change something in them."""
         slots = self.some_of(list(range(self.program.slots)))
-        if self.program.face == "batched" or not slots:
+        if self.program.api == "batched" or not slots:
             return
         number = float(self.rng.randint(0, 9))
         way = self.rng.choice(("get_attr", "set_attr", "call", "apply", "assign"))

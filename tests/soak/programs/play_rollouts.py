@@ -76,7 +76,7 @@ class RolloutPlay(ProgramPlay):
             backend=program.backend,
             seed=self.root,
             copy=program.copy,
-            autoreset=program.autoreset if program.face == "collect" else "same_step",  # type: ignore[arg-type]
+            autoreset=program.autoreset if program.api == "collect" else "same_step",  # type: ignore[arg-type]
             **options_of(program),
         )
 
@@ -84,7 +84,7 @@ class RolloutPlay(ProgramPlay):
         """All of it."""
         self.policy = Hashing(self.obs_space, self.action_space)
         with self.open() as pool:
-            getattr(self, f"play_{self.program.face}")(pool)
+            getattr(self, f"play_{self.program.api}")(pool)
             self.look_again()
 
     # collect --------------------------------------------------------------------------

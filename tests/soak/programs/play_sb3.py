@@ -28,7 +28,7 @@ class SB3Play(ProgramPlay):
     """Every slot is commanded together, and begins anew in the step that ends."""
 
     def __init__(self, program: Program, peer: bool = False) -> None:
-        here = program.face == "DummyVecEnv"
+        here = program.api == "DummyVecEnv"
         alone = program.isolate_rng or program.kind.state == OWN
         super().__init__(program, seeded=False, together=here and not alone)
         self.peer = peer
@@ -42,10 +42,10 @@ class SB3Play(ProgramPlay):
             return vec_env.DummyVecEnv(self.factories)
         options = options_of(self.program)
         options["seed"] = self.root
-        if self.program.face == "make_sb3":
+        if self.program.api == "make_sb3":
             options["backend"] = self.program.backend
             return make_sb3(self.factories, **options)
-        return getattr(dropin, self.program.face)(self.factories, **options)
+        return getattr(dropin, self.program.api)(self.factories, **options)
 
     def play(self) -> None:
         """All of it."""
@@ -205,7 +205,7 @@ def has_a_peer(program: Program) -> bool:
     return (
         kind.fault == NONE
         and kind.forks == "never"
-        and (kind.state == OWN or program.face == "DummyVecEnv")
+        and (kind.state == OWN or program.api == "DummyVecEnv")
         and not program.isolate_rng
         and not kind.reuses_buffer
         and kind.infos not in ("kept", "all")

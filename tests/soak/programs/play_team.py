@@ -49,7 +49,7 @@ class TeamPlay(ProgramPlay):
 
     def sort(self) -> tuple[type[TeamEnv], type[AgentsEnvLoop]]:
         """Environments and loops of the program's sort."""
-        if self.program.face == "turns":
+        if self.program.api == "turns":
             return AgentsInTurns, TurnLoop
         return ParallelAgents, ParallelLoop
 

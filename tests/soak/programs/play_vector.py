@@ -38,7 +38,7 @@ class VectorPlay(ProgramPlay):
     """Every slot is commanded together, as Gymnasium does it."""
 
     def __init__(self, program: Program, peer: bool = False) -> None:
-        here = program.face == "SyncVectorEnv"
+        here = program.api == "SyncVectorEnv"
         alone = program.isolate_rng or program.kind.state == OWN
         super().__init__(program, seeded=False, together=here and not alone)
         self.peer = peer
@@ -51,10 +51,10 @@ class VectorPlay(ProgramPlay):
             return gymnasium.vector.SyncVectorEnv(self.factories, autoreset_mode=mode)
         options = options_of(program)
         options["seed"] = self.root
-        if program.face == "make":
+        if program.api == "make":
             options |= {"backend": program.backend, "autoreset": program.autoreset}
             return make(self.factories, copy=program.copy, **options)
-        kind = getattr(dropin, program.face)
+        kind = getattr(dropin, program.api)
         return kind(  # type: ignore[no-any-return]
             self.factories, copy=program.copy, autoreset_mode=mode, **options
         )
@@ -271,7 +271,7 @@ def has_a_peer(program: Program) -> bool:
     return (
         kind.fault == NONE
         and kind.forks == "never"
-        and (kind.state == OWN or program.face == "SyncVectorEnv")
+        and (kind.state == OWN or program.api == "SyncVectorEnv")
         and not program.isolate_rng
         and not kind.reuses_buffer
         and kind.infos in ("none", "scalars", "arrays", "nested")

@@ -1,4 +1,4 @@
-"""Which player plays which face; imported one by one, since some need more packages."""
+"""Which player plays which API; imported one by one, since some need more packages."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ PLAYERS = {
 
 def play(program: Program) -> list[str]:
     """Play a program; returns what was wrong."""
-    name = f"tests.soak.programs.{PLAYERS[program.face]}"
+    name = f"tests.soak.programs.{PLAYERS[program.api]}"
     mistakes: list[str] = importlib.import_module(name).play(program)
     return mistakes

@@ -18,8 +18,8 @@ class Program:
 
     seed: int
     """Of what is called with which values, in which order."""
-    face: str = "pool"
-    """A name of `faces.PLAYERS`."""
+    api: str = "pool"
+    """A name of `players.PLAYERS`."""
     kind: Kind = field(default_factory=Kind)
     slots: int = 3
     backend: str = "serial"
@@ -67,10 +67,10 @@ class Program:
 
     def __str__(self) -> str:
         """What is not as usual, in words."""
-        usual, parts = Program(0), [self.face]
+        usual, parts = Program(0), [self.api]
         for each in fields(self):
             value = getattr(self, each.name)
-            told = each.name not in ("seed", "face", "kind")
+            told = each.name not in ("seed", "api", "kind")
             if told and value != getattr(usual, each.name):
                 parts.append(f"{each.name}={value}")
         for each in fields(self.kind):
@@ -81,7 +81,7 @@ class Program:
 
 
 def options_of(program: Program) -> dict[str, Any]:
-    """What a program gives to `Pool` and to every face that takes its options."""
+    """What a program gives to `Pool` and to every API that takes its options."""
     options: dict[str, Any] = {"infos": program.info_choice, "close_timeout": 3.0}
     if program.isolation != "auto":
         options["isolation"] = program.isolation

@@ -21,7 +21,7 @@ import time
 import warnings
 
 from corral.tools.testing.census import Census, take_census
-from tests.soak.programs.faces import play
+from tests.soak.programs.players import play
 from tests.soak.programs.program import Program
 
 MARK_VARIABLE = "CORRAL_PROGRAMS"

@@ -12,7 +12,7 @@ from tests.soak.programs.supervisor import ProgramResult, ProgramRunner
 
 MAX_TRIES = 25
 """Programs that are tried, at most."""
-FIXED = ("seed", "face", "kind", "slots", "steps")
+FIXED = ("seed", "api", "kind", "slots", "steps")
 
 
 def shrunk(verdict: ProgramResult, limit: float) -> Program:

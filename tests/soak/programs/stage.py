@@ -155,7 +155,7 @@ def errors_for(fault: str, own: bool) -> tuple[type, ...]:
 
     Args:
         fault: the kind's.
-        own: whether the face raises the environment's exception itself.
+        own: whether the api raises the environment's exception itself.
     """
     if fault in DEADLY:
         return (WorkerDied,)
