@@ -41,6 +41,29 @@ def test_no_modules_import_each_other_in_a_circle():
     assert not imports, circle(imports)
 
 
+def test_the_engine_imports_numpy_gymnasium_and_cloudpickle_alone():
+    """So do the two pages below it; imports in functions count as well."""
+    package = ROOT / "src/corral"
+    files = [*(package / "engine").rglob("*.py"), package / "core.py"]
+    found = {
+        (name.split(".")[0], path.name)
+        for path in [*files, package / "errors.py"]
+        for name in imported(path)
+    }
+    own = {"corral", *sys.stdlib_module_names}
+    others = {(name, file) for name, file in found if name not in own}
+    assert {name for name, _ in others} == {"numpy", "gymnasium", "cloudpickle"}, others
+
+
+def test_no_room_names_a_module_of_an_example_system():
+    """Recipes and evaluations of the zoo are registered in corral/zoo/__init__.py."""
+    package = ROOT / "src/corral"
+    files = set(package.rglob("*.py")) - set((package / "zoo").rglob("*.py"))
+    files -= {package / "engine/old_paths.py"}  # keeps what older versions wrote
+    naming = [path for path in files if re.search(r"\bzoo\.\w", path.read_text())]
+    assert len(files) > 300 and not naming
+
+
 def test_every_module_is_on_the_map():
     """ARCHITECTURE.md names every module by its file's name."""
     named = set(re.findall(r"\w+", (ROOT / "ARCHITECTURE.md").read_text()))
