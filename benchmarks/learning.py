@@ -90,8 +90,8 @@ def score_of_last(recipe: str, seed: int, settings: dict[str, object]) -> float:
         chosen = {**settings, **ALONE, "seed": seed, "evaluate_episodes": 1}
         with begin(recipe, chosen, out=path) as training:
             training.run()
-        with LoadedRun(path, which="last") as revisit:
-            return revisit.evaluate(EPISODES, SCORING).mean
+        with LoadedRun(path, which="last") as loaded:
+            return loaded.evaluate(EPISODES, SCORING).mean
 
 
 def score_of_peer(recipe: str, seed: int, settings: dict[str, object]) -> float:

@@ -372,20 +372,20 @@ def test_ctrl_c_while_envs_are_built_shows_one_traceback(start, code):
 def test_ctrl_c_that_reaches_a_worker_in_the_making_is_not_told_twice(start):
     script: Script = start("""
         import corral, signal, threading
-        from corral.engine.executors import spawn as hiring
+        from corral.engine.executors import spawn
 
         def everybody():  # as a scheduler may, to all processes of a job
             os.kill(started.pid, signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
 
-        popen = hiring._popen
+        popen = spawn._popen
         def interrupted(*args, **options):
             global started
             started = popen(*args, **options)
             everybody()
             return started
 
-        hiring._popen = interrupted
+        spawn._popen = interrupted
         corral.Pool(Env, 1, backend="process")
     """)
     script.finish(code=-signal.SIGINT)

@@ -40,7 +40,7 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("view", ["flattened", "shared"])
-def test_a_run_leaves_its_folder_and_can_be_revisited(view):
+def test_a_run_leaves_its_folder_and_can_be_loadeded(view):
     with begin("grid_world", {**FEW, "view": view}, out=Path("run")) as training:
         assert training.run() == 0
         rows = training.parts.model.model.env.num_envs
@@ -49,8 +49,8 @@ def test_a_run_leaves_its_folder_and_can_be_revisited(view):
     assert Checkpoint.load(Path("run/checkpoints/best.pt")).steps > 0
     ended = jsonl.read(Path("run/episodes.jsonl"))
     assert ended and all(1 <= one["length"] <= 20 for one in ended)
-    with LoadedRun(Path("run")) as revisit:
-        again = revisit.evaluate(2, seed=5)
+    with LoadedRun(Path("run")) as loaded:
+        again = loaded.evaluate(2, seed=5)
     assert np.isfinite(again.mean)
 
 

@@ -93,26 +93,26 @@ def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
     from corral.train.run.run_state import state_of
     from corral.train.sinks import jsonl
 
-    told = directory.read_about()
+    about = directory.read_about()
     latest = jsonl.latest(directory.metrics, ("step", "episode/return"))
-    done, total = latest.get("step", 0), told.get("total_steps")
+    done, total = latest.get("step", 0), about.get("total_steps")
     steps = f"{done}/{total}" if total else f"{done}"
-    shown = _judged(told) or _training(directory, latest)
+    shown = _judged(about) or _training(directory, latest)
     return str(directory.path), state_of(directory), steps, shown
 
 
-def _judged(told: dict[str, Any]) -> str:
+def _judged(about: dict[str, Any]) -> str:
     """The return of the best policy on new episodes, else of the best evaluation."""
     from corral.rollouts.number_format import score
 
-    final, best = _number(told, "final"), _number(told, "best")
+    final, best = _number(about, "final"), _number(about, "best")
     if final is not None:
-        return score(final, _number(told, "final_std"))
+        return score(final, _number(about, "final_std"))
     if best is None:
         return ""
-    metric = told.get("best_metric", RETURN)
+    metric = about.get("best_metric", RETURN)
     named = "evaluation" if metric == RETURN else metric
-    return f"{score(best, _number(told, 'best_std'))} (best {named})"
+    return f"{score(best, _number(about, 'best_std'))} (best {named})"
 
 
 def _training(directory: RunDirectory, latest: dict[str, Any]) -> str:

@@ -57,8 +57,8 @@ class Evaluation:
     @property
     def success_rate(self) -> float | None:
         """Of the episodes whose last info tells; None if none does."""
-        told = [success_of(info) for info in self.infos]
-        known = [success for success in told if success is not None]
+        successes = [success_of(info) for info in self.infos]
+        known = [success for success in successes if success is not None]
         return float(np.mean(known)) if known else None
 
     def _any(self) -> bool:
@@ -71,8 +71,8 @@ class Evaluation:
         failed = f", {len(self.failed)} failed" if self.failed else ""
         shown = f"{score(self.mean, self.std)} over {len(self)} episodes"
         success = self.success_rate
-        told = "" if success is None else f", success rate {rate(success)}"
-        return f"{shown}{told}{failed}"
+        succeeded = "" if success is None else f", success rate {rate(success)}"
+        return f"{shown}{succeeded}{failed}"
 
 
 def success_of(info: Mapping[str, Any]) -> float | None:

@@ -78,5 +78,5 @@ def _each(step: Step) -> list[dict[str, Any]]:
 
 
 def _infos_at(infos: Any, positions: NDArray[np.intp]) -> dict[int, dict[str, Any]]:
-    told = ((new, infos.of(old)) for new, old in enumerate(positions.tolist()))
-    return {position: info for position, info in told if info}
+    copies = ((new, infos.of(old)) for new, old in enumerate(positions.tolist()))
+    return {position: info for position, info in copies if info}

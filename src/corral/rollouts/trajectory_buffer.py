@@ -1,7 +1,7 @@
-"""Shelves keep values by slot and row: `(slots, rows, ...)`, one array per leaf.
+"""Values kept by slot and row: `(slots, rows, ...)`, one array per leaf.
 
-A shelf gets as many rows as it needs and the widest dtype it was given, so what is read
-from it is what was written.
+An array gets as many rows as it needs and the widest dtype it was given, so what is
+read from it is what was written.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SlotRowArray:
 
 
 class SlotRowSpace:
-    """Values of a space, one shelf per leaf."""
+    """Values of a space, one array per leaf."""
 
     def __init__(
         self, name: str, slots: int, codec: Codec, rows: int = INITIAL_ROWS
@@ -88,7 +88,7 @@ class SlotRowSpace:
         self._name = name
         self._codec = codec
         parts = range(len(codec.leaves) + codec.mailed)
-        self._shelves = [SlotRowArray(name, slots, rows) for _ in parts]
+        self._arrays = [SlotRowArray(name, slots, rows) for _ in parts]
         # Of what nothing was written of, nothing is read: no episode has ended yet.
         self._empty = [np.empty((0, *leaf.shape), leaf.dtype) for leaf in codec.leaves]
         self._empty += [np.empty(0, object)] * codec.mailed
@@ -100,14 +100,14 @@ class SlotRowSpace:
 
     def write(self, slots: Array, rows: Array, leaves: Iterable[Array]) -> None:
         """Put one value per slot into its row; copies."""
-        for shelf, values in zip(self._shelves, leaves, strict=True):
-            shelf.write(slots, rows, values)
+        for array, values in zip(self._arrays, leaves, strict=True):
+            array.write(slots, rows, values)
 
     def read(self, slot: int, rows: slice) -> Any:
         """A batch of some rows of one slot; a copy."""
         if rows.stop == 0:
             return self._assembled(self._empty)
-        return self._assembled([shelf.read(slot, rows) for shelf in self._shelves])
+        return self._assembled([array.read(slot, rows) for array in self._arrays])
 
     def _assembled(self, parts: Sequence[Array]) -> Any:
         count = len(self._codec.leaves)
@@ -116,8 +116,8 @@ class SlotRowSpace:
 
     def move(self, slot: int, row: int) -> None:
         """Put a row of one slot into its first row."""
-        for shelf in self._shelves:
-            shelf.move(slot, row)
+        for array in self._arrays:
+            array.move(slot, row)
 
 
 def _objects(column: Sequence[Any]) -> Array:

@@ -44,7 +44,7 @@ def verdicts(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def patient(monkeypatch):
+def long_checks(monkeypatch):
     """What failed is done again, however busy the machine is."""
     monkeypatch.setattr(fault_rerun, "MAX_RERUN_SECONDS", 60.0)
 
@@ -147,7 +147,7 @@ def test_shared_asks_nobody():
 
 
 @pytest.mark.parametrize("backend", ["serial", "process"])
-def test_an_env_that_another_broke_is_told_so(patient, backend):
+def test_an_env_that_another_broke_is_told_so(long_checks, backend):
     asked = {"num_envs": 2, "backend": backend}
     if backend == "process":
         asked |= {"workers": 1, "isolation": "shared"}
@@ -171,14 +171,14 @@ def failed(kind, **options):
 
 
 @pytest.mark.parametrize(("kind", "command"), [(Rude, "step"), (RudeLater, "reset")])
-def test_an_env_that_another_broke_later_is_told_so(patient, kind, command):
+def test_an_env_that_another_broke_later_is_told_so(long_checks, kind, command):
     fault, text = failed(kind, backend="process", workers=1)
     assert (fault.command, fault.alone) == (command, False)
     assert f"RuntimeError in {command}: {command}Simulation failed." in text
     assert 'isolation="slot" gives every slot its own' in text
 
 
-def test_an_env_that_fails_in_some_step_blames_nobody(patient, tmp_path):
+def test_an_env_that_fails_in_some_step_blames_nobody(long_checks, tmp_path):
     for kind in (functools.partial(MoodySteps, tmp_path / "mark"), Unlucky):
         fault, text = failed(kind)
         assert (fault.command, fault.company) == ("step", 1)
@@ -186,14 +186,14 @@ def test_an_env_that_fails_in_some_step_blames_nobody(patient, tmp_path):
         assert "So they break each other" not in text
 
 
-def test_an_env_that_fails_in_some_processes_blames_nobody(patient, tmp_path):
+def test_an_env_that_fails_in_some_processes_blames_nobody(long_checks, tmp_path):
     factory = functools.partial(MoodyProcesses, tmp_path)
     fault, text = failed(factory, backend="process", workers=1)
     assert (fault.company, fault.alone) == (1, True)
     assert "break each other" not in text
 
 
-def test_what_an_env_takes_along_is_not_held_against_it(patient):
+def test_what_an_env_takes_along_is_not_held_against_it(long_checks):
     class Crowded(Walk):  # by value, and with it those who have walked
         walked = set()  # noqa: RUF012
 
@@ -208,7 +208,7 @@ def test_what_an_env_takes_along_is_not_held_against_it(patient):
     assert "if it works without" in text
 
 
-def test_whoever_stops_a_retrial_sees_what_it_was_about(patient, tmp_path):
+def test_whoever_stops_a_retrial_sees_what_it_was_about(long_checks, tmp_path):
     factory = functools.partial(Impatient, os.getpid(), tmp_path / "mark")
     with made(factory, num_envs=2, isolation="shared", backend="serial") as pool:
         pool.reset()
@@ -227,7 +227,7 @@ def test_long_episodes_are_not_done_again(monkeypatch):
     assert "if it works without" in text
 
 
-def test_an_env_that_fails_now_and_then_blames_nobody(patient, tmp_path):
+def test_an_env_that_fails_now_and_then_blames_nobody(long_checks, tmp_path):
     factory = functools.partial(Moody, tmp_path / "mark")
     asked = {"backend": "process", "workers": 1, "isolation": "shared"}
     with corral.Pool(factory, 2, **asked) as pool:
@@ -237,7 +237,7 @@ def test_an_env_that_fails_now_and_then_blames_nobody(patient, tmp_path):
         assert "if it works without" in str(caught.value)
 
 
-def test_an_env_that_fails_alone_as_well_blames_nobody(patient):
+def test_an_env_that_fails_alone_as_well_blames_nobody(long_checks):
     with corral.Pool(Hopeless, 2, backend="process", workers=1) as pool:
         with pytest.raises(EnvError, match="getJointState failed") as caught:
             pool.reset()
@@ -251,7 +251,5 @@ def test_a_crash_beside_others_names_the_remedy(kind, suspected):
         pool.reset()
         with pytest.raises(WorkerDied) as caught:
             pool.step([0, 0, 0])
-    told = (
-        'There was company in its process (2); if it works without (isolation="slot")'
-    )
+    told = 'Its process ran other envs too (2); if it works alone (isolation="slot")'
     assert (told in str(caught.value)) is suspected

@@ -18,7 +18,7 @@ import pytest
 from running import Script
 
 import corral
-from corral.engine.executors import spawn as hiring
+from corral.engine.executors import spawn
 from corral.errors import StartError, WorkerDied
 
 BACKENDS = ["serial", "thread", "process"]
@@ -221,7 +221,7 @@ def test_interpreter_that_may_not_be_run(interpreter):
 
 @pytest.mark.parametrize("unknown", ["", None])
 def test_interpreter_that_nobody_knows(monkeypatch, unknown):
-    monkeypatch.setattr(hiring.spawn, "get_executable", lambda: unknown)
+    monkeypatch.setattr(spawn.spawn, "get_executable", lambda: unknown)
     with pytest.raises(StartError, match="does not know its own program"):
         corral.map(abs, [1])
 

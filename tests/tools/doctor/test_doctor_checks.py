@@ -232,15 +232,15 @@ def test_sleeping_is_told_with_the_argument_that_ends_it():
 
 
 def test_an_env_that_waits_is_recommended_a_thread_for_each():
-    patient = subject_for(bad.Waits)
-    patient._profile = profile_of(EpisodeDriver(bad.Waits, 0), 1)
-    patient.cost = cost.measure(bad.Waits, 0)
+    subject = subject_for(bad.Waits)
+    subject._profile = profile_of(EpisodeDriver(bad.Waits, 0), 1)
+    subject.cost = cost.measure(bad.Waits, 0)
     gain = threads.measure_gain(bad.Waits, 0)
     assert gain > 1.0
     shares = Finding("isolation", "ok", "", data={"isolation": "shared"})
     for safe, kind in ((True, "threads"), (False, "processes")):
         tried = Finding("threads", "ok", "", data={"threads": safe, "gain": gain})
-        advice = recommend(patient, [shares, tried], num_envs=32)
+        advice = recommend(subject, [shares, tried], num_envs=32)
         assert re.match(rf"32 slots, \d+ {kind}: a step takes ", advice.sentence)
 
 

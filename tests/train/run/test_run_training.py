@@ -78,9 +78,9 @@ def test_an_env_that_never_ends_holds_nothing_up(train, capsys):
     assert "2 of the 2 episodes were cut after 320 steps (evaluate_length)" in out
     lines = jsonl.read(directory.metrics)
     assert {line["eval/length"] for line in lines if "eval/length" in line} == {320.0}
-    with Image.open(directory.videos / "best.gif") as film:
-        assert 150 <= film.n_frames < 300  # no more of them were ever kept
-        assert film.info["duration"] * film.n_frames == pytest.approx(16_000, rel=0.1)
+    with Image.open(directory.videos / "best.gif") as video:
+        assert 150 <= video.n_frames < 300  # no more of them were ever kept
+        assert video.info["duration"] * video.n_frames == pytest.approx(16_000, rel=0.1)
 
 
 def test_without_pictures_the_run_goes_on(train, capsys):

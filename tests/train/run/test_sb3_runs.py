@@ -104,10 +104,10 @@ def test_a_run_leaves_what_both_libraries_open(train):
     measured = jsonl.read(run.metrics)
     assert {"learn/kl", "learn/entropy", "learn/explained_variance"} <= set(measured[0])
     assert len(jsonl.read(run.episodes)) > 2
-    with LoadedRun(run.path) as revisit:
-        before = revisit.evaluate(episodes=3, seed=7)
-        ours = [revisit.evaluate(episodes=5, seed=7).returns, before.returns]
-        drawn = [revisit.evaluate(3, 7, stochastic=True).returns for _ in range(2)]
+    with LoadedRun(run.path) as loaded:
+        before = loaded.evaluate(episodes=3, seed=7)
+        ours = [loaded.evaluate(episodes=5, seed=7).returns, before.returns]
+        drawn = [loaded.evaluate(3, 7, stochastic=True).returns for _ in range(2)]
     assert (ours[0][:3] == ours[1]).all()
     assert (drawn[0] == drawn[1]).all()
     model = PPO.load(run.checkpoints / "best_sb3.zip", device="cpu")

@@ -165,20 +165,20 @@ def test_the_wait_for_a_video_does_not_count_as_collecting(here):
     assert text.startswith("Collecting ran at 64 steps/s")
 
 
-def test_a_reel_takes_pictures_alone_and_not_too_many():
-    reel = VideoFrames()
+def test_video_frames_are_pictures_alone_and_not_too_many():
+    frames = VideoFrames()
     with pytest.raises(TypeError, match=r"render gave None; a picture is uint8"):
-        reel.add(None)
+        frames.add(None)
     with pytest.raises(TypeError, match=r"float64 of shape \(2, 2, 3\)"):
-        reel.add(np.zeros((2, 2, 3)))
+        frames.add(np.zeros((2, 2, 3)))
     for _ in range(MAX_FRAMES):
-        reel.add(np.zeros((2, 2, 3), np.uint8))
-    assert (len(reel.frames), reel.stride) == (MAX_FRAMES // 2, 2)
+        frames.add(np.zeros((2, 2, 3), np.uint8))
+    assert (len(frames.frames), frames.stride) == (MAX_FRAMES // 2, 2)
 
 
-def test_a_reel_keeps_pictures_that_are_drawn_on_one_canvas():
-    reel, canvas = VideoFrames(), np.zeros((2, 2, 3), np.uint8)
+def test_video_frames_are_kept_although_drawn_on_one_canvas():
+    frames, canvas = VideoFrames(), np.zeros((2, 2, 3), np.uint8)
     for shade in (10, 20):
         canvas[:] = shade
-        reel.add(canvas)
-    assert [int(frame.max()) for frame in reel.frames] == [10, 20]
+        frames.add(canvas)
+    assert [int(frame.max()) for frame in frames.frames] == [10, 20]

@@ -383,8 +383,8 @@ class _InfosOfSomeSlots:
     def to_list(self, count: int) -> list[dict[str, Any]]:
         """The info of each slot."""
         infos: list[dict[str, Any]] = [{} for _ in range(count)]
-        told = self._part.infos.to_list(len(self._part))
-        for slot, info in zip(self._part.slots.tolist(), told, strict=True):
+        present = self._part.infos.to_list(len(self._part))
+        for slot, info in zip(self._part.slots.tolist(), present, strict=True):
             infos[slot] = info
         return infos
 

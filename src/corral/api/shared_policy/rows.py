@@ -121,22 +121,22 @@ class SharedRows:
         self, step: Step, ended: Bools
     ) -> tuple[Infos, dict[int, dict[str, Any]]]:
         """What each agent was told, and what those whose part ended were told last."""
-        told: dict[int, dict[str, Any]] = {}
+        current: dict[int, dict[str, Any]] = {}
         final: dict[int, dict[str, Any]] = {}
         if step.infos:
             for position in range(len(step)):
-                told.update(self._apart(step.infos.of(position), position))
+                current.update(self._apart(step.infos.of(position), position))
         for position, info in step.final_infos.items():
             final.update(self._apart(info, position))
         for row in np.flatnonzero(ended).tolist():
             env = row // self.agents
             if not step.ended.item(env):  # the env goes on without this agent
-                final[row] = told.pop(row, {})
+                final[row] = current.pop(row, {})
             elif step.valid.item(env):
                 final.setdefault(row, {})
         for position in np.flatnonzero(~step.valid).tolist():
-            _hand_on_fault(step, position, ended, told, final)
-        return Infos([], told), final
+            _hand_on_fault(step, position, ended, current, final)
+        return Infos([], current), final
 
     def _apart(
         self, info: dict[Any, Any], position: int
@@ -157,5 +157,5 @@ def _hand_on_fault(
     fault = step.infos.of(position).get("fault") if step.infos else None
     if fault is not None and ended[position].any():
         row = position * ended.shape[1] + int(np.argmax(ended[position]))
-        for told in infos if step.started.item(position) else infos[:1]:
-            told[row] = {**told.get(row, {}), "fault": fault}
+        for rows in infos if step.started.item(position) else infos[:1]:
+            rows[row] = {**rows.get(row, {}), "fault": fault}

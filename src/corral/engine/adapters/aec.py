@@ -188,10 +188,10 @@ class AecAdapter(PettingZooAdapter):
 
     def _infos_of_agents(self) -> dict[Any, Any]:
         """The infos of those observed; masks go elsewhere."""
-        infos, told = self._keeper.infos, self._last_words
+        infos, shown = self._keeper.infos, self._last_words
         for seat in self._shown:
             info = infos.get(seat.agent)
             if info:
-                told[seat.agent] = info_of(seat.agent, info)
-        self.without_masks(told, self._shown)
-        return told
+                shown[seat.agent] = info_of(seat.agent, info)
+        self.without_masks(shown, self._shown)
+        return shown

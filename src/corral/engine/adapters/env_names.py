@@ -256,8 +256,8 @@ def _check_arguments(
             f"{factory} has no argument {strange[0]!r}; it has: "
             f"{', '.join(known) or 'none'}"
         )
-    told = {*given.kwargs, *given.later}
-    needed = [one for one in _needed(parameters, _BY_NAME) if one not in told]
+    supplied = {*given.kwargs, *given.later}
+    needed = [one for one in _needed(parameters, _BY_NAME) if one not in supplied]
     if needed:
         raise OptionError(
             f"{factory} needs arguments: {', '.join(needed)}. {given.with_more(needed)}"

@@ -203,12 +203,12 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     ) -> dict[str, Any]:
         agents = self.possible_agents
         alive = set(self._alive)
-        told = {str(agent): info for agent, info in infos.items() if info}
-        told["agent_rewards"] = np.array(
+        joint = {str(agent): info for agent, info in infos.items() if info}
+        joint["agent_rewards"] = np.array(
             [float(rewards.get(agent, 0.0)) for agent in agents]
         )
-        told["alive"] = np.array([agent in alive for agent in agents])
-        return told
+        joint["alive"] = np.array([agent in alive for agent in agents])
+        return joint
 
     def _take_masks(
         self, observations: Mapping[Agent, Any], infos: Mapping[Agent, Any]

@@ -71,21 +71,21 @@ class PettingZooAdapter:
             self.roster.set_state(self.env.state())
         return self.roster.buffer
 
-    def without_masks(self, told: dict[Any, Any], seats: Sequence[Seat]) -> None:
-        """Take masks out of what these were told, and keep them in the arrays."""
+    def without_masks(self, infos: dict[Any, Any], seats: Sequence[Seat]) -> None:
+        """Take masks out of the infos of these agents, and keep them in the arrays."""
         if not self._maskable:
             return
         for seat in seats:
-            info = told.get(seat.agent)
+            info = infos.get(seat.agent)
             if info is None or MASK_KEY not in info:
                 seat.unmask()
                 continue
             if seat.mask(info[MASK_KEY]):
                 self.masking = True
                 rest = {key: info[key] for key in info if key != MASK_KEY}
-                told.pop(seat.agent)
+                infos.pop(seat.agent)
                 if rest:
-                    told[seat.agent] = rest
+                    infos[seat.agent] = rest
 
     def permitted(self, actions: dict[str, Any]) -> dict[str, Any]:
         """The same, with what masks forbid exchanged for something they allow.

@@ -84,8 +84,8 @@ class ParallelAdapter(PettingZooAdapter):
             seat.reward[seat.position] = reward
             total += reward
         quiet = not self.masking and type(infos) is dict and not any(infos.values())
-        told = {} if quiet else self._checked_infos(infos)
-        return self.observed(), total, False, False, told
+        kept = {} if quiet else self._checked_infos(infos)
+        return self.observed(), total, False, False, kept
 
     def _changed(
         self,
@@ -147,10 +147,10 @@ class ParallelAdapter(PettingZooAdapter):
                 f"the infos are {type(infos).__name__}; they must be a dict by agent, "
                 "{} for those who are told nothing"
             )
-        told = {agent: info_of(agent, info) for agent, info in infos.items() if info}
-        if told or self.masking:
-            self.without_masks(told, self.roster.living)
-        return told
+        kept = {agent: info_of(agent, info) for agent, info in infos.items() if info}
+        if kept or self.masking:
+            self.without_masks(kept, self.roster.living)
+        return kept
 
 
 def two_dicts(result: Any) -> tuple[Any, ...]:

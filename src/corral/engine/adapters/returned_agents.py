@@ -100,10 +100,10 @@ class ReturnsAdapter(ParallelAdapter):
         over, cut = roster.how()
         return self.observed(), total, over, cut, self._checked_infos(infos)
 
-    def without_masks(self, told: dict[Any, Any], seats: Sequence[Seat]) -> None:
+    def without_masks(self, infos: dict[Any, Any], seats: Sequence[Seat]) -> None:
         """Keep masks in the arrays, and where AgileRL's algorithms look for them."""
         for seat in seats:
-            info = told.get(seat.agent)
+            info = infos.get(seat.agent)
             if info is not None and MASK_KEY in info:
                 seat.mask(info[MASK_KEY])
                 self.masking = True

@@ -61,8 +61,8 @@ class SharingProbe:
         found, doubt = self._probe(0, self.question)
         if doubt is None or found.sharing is None:
             return found
-        witness = self._fresh_worker()
-        if self._repeats(witness, doubt):
+        fresh = self._fresh_worker()
+        if self._repeats(fresh, doubt):
             reason = self._trouble
             return self._with(found, replace(found.sharing, safe=False, reason=reason))
         if self._mild:
@@ -72,7 +72,7 @@ class SharingProbe:
                 found, replace(found.sharing, safe=None, reason=NOT_REPEATABLE_REASON)
             )
         # Bare resets may draw from the system's entropy; with seeds it may repeat.
-        seeded, doubt = self._probe(witness, replace(self.question, seeded=True))
+        seeded, doubt = self._probe(fresh, replace(self.question, seeded=True))
         if doubt is None:
             return self._with(found, seeded.sharing)
         return self._with(
@@ -148,7 +148,7 @@ class SharingProbe:
     def clean(self, found: Measurement) -> None:
         """Replace the workers that envs have left something in, or may have."""
         safe = found.sharing is None or found.sharing.safe
-        # The witness has the generators of slot 0.
+        # The fresh worker has the generators of slot 0.
         good = {0} if found.kept or (safe and not found.left) else set()
         for worker in self.used - good:
             self.executor.respawn(worker)

@@ -318,13 +318,13 @@ class SignalledExecutor:
         while not self._away.keys().isdisjoint(questions):
             time.sleep(0.001)
             self.check_workers()
-        told: list[int] = []
+        asked_workers: list[int] = []
         try:
             for worker, question in packed.items():
                 self._post_packed(worker, question)
-                told.append(worker)
+                asked_workers.append(worker)
         except BaseException:
-            for worker in told:
+            for worker in asked_workers:
                 self._unwanted[worker] += 1
             raise
 

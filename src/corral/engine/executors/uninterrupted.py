@@ -45,7 +45,9 @@ class _ThreadWork:
         """Held by the work from its beginning on; or by whoever forbids it."""
 
     def start(self) -> None:
-        thread = threading.Thread(target=self._run, name="corral-errand", daemon=True)
+        thread = threading.Thread(
+            target=self._run, name="corral-uninterrupted", daemon=True
+        )
         try:
             thread.start()
         except RuntimeError:  # no threads any more: the interpreter is ending

@@ -81,7 +81,7 @@ _TIMEOUTS = {
 
 def advice_for(fault: Fault, syntax: OptionSyntax = PYTHON_SYNTAX) -> str:
     """What to do next; "" where the error itself says so."""
-    parts = [_company(fault, syntax), _first(fault, syntax)]
+    parts = [_shared_process(fault, syntax), _first(fault, syntax)]
     if syntax.in_python:
         parts += [_continuing(fault), _replay(fault)]
     return " ".join(part for part in parts if part)
@@ -116,14 +116,14 @@ def helped_by_restarts(fault: Fault) -> bool:
 _RESTARTED_COMMANDS = ("step", "reset")
 
 
-def _company(fault: Fault, syntax: OptionSyntax) -> str:
+def _shared_process(fault: Fault, syntax: OptionSyntax) -> str:
     """What is known of an env that failed beside others in its process."""
     if not fault.company or fault.alone:
         return ""
     alone = syntax.option("isolation", "slot")
     if fault.alone is None:
         return (
-            f"There was company in its process ({fault.company}); if it works without "
+            f"Its process ran other envs too ({fault.company}); if it works alone "
             f"({alone}), they break each other."
         )
     others = "another env" if fault.company == 1 else f"{fault.company} other envs"

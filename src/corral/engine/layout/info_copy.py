@@ -29,9 +29,9 @@ def owned_info(value: Any) -> Any:
     and envs have, since a copy would close what the env still uses.
 
     >>> path = [1]
-    >>> told = owned({"path": path, "again": path})
+    >>> kept = owned({"path": path, "again": path})
     >>> path.append(2)
-    >>> told, told["path"] is told["again"]
+    >>> kept, kept["path"] is kept["again"]
     ({'path': [1], 'again': [1]}, True)
     """
     return _owned(value, {})

@@ -1,4 +1,4 @@
-"""What a slot did until it failed, done again: in company, and without.
+"""What a slot did until it failed, done again: beside another slot, and without.
 
     apart     both slots, a process each    three times   the slot has to work
     beside    both slots, one process       once          it has to fail, as before
@@ -78,7 +78,7 @@ class FaultRerun:
     open_pool: OpenPool
 
     def fails_alone(self) -> bool | None:
-        """Whether company makes no difference; None if that cannot be told."""
+        """Whether the other slot makes no difference; None if that cannot be told."""
         runs = RERUN_ROUNDS * (RERUNS_PER_ROUND + 2)
         if (
             runs * sum(history.seconds for history in self.histories)
@@ -152,7 +152,7 @@ class FaultRerun:
         chosen = [self.histories[place] for place in places]
         pool.reset(
             places,
-            # Any seed, but the same with and without company.
+            # Any seed, but the same beside the other and without.
             seeds=[0 if one.seed is None else one.seed for one in chosen],
             options=[one.options for one in chosen],
             tasks=[one.task for one in chosen],

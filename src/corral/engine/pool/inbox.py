@@ -103,8 +103,10 @@ class Inbox:
             if letter is not None and letter.final_info:
                 remainders[index] = letter.final_info
         infos = Infos(self._columns.read(FINAL_ROW, slots), remainders)
-        told = zip(ended.tolist(), infos.to_list(len(slots)), strict=True)
-        step.final_infos = {at: info for at, info in told if info or self._empty_finals}
+        pairs = zip(ended.tolist(), infos.to_list(len(slots)), strict=True)
+        step.final_infos = {
+            at: info for at, info in pairs if info or self._empty_finals
+        }
         return [c for info in remainders.values() for c in self._columns.define(info)]
 
     def complete(self, step: Step) -> None:

@@ -362,12 +362,12 @@ class Pool:
         episodes = Episodes(len(chosen), seeds, options, tasks)
         numbers: list[int] = []
         messages: list[tuple[int, Any]] = []
-        told: dict[int, dict[str, Any]] = {}
+        requests: dict[int, dict[str, Any]] = {}
         for position, slot in enumerate(chosen.tolist()):
             number, message = episodes.at(position)
             numbers.append(number)
             if message:
-                told[slot] = message
+                requests[slot] = message
                 worker, index = self._dispatcher.worker_and_index(slot)
                 messages.append((worker, commands.NextEpisode(index, **message)))
         self._expire_views(chosen)
@@ -378,7 +378,7 @@ class Pool:
         self._lifecycle.state = SENDING
         self._ledger.send(chosen)
         self._ledger.start(chosen)
-        self._requests.reset(chosen, self._ledger.tickets(chosen), told)
+        self._requests.reset(chosen, self._ledger.tickets(chosen), requests)
         self._dispatcher.dispatch(chosen, Verb.RESET, 0)
         self._sent()
 

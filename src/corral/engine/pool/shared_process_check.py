@@ -1,9 +1,9 @@
-"""An env that failed in company: would it have failed alone?
+"""An env that failed in a shared process: would it have failed alone?
 
 Some simulators keep their state in the process, so that the second env in it breaks the
 first, or the first the second. What the env says then (`getJointState failed`) does not
-tell. So what an env did beside others until it failed is done again elsewhere, with and
-without company (see `fault_rerun`).
+tell. So what an env did beside others until it failed is done again elsewhere, beside
+others and alone (see `fault_rerun`).
 
 An env that could not even be built is not tried: building it may have been the harm.
 """
@@ -35,7 +35,7 @@ ErrorKey = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class SharedProcessCheck:
-    """The envs of a pool, as company for each other.
+    """Tries whether envs of a pool failed because they share a process.
 
     Args:
         assignment: what they were built with.
@@ -57,7 +57,7 @@ class SharedProcessCheck:
     def checked(
         self, faults: Sequence[Fault], histories: Histories | None = None
     ) -> list[Fault]:
-        """The same faults; those that may be the company's say whether they are.
+        """The same faults; each says whether other envs caused it, if they may have.
 
         One is tried, and few in the life of a pool: whoever goes on after errors must
         not wait for each.

@@ -32,10 +32,10 @@ class StaleViews:
 
         Called before anything is changed, so that a refused send was not sent.
         """
-        for loan in list(self.lent):
-            if loan.expires(slots, rows):
-                self.lent.remove(loan)
-                loan.spoil()
+        for view in list(self.lent):
+            if view.expires(slots, rows):
+                self.lent.remove(view)
+                view.spoil()
 
 
 class _LentStep:

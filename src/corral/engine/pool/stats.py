@@ -110,8 +110,8 @@ class Stats:
     @property
     def overlapped(self) -> float:
         """Seconds of the caller's own work while commands were under way."""
-        told = self.policy + self.waiting + self.copying
-        return max(0.0, self.seconds - told)
+        accounted = self.policy + self.waiting + self.copying
+        return max(0.0, self.seconds - accounted)
 
     def slowest(self, count: int = 3) -> tuple[int, ...]:
         """The slots with the longest mean step, slowest first."""
@@ -151,7 +151,7 @@ class Stats:
 
 
 def stats_of(
-    executor: Executor, clock: CallerTime, starving: CpuContention, idle: bool
+    executor: Executor, clock: CallerTime, contention: CpuContention, idle: bool
 ) -> Stats:
     """What there is to say now; `idle` if nothing is under way."""
     now = perf_counter()
@@ -163,19 +163,19 @@ def stats_of(
         copying=clock.copying,
         step=_times(executor.times, "step"),
         reset=_times(executor.times, "reset"),
-        workers=tuple(_workers(executor, clock, starving, seconds)),
+        workers=tuple(_workers(executor, clock, contention, seconds)),
     )
 
 
 def _workers(
-    executor: Executor, clock: CallerTime, starving: CpuContention, seconds: float
+    executor: Executor, clock: CallerTime, contention: CpuContention, seconds: float
 ) -> Iterator[WorkerStats]:
     pairs = zip(executor.shards, executor.vitals(), strict=True)
     for worker, (shard, vitals) in enumerate(pairs):
         busy = vitals.busy_seconds
         if busy is None:  # the caller, who runs the envs while it waits for them
             busy = clock.waiting
-        starved = starving.seconds(vitals.pid)
+        starved = contention.seconds(vitals.pid)
         yield WorkerStats(
             worker=worker,
             slots=shard,

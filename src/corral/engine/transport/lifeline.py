@@ -129,7 +129,7 @@ def _continue_when_orphaned() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 
-def end_with_offspring(descriptor: int, mark: str, patience: float = 0.0) -> None:
+def end_with_offspring(descriptor: int, mark: str, seconds: float = 0.0) -> None:
     """The last thing a worker does: its children end with it.
 
     Those of its group are left to the parent, unless that is gone.
@@ -137,12 +137,12 @@ def end_with_offspring(descriptor: int, mark: str, patience: float = 0.0) -> Non
     Args:
         descriptor: the inherited read end.
         mark: by which its offspring is known.
-        patience: seconds to wait for the hang-up, where another sign of it was seen.
+        seconds: how long to wait for the hang-up, where another sign of it was seen.
     """
     child_processes.end_own(mark)
     poll = select.poll()
     poll.register(descriptor, 0)
-    if poll.poll(patience * 1000) and os.getpgrp() == os.getpid():
+    if poll.poll(seconds * 1000) and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
 
 

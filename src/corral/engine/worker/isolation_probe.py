@@ -271,8 +271,9 @@ def run_together(
 def _difference_in(
     guest: RecordedEnv, recording: Recording, turn: int
 ) -> tuple[str, ...]:
-    told = recording.turns[turn]
-    now, then = response_to(told, _take_turn(guest, told)), recording.responses[turn]
+    command = recording.turns[turn]
+    now = response_to(command, _take_turn(guest, command))
+    then = recording.responses[turn]
     if now == then:
         return ()
     places = {**now, **then}

@@ -116,9 +116,9 @@ def _readable(error: BaseException) -> str:
             break
         trace = trace.tb_next
     # Piece by piece: one of them may be an exception's text of many megabytes.
-    told = traceback.TracebackException(type(error), error, trace)
+    report = traceback.TracebackException(type(error), error, trace)
     return shortened(
-        "".join(shortened(piece) for piece in told.format()), MAX_TRACEBACK_CHARACTERS
+        "".join(shortened(piece) for piece in report.format()), MAX_TRACEBACK_CHARACTERS
     )
 
 

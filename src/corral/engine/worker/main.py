@@ -167,12 +167,12 @@ def main(
     lifeline.watch(lifeline_descriptor, memory, stop_offset, bell_offset, mark=mark)
 
     def end() -> None:
-        lifeline.end_with_offspring(lifeline_descriptor, mark, patience)
+        lifeline.end_with_offspring(lifeline_descriptor, mark, seconds)
         memory[stop_offset : stop_offset + 4].cast("I")[0] = WORKER_ENDED
 
     # Registered first, so it runs after every other library's last wish.
     atexit.register(end)
-    patience = 0.0
+    seconds = 0.0
     stacks.answer_into(stack)
     box = Mailbox.attach(mailbox)
     process = _WorkerProcess(worker, block, control, box, bells)
@@ -185,7 +185,7 @@ def main(
     except MailboxClosed:
         # The parent is gone, or gave us up; the envs are closed.
         if not process.was_asked_to_close:
-            patience = 0.1
+            seconds = 0.1
     finally:
         process.guard()  # a copy's hanging up would be the worker's
         box.close()

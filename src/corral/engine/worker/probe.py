@@ -151,7 +151,7 @@ class Probe:
             sys.unraisablehook = sys.__unraisablehook__  # it goes on as a worker
         if sharing is None:
             return measured
-        told = replace(
+        answered = replace(
             sharing,
             extra=self.extra,
             forks=measured.forks,
@@ -161,7 +161,7 @@ class Probe:
         )
         kept = self.kept is not None
         return replace(
-            measured, sharing=told, kept=kept, left=not kept and _has_children()
+            measured, sharing=answered, kept=kept, left=not kept and _has_children()
         )
 
     def _run(self) -> Measurement:
@@ -487,7 +487,7 @@ def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:
 
 _NEEDS_OWN = (
     "it draws from global generators, which all envs of a process share; with "
-    "isolate_rng=True it may have company ({})"
+    "isolate_rng=True it may share a process ({})"
 )
 
 

@@ -356,11 +356,11 @@ class StateReader:
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # iterators will not be pickled for ever
-            told = value.__reduce_ex__(2)
-        if isinstance(told, str):
-            self._mark(told)
+            reduced = value.__reduce_ex__(2)
+        if isinstance(reduced, str):
+            self._mark(reduced)
             return
-        _, *parts = told
+        _, *parts = reduced
         self._push(*[list(one) if _is_iterator(one) else one for one in parts])
 
 

@@ -81,13 +81,13 @@ def _run_comparison(comparison: Comparison) -> bool:
     return _close(comparison)
 
 
-def _close(comparison: Comparison, patience: float = 10.0) -> bool:
+def _close(comparison: Comparison, timeout: float = 10.0) -> bool:
     """Close its candidates; returns whether Ctrl-C was pressed.
 
     Ctrl-C ends them at once; what was measured is kept.
     """
     try:
-        comparison.close(patience)
+        comparison.close(timeout)
     except KeyboardInterrupt:
         comparison.close(0.0)
         return True

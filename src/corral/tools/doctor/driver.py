@@ -1,8 +1,8 @@
 """An env that plays by itself: whichever kind it is, with actions of its own.
 
-    player = player_for(env, seed, slot)
+    driver = EpisodeDriver(factory, seed, slot)
     for _ in range(steps):
-        moment = player.advance()      # a reset where an episode is to start
+        response = driver.advance()    # a reset where an episode is to start
 
 What it does depends on seed and slot alone, so two runs can be compared bit for bit.
 """
@@ -41,7 +41,7 @@ def driver_for(env: Any, seed: int) -> EnvDriver:
 
 
 class EpisodeDriver:
-    """A game, played episode after episode.
+    """Steps one env, episode after episode.
 
     Args:
         factory: makes the env; called in `around`, as everything else is.

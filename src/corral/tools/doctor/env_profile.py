@@ -1,4 +1,4 @@
-"""A pilot is what a first look at an env told; the checks after it plan with that."""
+"""What a first look at an env found; the checks after it plan with that."""
 
 from __future__ import annotations
 

@@ -52,14 +52,14 @@ def _measured(
 ) -> Measurement:
     """What `auto` would find, from what the checks found."""
     declared = bool(subject.profile.metadata.get(THREADS_KEY))
-    told = {name: value for one in findings for name, value in one.data.items()}
+    data = {name: value for one in findings for name, value in one.data.items()}
     waits = cost.computing < WAITING_CPU_SHARE and cost.step >= MIN_WAITING_STEP_SECONDS
-    safe = told.get("isolation") == "shared" and told.get("threads") is True
+    safe = data.get("isolation") == "shared" and data.get("threads") is True
     return Measurement(
         cost.step + cost.resetting * cost.step,
         cost.computing,
         threads=declared or (waits and safe),
-        thread_gain=float(told.get("gain", 1.0)),
+        thread_gain=float(data.get("gain", 1.0)),
         declared=declared,
     )
 

@@ -110,21 +110,21 @@ class Subject:
             serialization.pack(self.factory, "the factory")
         )
         with tempfile.TemporaryDirectory() as folder:
-            errands = [
+            tasks = [
                 WorkerTask(measure, factory, given, os.path.join(folder, str(number)))
                 for number, given in enumerate(arguments)
             ]
             answers = run_in_workers(
                 run,
-                errands,
-                workers=len(errands),
+                tasks,
+                workers=len(tasks),
                 on_fault="restart",
                 max_restarts=0,
                 item_timeout=self.seconds,
             )
             return [
                 _with_output(answer, task.output)
-                for answer, task in zip(answers, errands, strict=True)
+                for answer, task in zip(answers, tasks, strict=True)
             ]
 
 

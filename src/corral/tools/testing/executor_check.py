@@ -76,9 +76,9 @@ def check_executor(
             "one that cannot be built leaves nothing", check.survives_a_bad_factory
         ),
         CheckPart("a death is told", check.tells_of_a_death),
-        CheckPart("a death is mended", check.mends_a_death),
+        CheckPart("a dead worker is replaced", check.replaces_a_dead_worker),
         CheckPart("a hang is told", check.tells_of_a_hang),
-        CheckPart("a hang is mended", check.mends_a_hang),
+        CheckPart("a hung worker is replaced", check.replaces_a_hung_worker),
         CheckPart("nothing is left behind", check.leaves_nothing),
     ]
     report = run_parts(f"{name}:", parts)
@@ -206,9 +206,9 @@ class _ExecutorCheck:
         with self._pool(make) as pool, _raises(WorkerDied, "SIGKILL"):
             _step_on(pool)
 
-    def mends_a_death(self) -> None:
+    def replaces_a_dead_worker(self) -> None:
         self._need("survives_deaths")
-        self._mends("SIGKILL", functools.partial(Crashing, "kill", after=20))
+        self._replaces("SIGKILL", functools.partial(Crashing, "kill", after=20))
 
     def tells_of_a_hang(self) -> None:
         self._need("deadlines")
@@ -217,16 +217,16 @@ class _ExecutorCheck:
         with pool, _raises(WorkerHung, "step"):
             _step_on(pool)
 
-    def mends_a_hang(self) -> None:
+    def replaces_a_hung_worker(self) -> None:
         self._need("deadlines")
         make = functools.partial(Hanging, after=20)
-        self._mends("hung", make, step_timeout=1.0)
+        self._replaces("hung", make, step_timeout=1.0)
 
     def _need(self, capability: str) -> None:
         if not getattr(self._capabilities, capability):
             raise Skip(f"it declares {capability}=False")
 
-    def _mends(self, what: str, make: Any, **options: Any) -> None:
+    def _replaces(self, what: str, make: Any, **options: Any) -> None:
         factories = [KnownAnswers, make]
         pool = functools.partial(
             self._pool, factories, None, on_fault="restart", **options

@@ -233,11 +233,11 @@ def _everything(error: BaseException) -> str:
     parts = ["".join(traceback.format_exception(error)).rstrip()]
     for fault in getattr(error, "faults", ()) or [getattr(error, "fault", None)]:
         if isinstance(fault, Fault):
-            told = {"Traceback": fault.traceback, "Stack": fault.stack}
-            told["Output"] = fault.output
+            texts = {"Traceback": fault.traceback, "Stack": fault.stack}
+            texts["Output"] = fault.output
             parts += [
                 f"{name} of slot {fault.slot}, worker {fault.worker}:\n{text.rstrip()}"
-                for name, text in told.items()
+                for name, text in texts.items()
                 if text and text.strip()
             ]
     return "\n\n".join(parts) + "\n"

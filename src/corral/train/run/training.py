@@ -107,7 +107,7 @@ class Training:
         begun = not progress.update  # else some of the way is behind it already
         self._unended = set(range(parts.pool.num_envs)) if begun else set()
         """Slots in which no episode has ended since the last checkpoint."""
-        self._told_of_cuts = self._told_of_videos = False
+        self._warned_of_cuts = self._warned_of_videos = False
         self._stop = False
 
     def run(self) -> int:
@@ -212,8 +212,8 @@ class Training:
     def _say_what_is_cut(self) -> None:
         """Once, where episodes are longer than what lies between two checkpoints."""
         every = self.config.checkpoint_every or 1
-        if self._unended and not self._told_of_cuts:
-            self._told_of_cuts = True
+        if self._unended and not self._warned_of_cuts:
+            self._warned_of_cuts = True
             self.outputs.console.say(
                 f"Episodes are cut short: in slot {min(self._unended)} none has ended "
                 f"in {every * self.config.ppo.n_steps:,} steps, and a checkpoint ends "
@@ -384,8 +384,8 @@ class Training:
 
     def _say_which_videos_failed(self) -> None:
         """The first reason; how many there were is told at the end."""
-        if self.background_video.trouble is not None and not self._told_of_videos:
-            self._told_of_videos = True
+        if self.background_video.trouble is not None and not self._warned_of_videos:
+            self._warned_of_videos = True
             self.outputs.console.say(
                 f"No video: {self.background_video.trouble}.", "dim"
             )
@@ -447,10 +447,10 @@ class Training:
             with suppress(CorralError, OSError):  # the disk may be what is wrong
                 self.restarts.report_new(self.progress.steps)
             self._note(state=state, result=story)
-            told = "\n".join([story, *self._kept(error), *self._next(failure)])
+            message = "\n".join([story, *self._kept(error), *self._next(failure)])
             if not isinstance(error, CorralError):
-                raise RunFailed(told) from error
-            error.args = (told, *error.args[1:])
+                raise RunFailed(message) from error
+            error.args = (message, *error.args[1:])
             raise
 
     def _kept(self, error: Exception | None = None) -> list[str]:

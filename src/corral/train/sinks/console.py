@@ -61,7 +61,7 @@ class ConsoleSink:
         self._clock = clock
         self._latest: dict[str, float] = {}
         self._step = 0
-        self._told = 0
+        self._lines = 0
         self._drawn = self._logged = self._began = clock()
         self._from: tuple[int, float] | None = None
         """Step and time from which on it is being trained."""
@@ -84,7 +84,7 @@ class ConsoleSink:
     def watching(self, step: int) -> Iterator[None]:
         """The bar is there meanwhile, from this step on, and gone afterwards."""
         self._step, self._from = step, (step, self._clock())
-        self._told = LINES_PER_RUN * step // self._total
+        self._lines = LINES_PER_RUN * step // self._total
         self._progress.update(self._task, completed=step, refresh=False)
         with self._progress:
             yield
@@ -112,8 +112,8 @@ class ConsoleSink:
             )
             return
         now, tenth = self._clock(), LINES_PER_RUN * step // self._total
-        if tenth > self._told or now - self._logged >= LINE_SECONDS:
-            self._told, self._logged = tenth, now
+        if tenth > self._lines or now - self._logged >= LINE_SECONDS:
+            self._lines, self._logged = tenth, now
             self.say("  ".join([f"step {step}/{self._total}", *self._figures()]))
 
     def _is_time(self) -> bool:

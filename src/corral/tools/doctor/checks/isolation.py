@@ -59,17 +59,17 @@ def _in_turns(
     factory: Callable[[], Any], seed: int, moments: int
 ) -> Iterator[tuple[int, EnvResponse]]:
     isolation = own_generators(seed)
-    players: dict[int, EpisodeDriver] = {}
+    drivers: dict[int, EpisodeDriver] = {}
 
     def act(slot: int, what: str) -> EnvResponse | None:
         try:
             if what == "build":
                 around = lambda: isolation.of(slot)  # noqa: E731 - of this slot
-                players[slot] = EpisodeDriver(factory, seed, slot, around)
+                drivers[slot] = EpisodeDriver(factory, seed, slot, around)
             elif what == "close":
-                players.pop(slot).close()
+                drivers.pop(slot).close()
             else:
-                return players[slot].advance()
+                return drivers[slot].advance()
         except Exception as error:
             raise _EnvFailed(
                 f"{ENV_NAMES[slot]} failed in {_call(error, what)}"
@@ -83,11 +83,11 @@ def _in_turns(
             act(1, "close")
         if number == moments * 5 // 6:
             act(2, "build")
-        for slot in sorted(players):
+        for slot in sorted(drivers):
             moment = act(slot, "advance")
             assert moment is not None
             yield slot, moment
-    for slot in sorted(players):
+    for slot in sorted(drivers):
         act(slot, "close")
 
 
@@ -172,8 +172,8 @@ def _by_chance(text: str) -> Finding:
         "warning",
         f"went wrong once, with several in one process: {text}. Tried again, it did "
         "not: whether they may share one is not known",
-        "run it alone for long; if it fails there as well, it is not for company, "
-        'else isolation="slot"',
+        "run it alone for long; if it fails there as well, the other envs are not the "
+        'cause; otherwise use isolation="slot"',
     )
 
 

@@ -59,17 +59,17 @@ def measure_together(
 
 def measure_gain(factory: Callable[[], Any], seed: int) -> float:
     """How many times as much two threads do as one; the lowest of the rounds."""
-    players = [EpisodeDriver(factory, seed, slot) for slot in range(2)]
+    drivers = [EpisodeDriver(factory, seed, slot) for slot in range(2)]
     gains = []
-    with ThreadPoolExecutor(len(players)) as threads:
+    with ThreadPoolExecutor(len(drivers)) as threads:
         for _ in range(ROUNDS):
             alone = [
-                _pace(driver, time.perf_counter() + TURN_SECONDS) for driver in players
+                _pace(driver, time.perf_counter() + TURN_SECONDS) for driver in drivers
             ]
-            until = [time.perf_counter() + TURN_SECONDS] * len(players)
-            both = threads.map(_pace, players, until)
+            until = [time.perf_counter() + TURN_SECONDS] * len(drivers)
+            both = threads.map(_pace, drivers, until)
             gains.append(sum(pace / one for pace, one in zip(both, alone, strict=True)))
-    for driver in players:
+    for driver in drivers:
         driver.close()
     return min(gains)
 
