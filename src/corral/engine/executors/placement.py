@@ -74,7 +74,7 @@ def place(
         return _one_worker_each(assignment, reason)
     if backend == "auto" and workers is None:
         if slots == 1:
-            reason = "one slot has nobody to run beside"
+            reason = "there is one slot, and no other to run beside it"
             return SerialExecutor(assignment), Placement("serial", 1, 1, reason)
         if assignment.options.batched:
             return _unmeasured(assignment)
