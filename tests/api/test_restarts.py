@@ -193,7 +193,7 @@ def test_async_batches_go_on_without_the_slot_and_have_it_back(action: int, open
 # What is not mended -------------------------------------------------------------------
 
 
-def test_too_many_restarts_are_each_face_own_error(opened) -> None:
+def test_too_many_restarts_are_each_apis_own_error(opened) -> None:
     options = {**OPTIONS, "max_restarts": 1}
     envs = opened(corral.make(Counting, 2, **options))
     envs.reset(seed=1)

@@ -192,7 +192,7 @@ def test_what_is_in_no_space_is_refused_where_that_was_asked_for(
 
 
 @pytest.mark.parametrize("make", [corral.make, corral.make_sb3, corral.make_async])
-def test_every_face_hands_the_option_on(make: Any) -> None:
+def test_every_api_hands_the_option_on(make: Any) -> None:
     if make is corral.make_sb3:
         pytest.importorskip("stable_baselines3")
     options = {"backend": "serial", "check_actions": True}

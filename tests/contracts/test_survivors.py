@@ -152,7 +152,7 @@ def test_a_death_tells_of_envs_that_raised_meanwhile(make_pool: MakePool) -> Non
     assert caught.value.step is None
 
 
-def test_the_gymnasium_face_hands_it_on(backend: str) -> None:
+def test_gymnasiums_api_hands_it_on(backend: str) -> None:
     envs = corral.make(broken("", "step raises", "step raises"), backend=backend)
     try:
         envs.reset(seed=0)

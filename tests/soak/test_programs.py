@@ -46,14 +46,14 @@ def test_a_seed_always_draws_the_same_program_and_json_keeps_it():
         assert program.api in PLAYERS
 
 
-def test_every_face_whose_library_is_installed_is_drawn():
+def test_every_api_whose_library_is_installed_is_drawn():
     needs = {"AsyncPettingZooVecEnv": "agilerl"}
     needs |= dict.fromkeys(NEED_SB3, "stable_baselines3")
     absent = {api for api, library in needs.items() if find_spec(library) is None}
     assert set(APIS) == set(PLAYERS) - absent
 
 
-def test_every_face_and_backend_is_drawn():
+def test_every_api_and_backend_is_drawn():
     drawn = [draw(seed) for seed in range(400)]
     apis = {program.api for program in drawn}
     assert apis == set(APIS)

@@ -119,7 +119,7 @@ def test_infos_can_be_narrowed(backend, opened):
     assert seen == {"half", "TimeLimit.truncated", "terminal_observation"}
 
 
-def test_the_face_keeps_no_view_too_long(backend, opened):
+def test_the_env_keeps_no_view_too_long(backend, opened):
     envs = opened(corral.make_sb3(Kinds, 2, debug=True, seed=0, **backend))
     envs.reset()
     assert sum(envs.step([0, 0])[2].sum() for _ in range(12)) >= 4
