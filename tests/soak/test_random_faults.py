@@ -1,4 +1,4 @@
-"""A minute's soak: faults of every kind, and not one row wrong, lost or doubled."""
+"""Half a minute's soak: faults of every kind, and no row wrong, lost or doubled."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-SECONDS = 60
+SECONDS = 30
 
 
 @pytest.mark.first
-def test_pools_survive_a_minute_of_soaking() -> None:
+def test_pools_survive_half_a_minute_of_soaking() -> None:
     command = [sys.executable, "-m", "tests.soak.random_faults", "--seed", "1"]
     soak = subprocess.run(
         [*command, "--minutes", str(SECONDS / 60)],
@@ -24,4 +24,4 @@ def test_pools_survive_a_minute_of_soaking() -> None:
     assert soak.returncode == 0, said
     # It had something to survive.
     faults = [line.split()[-1] for line in said.splitlines() if line[:6] == "in all"]
-    assert int(faults[0]) > 20, said
+    assert int(faults[0]) > 10, said
