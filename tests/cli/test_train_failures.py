@@ -134,7 +134,17 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("env", FAILING)
+SLOW = ("Hangs", "OldReset")
+"""Cases that say little more than those beside them."""
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param(env, marks=pytest.mark.slow if env in SLOW else ())
+        for env in FAILING
+    ],
+)
 def test_what_ends_a_training_is_told_and_the_command_goes_on(env, corral, tmp_path):
     settings, told, has_line, has, fix = FAILING[env]
     yaml(env, **settings)

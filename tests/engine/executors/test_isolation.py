@@ -205,7 +205,7 @@ def test_what_an_env_takes_along_is_not_held_against_it(long_checks):
 
     fault, text = failed(Crowded)
     assert (fault.company, fault.alone) == (1, None)
-    assert "if it works without" in text
+    assert "if it works alone" in text
 
 
 def test_whoever_stops_a_retrial_sees_what_it_was_about(long_checks, tmp_path):
@@ -224,7 +224,7 @@ def test_long_episodes_are_not_done_again(monkeypatch):
     monkeypatch.setattr(fault_rerun, "MAX_RERUN_SECONDS", 1e-4)
     fault, text = failed(Rude)
     assert (fault.company, fault.alone) == (1, None)
-    assert "if it works without" in text
+    assert "if it works alone" in text
 
 
 def test_an_env_that_fails_now_and_then_blames_nobody(long_checks, tmp_path):
@@ -234,7 +234,7 @@ def test_an_env_that_fails_now_and_then_blames_nobody(long_checks, tmp_path):
         with pytest.raises(EnvError, match="getJointState failed") as caught:
             pool.reset()
         assert caught.value.fault.alone is None
-        assert "if it works without" in str(caught.value)
+        assert "if it works alone" in str(caught.value)
 
 
 def test_an_env_that_fails_alone_as_well_blames_nobody(long_checks):
