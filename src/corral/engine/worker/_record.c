@@ -23,8 +23,8 @@
 #define NEEDS_CARE (1 | 4 | 8) /* EPISODE_OVER, EPISODE_LOST, NEXT_EPISODE_DUE */
 /* Words of `vitals`, as in engine/layout/plan.py: since when, and at which slot. */
 #define BUSY_SINCE 1
-#define AT 4
-#define NOWHERE -1.0
+#define CURRENT_SLOT 4
+#define NO_SLOT -1.0
 #define MAX_DIMENSIONS 8
 #define BUCKETS 128
 
@@ -143,7 +143,7 @@ static int take_vitals(Recorder *self, PyObject *vitals) {
         return 0;
     PyArrayObject *array = (PyArrayObject *)vitals;
     if (!PyArray_Check(vitals) || PyArray_TYPE(array) != NPY_DOUBLE ||
-        PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) <= AT ||
+        PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) <= CURRENT_SLOT ||
         !PyArray_IS_C_CONTIGUOUS(array)) {
         PyErr_SetString(PyExc_ValueError, "vitals must be a line of doubles, or None");
         return -1;
@@ -538,7 +538,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
         return PyErr_Format(PyExc_ValueError, "%zd slots", (Py_ssize_t)self->slots);
     for (self->at = first; 0 <= self->at && self->at < self->slots;
          self->at += stride) {
-        self->line[AT] = (double)self->at;
+        self->line[CURRENT_SLOT] = (double)self->at;
         PyObject *action = PyIter_Next(actions);
         if (action == NULL)
             return PyErr_Occurred() ? NULL
@@ -568,7 +568,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
             !(noise ? write_expected(self, row, self->at, part[4]) : is_empty(part[4])))
             return Py_BuildValue("(lN)", left, result);
         Py_DECREF(result);
-        self->line[AT] = NOWHERE;
+        self->line[CURRENT_SLOT] = NO_SLOT;
         if (!publish(self, self->at, ticket))
             return NULL;
     }
