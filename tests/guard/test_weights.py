@@ -34,8 +34,22 @@ def test_three_updates_give_the_recorded_weights(name, tmp_path):
         pytest.skip(f"{', '.join(one.missing)} is not installed")
     training.train(one, tmp_path / "run")
     found = training.weights(tmp_path / "run" / "checkpoints" / "last.pt")
-    training.compare(found, WEIGHTS[name], same=training.same_machine(WEIGHTS))
+    kept = WEIGHTS[name]
+    if "official" in name:
+        # A drive's noise is seeded by the path of its route, as officially: where the
+        # data lies decides what an evaluation costs, and nothing that is learned.
+        found, kept = without_evaluations(found), without_evaluations(kept)
+    training.compare(found, kept, same=training.same_machine(WEIGHTS))
     assert training.settings(tmp_path / "run") == SETTINGS[name]
+
+
+def without_evaluations(state):
+    """What does not depend on how the drives of an evaluation went."""
+    return {
+        key: value
+        for key, value in state.items()
+        if key != "best" and not key.startswith("results/eval/")
+    }
 
 
 def test_every_recipe_is_recorded(tmp_path):
