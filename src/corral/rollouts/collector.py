@@ -21,7 +21,7 @@ from corral.core import Policy, Step
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.codec import Codecs
 from corral.engine.pool import Pool
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError, OrderError
 from corral.rollouts import carry as carries
 from corral.rollouts import finite_check
@@ -34,8 +34,6 @@ from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
 
 MODES = ("sync", "two_groups", "first_ready")
-_NUMBERED_SEED_DOMAIN, _RETRY_SEED_DOMAIN = 4, 5
-"""Set the roots of episodes after `end_episodes` apart, and after something failed."""
 
 
 class Collector:
@@ -176,14 +174,14 @@ class Collector:
         self._begin(self._numbered(number))
 
     def _numbered(self, number: int) -> int:
-        return episode_seed(self.seed, number, _NUMBERED_SEED_DOMAIN)
+        return episode_seed(self.seed, number, SeedDomain.NUMBERED)
 
     def _begin(self, root: int) -> Step:
         """Reset every slot; its episodes have seeds from (root, slot, 0, 1, ...)."""
         self._now = None
         drain(self.pool)
         # If anything fails from here on, the next attempt is another one.
-        self._root = episode_seed(root, _RETRY_SEED_DOMAIN)
+        self._root = episode_seed(root, SeedDomain.RETRIES)
         now = owned(self._codecs.obs, self.pool.reset(seed=root))
         self._seeds[:] = now.seed.tolist()
         self._actor.start(range(self._slots), self._seeds)

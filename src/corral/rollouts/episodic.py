@@ -20,7 +20,7 @@ from corral.core import NO_TASK, Policy, Step
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.codec import Codecs
 from corral.engine.pool import Pool
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault, FaultError, OptionError
 from corral.rollouts.actor import Actor
 from corral.rollouts.drained_pool import check_pool, drain
@@ -256,5 +256,5 @@ def _drawn(pool: Pool, seed: int, number: int) -> Any:
     """The task of an item that was given none: by its number, not by its slot."""
     if pool.sample_task is None:
         return NO_TASK
-    rng = np.random.default_rng(episode_seed(seed, number, 1))
+    rng = np.random.default_rng(episode_seed(seed, number, SeedDomain.TASKS))
     return pool.sample_task(number, 0, rng)

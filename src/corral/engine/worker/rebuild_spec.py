@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.worker import serialization
-from corral.engine.worker.seeds import episode_seed
 from corral.engine.worker.shard import ShardOptions
-from corral.engine.worker.worker import Job, Worker
+from corral.engine.worker.worker import Job, Worker, worker_rng
 from corral.errors import FactoryError, OptionError
 
 MAX_SHARED_BYTES = 64 << 20
@@ -132,9 +131,7 @@ class RebuildSpec:
             )
         )
         worker.context.slots = self.shard
-        worker.context.rng = np.random.default_rng(
-            episode_seed(self.root_seed, self.shard.start, 2)
-        )
+        worker.context.rng = worker_rng(self.root_seed, self.shard)
         return worker
 
     def _check(self, given: Iterable[str]) -> None:

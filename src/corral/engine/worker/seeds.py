@@ -1,7 +1,13 @@
-"""Seeds: one number for any list of integers, and the global generators set to it."""
+"""Seeds: one number for any list of integers, and the global generators set to it.
+
+Every seed is made here from (root, slot, episode, ...). Where that list alone would
+give two things the same seed, a domain follows it and sets them apart. All domains are
+named below. Their numbers never change: with others, no run could be repeated.
+"""
 
 from __future__ import annotations
 
+import enum
 import operator
 import random
 import sys
@@ -9,6 +15,32 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+
+
+class SeedDomain(enum.IntEnum):
+    """What a seed is for, if it is not for the env of a slot's episode."""
+
+    TASKS = 1
+    """(root, slot, episode): draws the task of an episode that was given none."""
+    WORKERS = 2
+    """(root, first slot): the worker's `rng`, and the globals of its replacements."""
+    RESTARTS = 3
+    """(root, slot, episode), then how often the episode was begun again."""
+    NUMBERED = 4
+    """(root, number): the root of the episodes after `end_episodes(number)`."""
+    RETRIES = 5
+    """(root): the root of the next episodes, if beginning these fails."""
+
+
+class EvaluationSeed(enum.IntEnum):
+    """(seed of a run): what the seeds of its evaluations are for."""
+
+    VALIDATION = 1
+    """Episodes that choose the best policy while it is trained."""
+    FINAL = 2
+    """Episodes that judge the best policy at the end."""
+    VIDEO = 3
+    """The episode that is filmed."""
 
 
 def episode_seed(root: int, *parts: int) -> int:

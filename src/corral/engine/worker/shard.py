@@ -61,7 +61,7 @@ from corral.engine.worker.record import (
     REWARD_UNWRITTEN,
     Recorder,
 )
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.step_results import as_reward, defined_at, five_of, two_of
 from corral.errors import (
@@ -73,8 +73,6 @@ from corral.errors import (
 )
 
 LOGGER = logging.getLogger("corral")
-_RESTART_SEED_DOMAIN = 3
-"""Sets the seeds of restarted episodes apart; 1 is the tasks', 2 the workers'."""
 _NO_CONTEXT = nullcontext()
 
 
@@ -469,7 +467,7 @@ class Shard:
         if seed is None and episode.restarts:
             # Also where resets are bare: an env that is new was never given a seed.
             return episode_seed(
-                root, slot, number, _RESTART_SEED_DOMAIN, episode.restarts
+                root, slot, number, SeedDomain.RESTARTS, episode.restarts
             )
         if seed is None and self.options.seeded:
             return episode_seed(root, slot, number)
@@ -741,7 +739,7 @@ def sampled_task(options: ShardOptions, slot: int, number: int) -> Any:
     """The task of an episode that was given none."""
     if options.sample_task is None:
         return NO_TASK
-    seed = episode_seed(options.root_seed, slot, number, 1)
+    seed = episode_seed(options.root_seed, slot, number, SeedDomain.TASKS)
     return options.sample_task(slot, number, np.random.default_rng(seed))
 
 

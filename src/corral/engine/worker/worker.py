@@ -33,7 +33,7 @@ from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.letters import Reply, describe
 from corral.engine.worker.profilers import stop_profilers
-from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.engine.worker.seeds import SeedDomain, episode_seed, seed_globals
 from corral.engine.worker.serialization import opened
 from corral.engine.worker.shard import ResumeState, Shard, ShardOptions
 from corral.engine.worker.shard_outputs import ShardOutputs
@@ -81,9 +81,7 @@ class Worker:
             slots=job.slots,
             device=job.device,
             shared=job.shared,
-            rng=np.random.default_rng(
-                episode_seed(job.options.root_seed, job.slots.start, 2)
-            ),
+            rng=worker_rng(job.options.root_seed, job.slots),
         )
         kind = BatchedShard if job.options.batched else Shard
         self.shard = kind(job.worker, job.slots, job.options, lock)
@@ -142,7 +140,8 @@ class Worker:
         """One that takes another's place must not draw the same numbers again."""
         job = self.job
         if job.generation:
-            return episode_seed(root, job.slots.start, 2, job.generation)
+            domain = SeedDomain.WORKERS
+            return episode_seed(root, job.slots.start, domain, job.generation)
         return episode_seed(root, job.slots.start)
 
     def bind(
@@ -325,6 +324,12 @@ class Worker:
 
     def _run(self, item: Any) -> Any:
         return self._function(opened(item))
+
+
+def worker_rng(root: int, slots: range) -> np.random.Generator:
+    """What `corral.this_worker().rng` draws from, in the worker of these slots."""
+    seed = episode_seed(root, slots.start, SeedDomain.WORKERS)
+    return np.random.default_rng(seed)
 
 
 def command_of(verb: str, payload: Any) -> str:

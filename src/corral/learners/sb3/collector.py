@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import MissingExtra, WorkerDied, WorkerHung
 from corral.learners.sb3.ppo import SB3PPO, Collected
 from corral.rollouts.drained_pool import drain
@@ -21,9 +21,6 @@ except ImportError as error:
     raise MissingExtra(
         f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
     ) from error
-
-_NUMBERED_SEED_DOMAIN = 4
-"""Sets the roots of episodes after `end_episodes` apart."""
 
 Curriculum = Callable[[Any, int], None]
 """Called with the VecEnv and the steps so far, before each rollout, and for envs that
@@ -75,9 +72,8 @@ class SB3Collector:
         As `Collector.end_episodes` does: a run that is resumed by this call goes on as
         the one that made it and was not interrupted.
         """
-        self._begin(
-            episode_seed(self._seed, number, _NUMBERED_SEED_DOMAIN), counted=False
-        )
+        root = episode_seed(self._seed, number, SeedDomain.NUMBERED)
+        self._begin(root, counted=False)
 
     def _prepare(self) -> None:
         self._led_at = self._learner.steps

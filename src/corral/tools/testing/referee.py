@@ -22,13 +22,11 @@ from typing import Any
 from gymnasium import Space
 
 from corral.core import Step
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault
 from corral.tools.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
 from corral.tools.testing.values import part_of, same
 
-RESTART_SEED_DOMAIN = 3
-"""What sets the seeds of restarted episodes apart."""
 MAX_RESTARTS = 40
 """Of one episode, that a seed is looked for among."""
 MAX_SKIPPED_EPISODES = 3
@@ -246,7 +244,7 @@ class Referee:
         ):
             for restarts in range(MAX_RESTARTS):
                 parts = (
-                    (number, RESTART_SEED_DOMAIN, restarts) if restarts else (number,)
+                    (number, SeedDomain.RESTARTS, restarts) if restarts else (number,)
                 )
                 if (number, restarts) <= before or number < 0:
                     continue

@@ -13,16 +13,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from corral.engine.pool import Pool
-from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.seeds import EvaluationSeed, episode_seed
 from corral.errors import Fault, OptionError
 from corral.rollouts.evaluation import Evaluation, evaluate
 from corral.train.recipes.config import Config
 from corral.train.recipes.parts import Parts
 from corral.train.run.recent_episodes import means_of, numbers_of
-
-VALIDATION, FINAL, VIDEO = 1, 2, 3
-"""What seeds of evaluations are made for; the envs that collect have others."""
-
 
 CUT_KEY, FAILED_KEY = "cut", "failed"
 """How many episodes of an evaluation were, if any were."""
@@ -42,7 +38,10 @@ class Evaluator:
 
     def validate(self) -> dict[str, float]:
         """The metrics of an evaluation while training."""
-        count, seed = self._config.evaluate_episodes, self.seed(VALIDATION)
+        count, seed = (
+            self._config.evaluate_episodes,
+            self.seed(EvaluationSeed.VALIDATION),
+        )
         result = self.episodes(count, seed, purpose="validation")
         more = self._parts.measured(result)
         infos = means_of(numbers_of(info) for info in result.infos)
@@ -80,7 +79,7 @@ class Evaluator:
         """The envs, once there are any."""
         return self._pool
 
-    def seed(self, purpose: int) -> int:
+    def seed(self, purpose: EvaluationSeed) -> int:
         """What the episodes' seeds are made from."""
         return episode_seed(self._config.seed, purpose)
 

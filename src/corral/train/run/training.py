@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from corral.engine.worker.seeds import EvaluationSeed
 from corral.errors import (
     CorralError,
     Fault,
@@ -40,8 +41,6 @@ from corral.train.run.episode_video import VideoScene
 from corral.train.run.evaluation import (
     CUT_KEY,
     FAILED_KEY,
-    FINAL,
-    VIDEO,
     Best,
     Evaluator,
 )
@@ -320,7 +319,9 @@ class Training:
         count = self.config.final_episodes
         if not count:
             return {"best": self.best.value}
-        result = self.evaluator.episodes(count, self.evaluator.seed(FINAL))
+        result = self.evaluator.episodes(
+            count, self.evaluator.seed(EvaluationSeed.FINAL)
+        )
         text = (
             f"Best policy: return {score(result.mean, result.std)} over {count} new "
             "episodes."
@@ -363,7 +364,7 @@ class Training:
     def _record_video(self, name: str) -> None:
         """Record a video of the policy as it is now; training does not wait for it."""
         try:
-            scene = VideoScene.of(self.parts, self.evaluator.seed(VIDEO))
+            scene = VideoScene.of(self.parts, self.evaluator.seed(EvaluationSeed.VIDEO))
             self.directory.videos.mkdir(exist_ok=True)
             self.background_video.record(scene, self.directory.videos / f"{name}.gif")
         except Exception as error:  # a run does not end for want of a picture

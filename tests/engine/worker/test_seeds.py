@@ -1,0 +1,48 @@
+"""Seeds are made in one place, and what they are for has a name there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import corral
+from corral.engine.worker import seeds
+from corral.engine.worker.seeds import EvaluationSeed, SeedDomain, episode_seed
+
+HOME = Path(corral.__file__).parent
+
+
+def test_domains_keep_their_numbers() -> None:
+    # Runs, saved faults and results of users were made with these.
+    assert {one.name: int(one) for one in SeedDomain} == {
+        "TASKS": 1,
+        "WORKERS": 2,
+        "RESTARTS": 3,
+        "NUMBERED": 4,
+        "RETRIES": 5,
+    }
+    assert [int(one) for one in EvaluationSeed] == [1, 2, 3]
+
+
+def test_a_domain_is_hashed_as_its_number() -> None:
+    assert episode_seed(7, 1, 0, SeedDomain.RESTARTS, 2) == episode_seed(7, 1, 0, 3, 2)
+
+
+def test_no_caller_of_episode_seed_has_a_number_of_its_own() -> None:
+    bare = [
+        f"{path.relative_to(HOME)}:{call.lineno}"
+        for path in sorted(HOME.rglob("*.py"))
+        if path != Path(seeds.__file__)
+        for call in _calls(ast.parse(path.read_text()))
+        if any(isinstance(one, ast.Constant) for one in call.args[1:])
+    ]
+    assert not bare, f"these belong to SeedDomain: {bare}"
+
+
+def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == (
+            "episode_seed"
+        ):
+            yield node
