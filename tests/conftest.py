@@ -55,14 +55,6 @@ def nobodys_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def nothing_done_again() -> Iterator[None]:
-    """Envs that fail in tests are not tried elsewhere, but where that is the matter."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("corral.engine.pool.fault_rerun.MAX_RERUN_SECONDS", 0.0)
-        yield
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Script]]:
     """Start Python on a script written to tmp_path, or as `arguments` say."""

@@ -195,7 +195,7 @@ class Fault:
     company: int = 0
     """How many other envs were in its process, where that may be why."""
     alone: bool | None = None
-    """Whether it fails alone in a process as well, where that was tried."""
+    """Whether it fails alone in a process as well: in files of earlier versions."""
     exception: BaseException | None = field(default=None, compare=False)
     """The env's own exception, where it survived the journey."""
     episode: EpisodeRecord | None = field(default=None, compare=False, repr=False)

@@ -117,12 +117,11 @@ def test_auto_gives_the_broken_one_a_process_each():
         assert np.array_equal(led_in(pool, 15), np.stack(alone))
 
 
-def test_one_that_takes_the_simulator_from_another_is_told_of(monkeypatch):
-    monkeypatch.setattr("corral.engine.pool.fault_rerun.MAX_RERUN_SECONDS", 60.0)
+def test_one_that_takes_the_simulator_from_another_is_told_of():
     envs = [partial(LeavingPendulum, max_steps=steps) for steps in (5, 20)]
     asked = {"backend": "process", "workers": 1, "autoreset": "next_step"}
     with corral.Pool(envs, isolation="shared", **asked) as pool:
         with pytest.raises(corral.errors.EnvError, match="Not connected") as caught:
             led_in(pool, 20)
         assert caught.value.fault.slot == 1
-        assert "It failed beside another env in one process" in str(caught.value)
+        assert "It shared its process with another env" in str(caught.value)

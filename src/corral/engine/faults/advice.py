@@ -117,19 +117,14 @@ _RESTARTED_COMMANDS = ("step", "reset")
 
 
 def _shared_process(fault: Fault, syntax: OptionSyntax) -> str:
-    """What is known of an env that failed beside others in its process."""
-    if not fault.company or fault.alone:
+    """The hint that other envs in its process may be why it failed."""
+    if not fault.company:
         return ""
-    alone = syntax.option("isolation", "slot")
-    if fault.alone is None:
-        return (
-            f"Its process ran other envs too ({fault.company}); if it works alone "
-            f"({alone}), they break each other."
-        )
     others = "another env" if fault.company == 1 else f"{fault.company} other envs"
+    alone = syntax.option("isolation", "slot")
     return (
-        f"It failed beside {others} in one process; in a process of its own it does "
-        f"not. So they break each other: {alone} gives every slot its own."
+        f"It shared its process with {others}; if it works alone ({alone}), they "
+        "interfere with each other."
     )
 
 

@@ -28,7 +28,6 @@ from corral.engine.pool.lifecycle import BROKEN, Lifecycle
 from corral.engine.pool.questions import Question
 from corral.engine.pool.receive import Receiver
 from corral.engine.pool.recovery import Recovery
-from corral.engine.pool.shared_process_check import SharedProcessCheck
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter, Reply
 from corral.errors import CorralError, Fault, FaultError, WorkerDied, WorkerHung
@@ -44,7 +43,6 @@ class Dispatcher:
     inbox: Inbox
     caller_time: CallerTime
     fault_details: FaultDetails
-    shared_process_check: SharedProcessCheck
     receiver: Receiver
     recovery: Recovery | None
     _all_done: Callable[[], bool] = field(init=False)
@@ -193,7 +191,6 @@ class Dispatcher:
         if worker is None:
             raise error
         fault = self.fault_details.of_dead_worker(error.fault, worker, question)
-        fault = self.shared_process_check.with_process_size(fault)
         final = error_for(fault)
         self._add_finished_results(final, fault)
         raise final from final.__cause__

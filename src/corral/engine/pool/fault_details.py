@@ -24,7 +24,6 @@ from corral.engine.pool.actions import Actions
 from corral.engine.pool.episode_requests import EpisodeRequests
 from corral.engine.pool.ledger import Ledger
 from corral.engine.pool.questions import Question
-from corral.engine.pool.slot_history import SlotHistory
 from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
 from corral.engine.worker.shard import sampled_task
@@ -34,13 +33,11 @@ MAX_SHOWN_ACTIONS = 8
 """Actions that a fault shows; its episode has them all."""
 MAX_OUTPUT_CHARACTERS = 4096
 """Characters of output that go with an exception, which says more itself."""
-STEP_OVERHEAD_SECONDS = 1e-4
-"""Seconds that a step takes beside its env's own, one by one and by mail."""
-STEPS_BEFORE_RESET = 16
-"""Steps before a reset that failed, which may be what it failed of."""
 QUESTION_COMMANDS = ("call", "render", "get_attr", "set_attr", "apply")
 REPLAYABLE_COMMANDS = ("construct", "reset", "step", *QUESTION_COMMANDS)
 """Commands that can be given again to an env that stands by itself."""
+CRASH_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
+"""Signals by which native code ends; another env in the process may be the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class FaultDetails:
         if fault.command in QUESTION_COMMANDS:  # another step may have been sent since
             began = int(self.executor.episode[fault.slot, BEGIN_TICKET])
             ticket = began + (fault.step or 0)
-        return self._with_episode(fault, ticket, asked)
+        return self._with_episode(self._with_company(fault), ticket, asked)
 
     def of_dead_worker(
         self, fault: Fault, worker: int, question: Question | None = None
@@ -79,7 +76,9 @@ class FaultDetails:
         """
         building = fault.command in ("start", "construct") and fault.slot is None
         if fault.kind == "start" or building:
-            return with_rebuild_spec(fault, self.assignment, self.executor.shards)
+            return with_rebuild_spec(
+                fault, self.assignment, self.executor.shards, self._one_process
+            )
         if fault.command in QUESTION_COMMANDS and fault.slot is not None:
             asked = None if question is None else question.question_to(fault.slot)
             return self.of_lost_slot(fault, fault.slot, asked)
@@ -112,67 +111,22 @@ class FaultDetails:
             has_task=task is not NO_TASK,
             options=about.get("options"),
         )
-        return self._with_episode(fault, ticket, asked, missing)
+        return self._with_episode(self._with_company(fault), ticket, asked, missing)
 
     def task_of(self, slot: int) -> Any:
         """What the slot's episode was about, as far as the caller has said so."""
         words = self.executor.episode[slot].tolist()
         return self.requests.about(slot, words[FIRST_BEGIN_TICKET]).get("task", NO_TASK)
 
-    # Once more ------------------------------------------------------------------------
+    @property
+    def _one_process(self) -> bool:
+        """Whether all slots run in one process."""
+        return not self.executor.capabilities.survives_deaths
 
-    def slot_histories(self, fault: Fault, slots: range) -> list[SlotHistory]:
-        """What these slots did until that one failed; [] if that is not known."""
-        episode = fault.episode
-        if episode is None or episode.missing or fault.slot is None:
-            return []
-        ours = SlotHistory(fault.seed, fault.options, episode.task, (), episode.actions)
-        if fault.command == "reset":
-            ticket, was_sent = self._last_step(fault.slot)
-            count = min(STEPS_BEFORE_RESET, was_sent)
-            before = self.actions.last(fault.slot, ticket, count)
-            ours = replace(ours, before=before)
-        steps = len(ours.before or ours.actions)
-        seconds = self._seconds(fault.slot, steps)
-        ours = replace(ours, seconds=seconds)
-        return [
-            ours if slot == fault.slot else self._history_beside(slot, ours)
-            for slot in slots
-        ]
-
-    def _history_beside(self, slot: int, theirs: SlotHistory) -> SlotHistory:
-        """The same turns of another slot; as far as they are known, its own."""
-        words = self.executor.episode[slot].tolist()
-        about = self._episode_request(slot, words)
-        ticket, was_sent = self._last_step(slot)
-
-        def own(actions: tuple[Any, ...]) -> tuple[Any, ...]:
-            count = len(actions)
-            found = self.actions.last(slot, ticket, min(count, was_sent))
-            return found if len(found) == count else actions
-
-        return replace(
-            theirs,
-            seed=about.get("seed") if words[EPISODE_SEED] < 0 else words[EPISODE_SEED],
-            options=about.get("options"),
-            task=about.get("task", NO_TASK),
-            before=own(theirs.before),
-            actions=own(theirs.actions),
-        )
-
-    def _last_step(self, slot: int) -> tuple[int, int]:
-        """The ticket of the slot's last step, and how many it can have been sent."""
-        ticket = self.ledger.ticket(slot) - self.ledger.is_reset(slot)
-        return ticket, max(0, ticket - 1)
-
-    def _seconds(self, slot: int, steps: int) -> float:
-        """How long a reset and so many steps take, as far as was seen."""
-        times = self.executor.times[slot]
-        per = [
-            float(times[f"{kind}_seconds"]) / max(1, int(times[kind].sum()))
-            for kind in ("reset", "step")
-        ]
-        return per[0] + steps * (per[1] + STEP_OVERHEAD_SECONDS)
+    def _with_company(self, fault: Fault) -> Fault:
+        if self.assignment.options.batched:
+            return fault
+        return with_company(fault, self.executor.shards, self._one_process)
 
     # A worker that is gone ------------------------------------------------------------
 
@@ -308,8 +262,30 @@ def rebuild_spec_of(
     )
 
 
+def with_company(fault: Fault, shards: list[range], one_process: bool) -> Fault:
+    """The fault with how many other envs were in its process, if they may be why.
+
+    Args:
+        fault: of an env that raised, or whose process crashed.
+        shards: the slots of every worker.
+        one_process: whether all workers run in one process.
+    """
+    slot, building = fault.slot, fault.command == "construct"
+    if slot is None or fault.command not in ("construct", "reset", "step"):
+        return fault
+    if isinstance(fault.exception, UsageError):
+        return fault
+    crashed = fault.kind == "died" and fault.signal_name in CRASH_SIGNALS
+    if not crashed and fault.kind not in ("raised", "start"):
+        return fault
+    mates = range(shards[-1].stop)
+    if not one_process:
+        mates = next(shard for shard in shards if slot in shard)
+    return replace(fault, company=slot - mates.start if building else len(mates) - 1)
+
+
 def with_rebuild_spec(
-    fault: Fault, assignment: Assignment, shards: list[range]
+    fault: Fault, assignment: Assignment, shards: list[range], one_process: bool
 ) -> Fault:
     """The fault of an env that could not be built, with what it was built from."""
     worker, slot = fault.worker, fault.slot
@@ -322,5 +298,7 @@ def with_rebuild_spec(
         slot = shard.start  # what comes before the first factory comes with any slot
     if slot is None:
         return fault
+    if shards and not assignment.options.batched:
+        fault = with_company(fault, shards, one_process)
     kit = rebuild_spec_of(assignment, slot, worker, shard)
     return replace(fault, episode=EpisodeRecord(kit, NO_TASK))

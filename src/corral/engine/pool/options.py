@@ -59,9 +59,6 @@ class ApiOptions:
     """Whether `final_infos` has empty ones as well."""
     own_processes: bool = False
     """Whether it stands for a class with a process per env: `workers` is a wish."""
-    tries_alone: bool = True
-    """Whether an env that failed beside others is tried elsewhere; see
-    `shared_process_check`."""
 
 
 def fault_policy(

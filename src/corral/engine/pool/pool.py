@@ -52,7 +52,6 @@ from corral.engine.pool.questions import Question
 from corral.engine.pool.receive import Receiver
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.rows import BlockRow
-from corral.engine.pool.shared_process_check import SharedProcessCheck
 from corral.engine.pool.stale_views import StaleViews
 from corral.engine.pool.stats import Stats, stats_of
 from corral.engine.worker import commands
@@ -232,15 +231,10 @@ class Pool:
             shards = self._executor.shards
             self._open()
         except FaultError as error:
-            fault = with_rebuild_spec(error.fault, self._assignment, shards)
-            if shards:
-                (fault,) = self._shared_process_check(shards).checked([fault])
+            here = bool(shards) and self.layout.backend != "process"
+            fault = with_rebuild_spec(error.fault, self._assignment, shards, here)
             complete = error_for(fault)
             raise complete from complete.__cause__
-
-    def _shared_process_check(self, shards: list[range]) -> SharedProcessCheck:
-        here = self.layout.backend != "process"
-        return SharedProcessCheck(self._assignment, shards, here, Pool, self.autoreset)
 
     def _open(self) -> None:
         try:
@@ -277,7 +271,6 @@ class Pool:
         self._fault_details = fault_details = FaultDetails(
             self._assignment, executor, ledger, self._actions, views, self._requests
         )
-        shared_process_check = self._shared_process_check(executor.shards)
         self._recovery = self._new_recovery()
         self._receiver = Receiver(
             codec=codecs.obs,
@@ -292,9 +285,6 @@ class Pool:
             stale_views=self._stale_views,
             requests=self._requests,
             fault_details=fault_details,
-            shared_process_check=shared_process_check
-            if self._api.tries_alone
-            else None,
             recovery=self._recovery,
             same_step=self._mode == SAME_STEP,
         )
@@ -305,7 +295,6 @@ class Pool:
             inbox=inbox,
             caller_time=self._caller_time,
             fault_details=fault_details,
-            shared_process_check=shared_process_check,
             receiver=self._receiver,
             recovery=self._recovery,
         )

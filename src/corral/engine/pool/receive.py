@@ -21,7 +21,6 @@ from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.ledger import Ledger
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.rows import NO_INFOS, BlockRow, gather
-from corral.engine.pool.shared_process_check import SharedProcessCheck
 from corral.engine.pool.stale_views import StaleViews
 from corral.engine.worker import commands
 from corral.engine.worker.letters import Letter
@@ -45,8 +44,6 @@ class Receiver:
     stale_views: StaleViews
     requests: EpisodeRequests
     fault_details: FaultDetails
-    shared_process_check: SharedProcessCheck | None
-    """Finds out whether envs in one process disturb each other; None if unasked."""
     recovery: Recovery | None
     same_step: bool
     """Whether one step can end an episode and begin the next."""
@@ -163,9 +160,7 @@ class Receiver:
                 self._note_rebuilt_env(letter, self.recovery)
         faults = self.faults(slots)
         if faults:
-            faults = self._with_process_check(faults)
-            blamed = [position for position, one in enumerate(faults) if one.company]
-            error = one_error_for(faults, blamed[0] if blamed else 0)
+            error = one_error_for(faults)
             error.step = self.results_except(slots, faults)
             raise error from error.__cause__
 
@@ -175,15 +170,3 @@ class Receiver:
         if letter.restarted.kind == "raised":
             letter.restarted = self.fault_details.of_exception(letter.restarted)
             recovery.env_rebuilt(letter.restarted)
-
-    def _with_process_check(self, faults: list[Fault]) -> list[Fault]:
-        """The faults, with whether the envs beside them are to blame."""
-        if self.shared_process_check is None:
-            return faults
-        try:
-            return self.shared_process_check.checked(
-                faults, self.fault_details.slot_histories
-            )
-        except KeyboardInterrupt as interrupt:
-            # Whoever does not wait for the verdict still wants to see what went wrong.
-            raise interrupt from one_error_for(faults)

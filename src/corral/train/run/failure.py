@@ -111,8 +111,6 @@ class RunFailure:
         config = self.config
         place = location_of_error(self.error)
         there = "the env" if place is None else place.short
-        if fault.company and fault.alone is False and config.isolation != "slot":
-            return Remedy({"isolation": "slot"})
         if fault.gave_up:
             return Remedy(self._more_restarts(fault))
         if fault.kind == "hung" and fault.command == "construct":
