@@ -100,7 +100,9 @@ old_paths.install()
 def __getattr__(name: str) -> Any:
     # Lazy, so that a worker process imports what it runs and nothing else.
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        found = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = found  # from here on it is found without this function
+        return found
     if name in ("doctor", "dropin", "errors", "testing"):
         return importlib.import_module(f"corral.{name}")
     raise AttributeError(f"module 'corral' has no attribute {name!r}")

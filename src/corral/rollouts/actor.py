@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Decision, Policy, Step
-from corral.engine.layout.codec import Codecs
-from corral.engine.layout.leaves import ArrayCodec
 from corral.errors import OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.policy_rng import RowGenerators, SlotGenerators
-from corral.rollouts.space_rows import SpaceRows, as_batch
+from corral.rollouts.space_rows import SpaceParts
 
 
 class Actor:
@@ -34,13 +32,14 @@ class Actor:
     """
 
     def __init__(
-        self, policy: Policy, codecs: Codecs, slots: int, norm: ObsNorm | None
+        self, policy: Policy, action: SpaceParts, slots: int, norm: ObsNorm | None
     ) -> None:
         self.norm = norm
         self._slots = slots
-        self._codec = codecs.action
-        self._plain = isinstance(codecs.action, ArrayCodec)
-        self._last = SpaceRows(codecs.action, 1, slots).row(0)
+        self._space = action
+        self._last = [
+            np.zeros((slots, *part.shape), part.dtype) for part in action.parts
+        ]
         """What each slot was sent last, part by part; zeros before that."""
         self._last_is_ours = True
         self._generators = SlotGenerators(slots)
@@ -64,9 +63,11 @@ class Actor:
             self._remember_nothing(slots)
 
     def _ask_initial(self) -> None:
+        self._initial: Any = None
         initial = getattr(self.policy, "initial_carry", None)
-        self._initial: Any = None if initial is None else initial(self._slots)
-        carries.check_rows(self._initial, self._slots)
+        if initial is not None:
+            self._initial = initial(self._slots)
+            carries.check_rows(self._initial, self._slots)
 
     # Episodes -------------------------------------------------------------------------
 
@@ -105,7 +106,8 @@ class Actor:
         seen = step
         if self.norm is not None:
             seen = replace(step, obs=self.norm(step.obs))
-        seen.previous_action = self._last[0] if self._plain else self._batch(self._last)
+        last, space = self._last, self._space
+        seen.previous_action = last[0] if space.plain else space.batch(last)
         decision = self.policy.act(seen, self.carry, self._everybody)
         if decision.carry is not None or self.carry is not None:
             self._check_carry(decision.carry, self._slots)
@@ -115,7 +117,7 @@ class Actor:
     def _act_for_some(self, step: Step) -> tuple[Step, Decision]:
         slots, rows = step.slots, step.slots.tolist()
         obs = step.obs if self.norm is None else self.norm(step.obs)
-        last = self._batch([array[slots] for array in self._last])
+        last = self._space.batch([array[slots] for array in self._last])
         seen = replace(step, obs=obs, previous_action=last)
         carry = self.carry_of(rows)
         rng = RowGenerators(self._generators, slots)
@@ -142,9 +144,6 @@ class Actor:
                 self._last[place] = last
             last[slots] = values
 
-    def _batch(self, arrays: list[NDArray[Any]]) -> Any:
-        return as_batch(self._codec, arrays)
-
     def _check_carry(self, carry: Any, rows: int) -> None:
         if self._initial is None:
             raise OptionError(
@@ -162,7 +161,11 @@ class Actor:
 
     def carry_of(self, slots: Sequence[int]) -> Any:
         """A copy of some slots' carry."""
-        return carries.rows_of(self.carry, slots)
+        return None if self.carry is None else carries.rows_of(self.carry, slots)
+
+    def copied_carry(self) -> Any:
+        """A copy of all slots' carry."""
+        return None if self.carry is None else carries.copied(self.carry)
 
     def value(self, obs: Any, carry: Any, rows: int) -> NDArray[np.float64]:
         """What the policy expects of these observations, which it is shown scaled."""

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.engine.layout.codec import Codec
 from corral.engine.pool import Pool
 from corral.engine.pool.groups import two_groups as in_two_groups
 from corral.rollouts.actor import Actor
 from corral.rollouts.kept_steps import joined, owned, some_of
 from corral.rollouts.rollout_buffer import RolloutBuffer
-from corral.rollouts.space_rows import At
+from corral.rollouts.space_rows import At, SpaceParts
 
 
 class CollectLoop:
@@ -34,13 +33,13 @@ class CollectLoop:
         pool: Pool,
         actor: Actor,
         buffer: RolloutBuffer,
-        codec: Codec,
+        space: SpaceParts,
         seeds: list[int],
     ) -> None:
         self._pool = pool
         self._actor = actor
         self._buffer = buffer
-        self._codec = codec
+        self._space = space
         self._seeds = seeds
         """By slot: of the episode it is in."""
         self._same_step = pool.autoreset == "same_step"
@@ -55,13 +54,13 @@ class CollectLoop:
             decide(row, step, None)
             step = recv(copy=False)
             conclude(row, step)
-        return owned(self._codec, step)
+        return owned(self._space, step)
 
     def two_groups(self, step: Step) -> Step:
         """One half of the slots while the other half steps."""
         groups = in_two_groups(self._pool)
         turns = cycle(groups)
-        parts = [some_of(self._codec, step, group) for group in groups]
+        parts = [some_of(self._space, step, group) for group in groups]
         recv = self._pool.recv
         return self._in_parts(parts, lambda: recv(slots=next(turns), copy=False))
 
@@ -86,12 +85,12 @@ class CollectLoop:
             rows = row[step.slots] = rows + 1
             on = rows < buffer.rows
             if not on.all():
-                done.append(some_of(self._codec, step, ~on))
+                done.append(some_of(self._space, step, ~on))
                 if not on.any():
                     continue
-                step = some_of(self._codec, step, on)
+                step = some_of(self._space, step, on)
             self._decide((rows[on], step.slots), step, step.slots)
-        return joined(self._codec, done)
+        return joined(self._space, done)
 
     # A row ----------------------------------------------------------------------------
 
@@ -101,8 +100,8 @@ class CollectLoop:
         whole = slots is None or len(slots) == buffer.slots
         self._pool.send(decision.action, None if whole else slots)
         # Written down while the workers step.
-        buffer.add_decision(at, step, seen, decision)
-        self._actor.acted(slots, buffer.action.row(at))
+        actions = buffer.add_decision(at, step, seen, decision)
+        self._actor.acted(slots, actions)
 
     def _conclude(self, at: At, step: Step) -> None:
         self._buffer.reward[at] = step.reward

@@ -19,19 +19,18 @@ from numpy.typing import NDArray
 
 from corral.core import Policy, Step
 from corral.engine.keywords import checked_keywords
-from corral.engine.layout.codec import Codecs
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError, OrderError
-from corral.rollouts import carry as carries
 from corral.rollouts import finite_check
 from corral.rollouts.actor import Actor
 from corral.rollouts.collect_modes import CollectLoop
 from corral.rollouts.drained_pool import check_pool, drain
-from corral.rollouts.kept_steps import copied, owned
+from corral.rollouts.kept_steps import owned
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
+from corral.rollouts.space_rows import SpaceParts
 
 MODES = ("sync", "two_groups", "first_ready")
 
@@ -72,12 +71,13 @@ class Collector:
         self.seed = pool.seed
         """The root of everything random: the pool's, when the collector was made."""
         self._root = pool.seed
-        self._codecs = Codecs.of(pool.spec)
+        self._obs_space = SpaceParts(pool.spec.observation_space)
+        self._action_space = SpaceParts(pool.spec.action_space)
         self._slots = pool.num_envs
         self.choose(mode, min_slots)
         self.obs_norm = obs_norm
         self.reward_norm = reward_norm
-        self._actor = Actor(policy, self._codecs, self._slots, obs_norm)
+        self._actor = Actor(policy, self._action_space, self._slots, obs_norm)
         self._seeds = [-1] * self._slots
         self._now: Step | None = None
         """What the next row begins with; None where episodes have to be begun."""
@@ -126,8 +126,10 @@ class Collector:
             )
         now = self._resumed()
         self._actor.refresh(now.started)
-        first_carry = carries.copied(self._actor.carry)
-        buffer = RolloutBuffer(self._codecs, int(steps), now.started, self.obs_norm)
+        first_carry = self._actor.copied_carry()
+        buffer = RolloutBuffer(
+            self._obs_space, self._action_space, int(steps), now.started, self.obs_norm
+        )
         self._now = None  # until all has gone well
         now = self._run(buffer, now)
         self._actor.own_last()  # the buffer is about to be the caller's
@@ -138,9 +140,7 @@ class Collector:
         return rollout
 
     def _run(self, buffer: RolloutBuffer, now: Step) -> Step:
-        loop = CollectLoop(
-            self.pool, self._actor, buffer, self._codecs.obs, self._seeds
-        )
+        loop = CollectLoop(self.pool, self._actor, buffer, self._obs_space, self._seeds)
         if self.mode == "two_groups":
             return loop.two_groups(now)
         if self.mode == "first_ready":
@@ -182,7 +182,7 @@ class Collector:
         drain(self.pool)
         # If anything fails from here on, the next attempt is another one.
         self._root = episode_seed(root, SeedDomain.RETRIES)
-        now = owned(self._codecs.obs, self.pool.reset(seed=root))
+        now = owned(self._obs_space, self.pool.reset(seed=root))
         self._seeds[:] = now.seed.tolist()
         self._actor.start(range(self._slots), self._seeds)
         self._now, self._sends = now, self.pool.send_count
@@ -198,18 +198,15 @@ class Collector:
     # What is handed out ---------------------------------------------------------------
 
     def _finished(self, buffer: RolloutBuffer, now: Step, first_carry: Any) -> Rollout:
-        bootstrap, next_value = self._values(buffer, now)
-        see = self.obs_norm or _unscaled
-        final_obs, next_obs = (
-            see(buffer.final_obs()),
-            see(copied(self._codecs.obs, now.obs)),
-        )
+        # Scaled before the scale learns of this rollout, as every row of it was.
+        final_obs = self._seen(buffer.final_obs())
+        next_obs = self._seen(self._obs_space.copied(now.obs))
+        bootstrap, next_value = self._values(buffer, next_obs)
         reward = buffer.reward
         raw = () if buffer.raw is None else buffer.raw.whole()
         if self.obs_norm is not None or self.reward_norm is not None:
-            finite_check.check(
-                raw, reward, buffer.valid
-            )  # before either has learnt of it
+            # Before either has learnt of it.
+            finite_check.check(raw, reward, buffer.valid)
         if self.obs_norm is not None:
             self.obs_norm.update(raw, buffer.valid)
         if self.reward_norm is not None:
@@ -227,7 +224,7 @@ class Collector:
             next_obs=next_obs,
             next_started=now.started.copy(),
             first_carry=first_carry,
-            next_carry=carries.copied(self._actor.carry),
+            next_carry=self._actor.copied_carry(),
             bootstrap=bootstrap,
             next_value=next_value,
             episodes=tuple(buffer.episodes[place] for place in sorted(buffer.episodes)),
@@ -235,16 +232,20 @@ class Collector:
         )
 
     def _values(
-        self, buffer: RolloutBuffer, now: Step
+        self, buffer: RolloutBuffer, next_obs: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What the policy expects where episodes, and the rollout, break off."""
-        actor, see = self._actor, self.obs_norm or _unscaled
+        actor = self._actor
         bootstrap = np.zeros((buffer.rows, buffer.slots))
         cut = buffer.truncated_episodes()
         if cut is not None:
-            value = actor.value(see(cut.obs), cut.carry, len(cut.rows))
+            value = actor.value(self._seen(cut.obs), cut.carry, len(cut.rows))
             bootstrap[cut.rows, cut.slots] = value
-        return bootstrap, actor.value(see(now.obs), actor.carry, buffer.slots)
+        return bootstrap, actor.value(next_obs, actor.carry, buffer.slots)
+
+    def _seen(self, obs: Any) -> Any:
+        """Observations as the policy sees them."""
+        return obs if self.obs_norm is None else self.obs_norm(obs)
 
     # Checkpoints ----------------------------------------------------------------------
 
@@ -267,10 +268,6 @@ class Collector:
                 )
             if norm is not None:
                 norm.load_state_dict(saved)
-
-
-def _unscaled(obs: Any) -> Any:
-    return obs
 
 
 _COLLECTORS: weakref.WeakKeyDictionary[Pool, Collector] = weakref.WeakKeyDictionary()

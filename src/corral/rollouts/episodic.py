@@ -18,7 +18,6 @@ import numpy as np
 
 from corral.core import NO_TASK, Policy, Step
 from corral.engine.keywords import checked_keywords
-from corral.engine.layout.codec import Codecs
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault, FaultError, OptionError
@@ -27,7 +26,7 @@ from corral.rollouts.drained_pool import check_pool, drain
 from corral.rollouts.episode import Episode
 from corral.rollouts.kept_steps import some_of
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.space_rows import canonical
+from corral.rollouts.space_rows import SpaceParts
 from corral.rollouts.trajectories import Trajectories
 from corral.rollouts.trajectory import Trajectory
 
@@ -115,9 +114,10 @@ class _EpisodesRun:
         max_length: int | None,
         norm: ObsNorm | None,
     ) -> None:
-        self._codecs = codecs = Codecs.of(pool.spec)
+        self._obs_space = SpaceParts(pool.spec.observation_space)
+        self._action_space = SpaceParts(pool.spec.action_space)
         self._pool = pool
-        self._actor = Actor(policy, codecs, pool.num_envs, norm)
+        self._actor = Actor(policy, self._action_space, pool.num_envs, norm)
         self._trajectories = Trajectories(pool) if rows else None
         self._max_restarts = max_restarts
         self._max_length = max_length
@@ -137,7 +137,7 @@ class _EpisodesRun:
             self._conclude(step, position, rows)
         free = step.slots[over].tolist()
         if over.any():
-            step = some_of(self._codecs.obs, step, ~over)
+            step = some_of(self._obs_space, step, ~over)
         if len(step):
             self._send(step)
         self._hand_out(free)
@@ -160,7 +160,7 @@ class _EpisodesRun:
         _, decision = self._actor.act(step)
         action, slots = decision.action, step.slots
         self._pool.send(action, slots, autoreset="off")
-        self._actor.acted(slots, canonical(self._codecs.action, action, len(slots)))
+        self._actor.acted(slots, self._action_space.split(action, len(slots)))
         if self._trajectories is not None:
             self._trajectories.sent(action, slots, **decision.extras)
 

@@ -13,10 +13,9 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
-from corral.engine.layout.codec import codec_for
 from corral.errors import OptionError
 from corral.rollouts import finite_check
-from corral.rollouts.space_parts import SpacePart, assembled, parts_of
+from corral.rollouts.space_rows import SpacePart, SpaceParts
 
 Floats = NDArray[np.float64]
 CLIP = 10.0
@@ -93,19 +92,18 @@ class ObsNorm:
     def __init__(self, space: Space[Any], *, clip: float = CLIP) -> None:
         if not clip > 0:
             raise OptionError(f"clip is {clip!r}; it must be > 0")
-        self._codec = codec_for(space)
+        self._space = SpaceParts(space)
         self.clip = float(clip)
-        self._parts = parts_of(self._codec)
         self.norms = {
             part.name: RunningNorm(part.shape)
-            for part in self._parts
+            for part in self._space.parts
             if part.dtype.kind == "f"
         }
         """By the leaf's path in the space."""
         self._refresh()
 
     def _refresh(self) -> None:
-        self._scaling = [self._scaler(part) for part in self._parts]
+        self._scaling = [self._scaler(part) for part in self._space.parts]
 
     def _scaler(self, part: SpacePart) -> Callable[[Any], Any]:
         norm = self.norms.get(part.name)
@@ -124,8 +122,8 @@ class ObsNorm:
 
     def __call__(self, obs: Any) -> Any:
         """A batch of observations, scaled; any number of leading axes."""
-        pairs = zip(self._parts, self._scaling, strict=True)
-        return assembled(self._codec, [scale(part.of(obs)) for part, scale in pairs])
+        pairs = zip(self._space.parts, self._scaling, strict=True)
+        return self._space.joined([scale(part.of(obs)) for part, scale in pairs])
 
     def dtype_of(self, part: SpacePart) -> np.dtype[Any]:
         """What a leaf is once it was scaled."""
@@ -139,7 +137,7 @@ class ObsNorm:
         """
         # Before anything is learnt: a scale that is not finite never would be again.
         finite_check.check(obs, None, valid)
-        for part in self._parts:
+        for part in self._space.parts:
             if part.name in self.norms:
                 self.norms[part.name].update(part.of(obs)[valid])
         self._refresh()

@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Decision, Step
-from corral.engine.layout.codec import Codecs
 from corral.errors import Fault, OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import EpisodeSummary
-from corral.rollouts.space_parts import parts_of
-from corral.rollouts.space_rows import At, SpaceRows, as_batch
+from corral.rollouts.space_rows import At, SpaceParts, SpaceRows
 
 Array = NDArray[Any]
 
@@ -43,20 +41,19 @@ class RolloutBuffer:
 
     def __init__(
         self,
-        codecs: Codecs,
+        obs: SpaceParts,
+        action: SpaceParts,
         rows: int,
         started: NDArray[np.bool_],
-        norm: ObsNorm | None,
+        norm: ObsNorm | None = None,
     ) -> None:
         slots = len(started)
         self.rows, self.slots = rows, slots
-        self._codec = codecs.obs
-        self._parts = parts_of(codecs.obs)
-        self.obs = SpaceRows(codecs.obs, rows, slots, norm and norm.dtype_of)
-        self.raw = None if norm is None else SpaceRows(codecs.obs, rows, slots)
+        self._space = obs
+        self.obs = SpaceRows(obs, rows, slots, norm and norm.dtype_of)
+        self.raw = None if norm is None else SpaceRows(obs, rows, slots)
         """What the envs gave, where the policy sees something else."""
-        self._plain_obs = self.obs.plain
-        self.action = SpaceRows(codecs.action, rows, slots)
+        self.action = SpaceRows(action, rows, slots)
         self.reward = np.empty((rows, slots))
         # As in the middle of an episode; other rows are written where they occur.
         self.terminated, self.truncated = (
@@ -76,16 +73,18 @@ class RolloutBuffer:
         self._carries: dict[tuple[int, int], Any] = {}
         """Of episodes that were truncated."""
 
-    def add_decision(self, at: At, step: Step, seen: Step, decision: Decision) -> None:
-        """What came, what the policy saw of it, and what it decided."""
-        if self._plain_obs is not None:
-            self._plain_obs[at] = seen.obs
-        else:
-            self.obs.write(at, seen.obs)
+    def add_decision(
+        self, at: At, step: Step, seen: Step, decision: Decision
+    ) -> list[Array]:
+        """What came, what the policy saw of it, and what it decided.
+
+        Returns the actions as they are stored, part by part; views of a whole row.
+        """
+        self.obs.write(at, seen.obs)
         if self.raw is not None:
             self.raw.write(at, step.obs)
         count = len(step.slots)
-        self.action.take(at, decision.action, count)
+        actions = self.action.take(at, decision.action, count)
         extras = decision.extras
         if len(extras) != len(self.extras):
             self._check_names(extras, count)
@@ -100,6 +99,7 @@ class RolloutBuffer:
                 self._check_names(extras, count)
                 values, array = self._fitted(name, values, count)
             array[at] = values
+        return actions
 
     def add_flags(self, at: At, step: Step) -> None:
         """Some of the rows are not in the middle of an episode."""
@@ -149,7 +149,7 @@ class RolloutBuffer:
         slot = step.slots.item(position)
         place = row, slot
         self._finals[place] = [
-            part.value_at(step.final_obs, position) for part in self._parts
+            part.value_at(step.final_obs, position) for part in self._space.parts
         ]
         info = step.final_infos.get(position)
         if info is None:  # next_step, or an env that said nothing
@@ -178,7 +178,9 @@ class RolloutBuffer:
         """The slot's episode is truncated after the last row; `now` is of all slots."""
         place = self.rows - 1, slot
         self.truncated[place] = True
-        self._finals[place] = [part.value_at(now.obs, slot) for part in self._parts]
+        self._finals[place] = [
+            part.value_at(now.obs, slot) for part in self._space.parts
+        ]
         self._carries[place] = carry
 
     def final_obs(self) -> Any:
@@ -197,12 +199,12 @@ class RolloutBuffer:
     def _batch_of(self, places: list[tuple[int, int]]) -> Any:
         """A batch of last observations."""
         arrays = []
-        for number, part in enumerate(self._parts):
+        for number, part in enumerate(self._space.parts):
             array = np.empty((len(places), *part.shape), part.dtype)
             for position, place in enumerate(places):
                 array[position] = self._finals[place][number]
             arrays.append(array)
-        return as_batch(self._codec, arrays)
+        return self._space.batch(arrays)
 
 
 def _misfit(

@@ -1,96 +1,182 @@
-"""Values of a space by row and slot: `[rows, slots, ...]`, one array per part."""
+"""Batches of a space: the arrays they are made of, and many of them by row and slot.
+
+    {"camera": [n, 84, 84], "arm": ([n, 7], ("go", ...))}      a batch
+        │                      │          │
+     ('camera',)          ('arm', 0)  ('arm', 1)               its parts
+
+Parts of fixed size are arrays. Values without a fixed size, and values of spaces that
+only the user knows, are kept as they are, in arrays of objects.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import Space
 from numpy.typing import NDArray
 
-from corral.engine.layout.codec import Codec
+from corral.engine.layout.codec import Codec, codec_for
 from corral.engine.layout.composite import CompositeCodec
 from corral.engine.layout.leaves import ArrayCodec
-from corral.rollouts.space_parts import SpacePart, assembled, objects, parts_of
+from corral.engine.layout.packed import PackedCodec
 
 Array = NDArray[Any]
 At = Any
 """Where rows are: a row for all slots, or (row or rows, slots) for some."""
+OBJECT_DTYPE = np.dtype(object)
+
+
+@dataclass(frozen=True, slots=True)
+class SpacePart:
+    """One array of a batch."""
+
+    path: tuple[Any, ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    """Of one value."""
+
+    @property
+    def name(self) -> str:
+        """The path as text; "" where a batch is the array."""
+        return ".".join(map(str, self.path))
+
+    def of(self, batch: Any) -> Any:
+        """This part of a batch."""
+        for key in self.path:
+            batch = batch[key]
+        return batch
+
+    def value_at(self, batch: Any, position: int) -> Any:
+        """This part of one value of a batch; a copy, if it is an array."""
+        value = (self.of(batch) if self.path else batch)[position]
+        return value.copy() if self.shape else value
+
+    def array_of(self, batch: Any) -> Array:
+        """The same as an array, also where the batch has a tuple of values."""
+        values = self.of(batch)
+        return objects(values) if self.dtype is OBJECT_DTYPE else values
+
+
+class SpaceParts:
+    """The parts of a space, found once; takes batches apart and puts them together."""
+
+    def __init__(self, space: Space[Any]) -> None:
+        self._codec = codec_for(space)
+        self.parts = tuple(_walk(self._codec, ()))
+        """Depth first."""
+        self.plain = isinstance(self._codec, ArrayCodec)
+        """Whether a batch is one array."""
+
+    def copied(self, batch: Any) -> Any:
+        """A batch in memory of its own."""
+        if self.plain:
+            return batch.copy()
+        return self.batch([part.array_of(batch).copy() for part in self.parts])
+
+    def batch(self, arrays: Sequence[Array]) -> Any:
+        """A batch as pools return it, made of the arrays of its parts."""
+        if self.plain:
+            return arrays[0]
+        tuples = (tuple(one) if one.dtype == OBJECT_DTYPE else one for one in arrays)
+        return _joined(self._codec, tuples)
+
+    def joined(self, arrays: Sequence[Array]) -> Any:
+        """The arrays in the space's structure, with any number of leading axes."""
+        return arrays[0] if self.plain else _joined(self._codec, iter(arrays))
+
+    def split(self, batch: Any, count: int) -> list[Array]:
+        """The arrays of `count` values, in any form that a pool accepts."""
+        return list(_split(self._codec, batch, count))
 
 
 class SpaceRows:
-    """What was seen, or done; `rows` rows of `slots` values."""
+    """`rows` rows of `slots` values, one array per part."""
 
     def __init__(
         self,
-        codec: Codec,
+        space: SpaceParts,
         rows: int,
         slots: int,
         dtype_of: Callable[[SpacePart], np.dtype[Any]] | None = None,
     ) -> None:
-        self._codec = codec
-        self.parts = parts_of(codec)
+        self._space = space
         self.arrays = [
             np.zeros(
                 (rows, slots, *part.shape), dtype_of(part) if dtype_of else part.dtype
             )
-            for part in self.parts
+            for part in space.parts
         ]
-        plain = isinstance(codec, ArrayCodec)
-        self.plain: Array | None = self.arrays[0] if plain else None
-        """The array itself, where there is one and nothing else."""
 
     def write(self, at: At, batch: Any) -> None:
         """Copy a batch as a pool returns it."""
-        for part, array in zip(self.parts, self.arrays, strict=True):
+        if self._space.plain:
+            self.arrays[0][at] = batch
+            return
+        for part, array in zip(self._space.parts, self.arrays, strict=True):
             array[at] = part.array_of(batch)
 
-    def take(self, at: At, batch: Any, count: int) -> None:
-        """Copy a batch as a pool is given it, in a dtype that loses nothing."""
-        plain = self.plain
-        if plain is not None and getattr(batch, "dtype", None) is plain.dtype:
-            plain[at] = batch
-            return
-        for place, values in enumerate(canonical(self._codec, batch, count)):
-            array = self.arrays[place]
-            if not np.can_cast(values.dtype, array.dtype, "safe"):
-                wide = np.promote_types(values.dtype, array.dtype)
-                array = self.arrays[place] = array.astype(wide)
-            array[at] = values
-        if plain is not None:
-            self.plain = self.arrays[0]
+    def take(self, at: At, batch: Any, count: int) -> list[Array]:
+        """Copy a batch as a pool is given it, in a dtype that loses nothing.
 
-    def row(self, at: At) -> list[Array]:
-        """The values there, part by part; views if it is one whole row."""
-        if self.plain is not None:
-            return [self.plain[at]]
-        return [array[at] for array in self.arrays]
+        Returns what is stored there now, part by part; views if `at` is one whole row.
+        """
+        arrays = self.arrays
+        if self._space.plain and getattr(batch, "dtype", None) is arrays[0].dtype:
+            arrays[0][at] = batch
+            return [arrays[0][at]]
+        for place, values in enumerate(self._space.split(batch, count)):
+            if not np.can_cast(values.dtype, arrays[place].dtype, "safe"):
+                wide = np.promote_types(values.dtype, arrays[place].dtype)
+                arrays[place] = arrays[place].astype(wide)
+            arrays[place][at] = values
+        return [array[at] for array in arrays]
 
     def whole(self) -> Any:
         """All rows, in the space's structure; not a copy."""
-        return assembled(self._codec, self.arrays)
+        return self._space.joined(self.arrays)
 
 
-def as_batch(codec: Codec, arrays: Sequence[Array]) -> Any:
-    """A batch as pools return it, out of the arrays of its parts."""
-    return assembled(
-        codec, [tuple(array) if array.dtype == object else array for array in arrays]
-    )
+def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[SpacePart]:
+    if isinstance(codec, PackedCodec):  # batches are those of its inner codec
+        yield from _walk(codec.inner, path)
+    elif isinstance(codec, CompositeCodec):
+        for part in codec.parts:
+            yield from _walk(part.codec, (*path, part.key))
+    elif isinstance(codec, ArrayCodec):
+        yield SpacePart(path, codec.dtype, codec.shape)
+    else:
+        yield SpacePart(path, OBJECT_DTYPE, ())
 
 
-def canonical(codec: Codec, batch: Any, count: int) -> list[Array]:
-    """The arrays of a batch's parts, for whatever a pool takes as one."""
-    return list(_canonical(codec, batch, count))
+def _joined(codec: Codec, arrays: Iterator[Any]) -> Any:
+    if isinstance(codec, PackedCodec):
+        return _joined(codec.inner, arrays)
+    if isinstance(codec, CompositeCodec):
+        return codec.join([_joined(part.codec, arrays) for part in codec.parts])
+    return next(arrays)
 
 
-def _canonical(codec: Codec, batch: Any, count: int) -> Iterator[Array]:
+def _split(codec: Codec, batch: Any, count: int) -> Iterator[Array]:
     if isinstance(codec, CompositeCodec):
         batched = codec.is_batched(batch)
         for part in codec.parts:
             key = part.key
             values = batch[key] if batched else [value[key] for value in batch]
-            yield from _canonical(part.codec, values, count)
+            yield from _split(part.codec, values, count)
     elif isinstance(codec, ArrayCodec):
         yield codec.split(batch, count)[0][0]
     else:
         yield objects(list(batch))
+
+
+def objects(values: Any) -> Array:
+    """An array whose items are these values, whatever they are."""
+    if isinstance(values, np.ndarray) and values.dtype == OBJECT_DTYPE:
+        return values
+    array = np.empty(len(values), object)
+    for position, value in enumerate(values):
+        array[position] = value
+    return array

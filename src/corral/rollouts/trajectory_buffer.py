@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from corral.engine.layout.codec import Codec
 from corral.errors import OptionError
+from corral.rollouts.space_rows import objects
 
 Array = NDArray[Any]
 INITIAL_ROWS = 16
@@ -96,7 +97,7 @@ class SlotRowSpace:
     def split(self, batch: Any, count: int) -> list[Array]:
         """The leaves of a batch of `count` values."""
         leaves, mailed = self._codec.split(batch, count, self._name)
-        return [*leaves, *map(_objects, mailed)]
+        return [*leaves, *map(objects, mailed)]
 
     def write(self, slots: Array, rows: Array, leaves: Iterable[Array]) -> None:
         """Put one value per slot into its row; copies."""
@@ -118,11 +119,3 @@ class SlotRowSpace:
         """Put a row of one slot into its first row."""
         for array in self._arrays:
             array.move(slot, row)
-
-
-def _objects(column: Sequence[Any]) -> Array:
-    """An array whose items are these values, whatever they are."""
-    array = np.empty(len(column), object)
-    for position, value in enumerate(column):
-        array[position] = value
-    return array

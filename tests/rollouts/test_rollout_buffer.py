@@ -1,0 +1,364 @@
+"""A rollout buffer keeps what it was told, by row and slot, in memory of its own."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from contracts.reference import same
+from gymnasium import spaces
+from made_steps import step_of
+
+from corral import Decision, ObsNorm, Step
+from corral.errors import Fault, OptionError
+from corral.rollouts.rollout_buffer import RolloutBuffer
+from corral.rollouts.space_rows import SpaceParts
+
+BOX = spaces.Box(-9, 9, (2,), np.float64)
+NESTED = spaces.Dict(
+    {"image": spaces.Box(0, 255, (2, 2), np.uint8), "word": spaces.Text(9)}
+)
+SLOTS = 3
+EVERY = list(range(SLOTS))
+
+
+def buffer_of(
+    rows: int = 3, space: Any = BOX, action: Any = None, norm: ObsNorm | None = None
+) -> RolloutBuffer:
+    """A buffer whose slot 0 has just started an episode."""
+    action = spaces.Discrete(9) if action is None else action
+    started = np.array([True, False, False])
+    return RolloutBuffer(SpaceParts(space), SpaceParts(action), rows, started, norm)
+
+
+def boxes(*numbers: float) -> Any:
+    """One observation per number, which tells them apart."""
+    return np.array([[number, -number] for number in numbers], np.float64)
+
+
+def decision_of(*actions: int, **extras: Any) -> Decision:
+    return Decision(np.array(actions), extras=extras)
+
+
+def add(buffer: RolloutBuffer, at: Any, step: Step, decision: Decision) -> Any:
+    """Tell of a decision about a step that the policy saw as it came."""
+    return buffer.add_decision(at, step, step, decision)
+
+
+# Decisions ----------------------------------------------------------------------------
+
+
+def test_a_decision_is_kept_in_its_row_and_no_other() -> None:
+    buffer = buffer_of()
+    add(
+        buffer, 1, step_of(EVERY, boxes(1, 2, 3)), decision_of(4, 5, 6, value=[7, 8, 9])
+    )
+    nothing = [0, 0, 0]
+    assert buffer.obs.whole()[..., 0].tolist() == [nothing, [1, 2, 3], nothing]
+    assert buffer.action.whole().tolist() == [nothing, [4, 5, 6], nothing]
+    assert buffer.extras["value"].tolist() == [nothing, [7, 8, 9], nothing]
+
+
+def test_the_order_in_which_slots_are_decided_about_does_not_matter() -> None:
+    """Each slot three times: all together, or one by one in any order of slots."""
+    whole = buffer_of()
+    for row in range(3):
+        numbers = [10 * row + slot for slot in EVERY]
+        value = np.array(numbers) / 8
+        decision = decision_of(*(number % 9 for number in numbers), value=value)
+        add(whole, row, step_of(EVERY, boxes(*numbers)), decision)
+    for order in itertools.islice(itertools.permutations(EVERY * 3), 0, None, 40_000):
+        buffer, row_of = buffer_of(), [0] * SLOTS
+        for slot in order:
+            row, row_of[slot] = row_of[slot], row_of[slot] + 1
+            number, at = 10 * row + slot, (np.array([row]), np.array([slot]))
+            decision = decision_of(number % 9, value=np.array([number]) / 8)
+            add(buffer, at, step_of([slot], boxes(number)), decision)
+        assert same(buffer.obs.whole(), whole.obs.whole())
+        assert same(buffer.action.whole(), whole.action.whole())
+        assert same(buffer.extras, whole.extras)
+
+
+def test_nothing_of_a_step_or_decision_is_shared() -> None:
+    """A step may be one of views, and a policy may use its arrays again."""
+    buffer = buffer_of()
+    step = step_of(EVERY, boxes(1, 2, 3))
+    decision = decision_of(4, 5, 6, value=np.array([7.0, 8.0, 9.0]))
+    add(buffer, 0, step, decision)
+    for array in (step.obs, decision.action, decision.extras["value"]):
+        array[:] = 0
+    assert buffer.obs.whole()[0, :, 0].tolist() == [1, 2, 3]
+    assert buffer.action.whole()[0].tolist() == [4, 5, 6]
+    assert buffer.extras["value"][0].tolist() == [7, 8, 9]
+
+
+def test_the_actions_come_back_as_they_are_stored() -> None:
+    buffer = buffer_of()
+    (stored,) = add(buffer, 2, step_of(EVERY, boxes(1, 2, 3)), decision_of(4, 5, 6))
+    assert stored.tolist() == [4, 5, 6]
+    assert np.shares_memory(stored, buffer.action.whole())
+    at = np.array([0, 1]), np.array([2, 0])
+    step = step_of([2, 0], boxes(1, 2))
+    (stored,) = add(buffer, at, step, Decision([7, 8]))
+    assert stored.tolist() == [7, 8] and stored.dtype == np.int64
+
+
+def test_what_the_policy_saw_and_what_the_envs_gave_are_kept_apart() -> None:
+    norm = ObsNorm(BOX)
+    buffer = buffer_of(norm=norm)
+    step = step_of(EVERY, boxes(1, 2, 3))
+    seen = step_of(EVERY, boxes(0.1, 0.2, 0.3).astype(np.float32))
+    buffer.add_decision(0, step, seen, decision_of(1, 1, 1))
+    assert buffer.raw is not None
+    assert same(buffer.raw.whole()[0], step.obs)
+    assert same(buffer.obs.whole()[0], seen.obs)
+    assert buffer_of().raw is None
+
+
+def test_nested_observations_and_actions_are_kept_part_by_part() -> None:
+    action = spaces.Tuple([spaces.Discrete(3), spaces.Box(-1, 1, (1,), np.float32)])
+    buffer = buffer_of(2, NESTED, action)
+    image = np.arange(12, dtype=np.uint8).reshape(3, 2, 2)
+    push = np.array([[0.5], [0.25], [0.125]], np.float32)
+    step = step_of(EVERY, {"image": image, "word": ("a", "b", "c")})
+    stored = add(buffer, 1, step, Decision((np.array([2, 1, 0]), push)))
+    obs, actions = buffer.obs.whole(), buffer.action.whole()
+    assert list(obs) == ["image", "word"] and type(actions) is tuple
+    assert same(obs["image"][1], image) and not obs["image"][0].any()
+    assert obs["word"][1].tolist() == ["a", "b", "c"]
+    assert actions[0][1].tolist() == [2, 1, 0] and same(actions[1][1], push)
+    assert all(map(same, stored, [actions[0][1], actions[1][1]]))
+
+
+# Extras -------------------------------------------------------------------------------
+
+
+def test_extras_of_some_slots_leave_the_others_at_zero() -> None:
+    buffer = buffer_of(2)
+    at = np.array([0, 1]), np.array([2, 0])
+    extras = {"carry": np.ones((2, 4), np.float32)}
+    add(buffer, at, step_of([2, 0], boxes(1, 2)), decision_of(1, 1, **extras))
+    carry = buffer.extras["carry"]
+    assert carry.shape == (2, SLOTS, 4) and carry.dtype == np.float32
+    assert carry[..., 0].tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("later", "dtype"),
+    [(np.full(3, 0.1), np.float64), ([1, 2, 3], np.float64), (np.ones(3, bool), "f4")],
+    ids=["wider", "integers", "narrower"],
+)
+def test_extras_get_a_dtype_that_loses_nothing(later: Any, dtype: Any) -> None:
+    buffer, step = buffer_of(2), step_of(EVERY, boxes(1, 2, 3))
+    first = np.full(3, 0.1, np.float32)
+    add(buffer, 0, step, decision_of(1, 1, 1, value=first))
+    add(buffer, 1, step, decision_of(1, 1, 1, value=later))
+    value = buffer.extras["value"]
+    assert value.dtype == np.dtype(dtype)
+    assert value[0].tolist() == first.tolist()
+    assert value[1].tolist() == [float(number) for number in later]
+
+
+MISFITS: dict[str, tuple[dict[str, Any], str]] = {
+    "another name": (
+        {"log_prob": np.zeros(3)},
+        r"extras are \['log_prob'\]; before they were \['value'\]",
+    ),
+    "a name more": (
+        {"value": np.zeros(3), "log_prob": np.zeros(3)},
+        r"extras are \['log_prob', 'value'\]; before they were \['value'\]",
+    ),
+    "no name": ({}, r"extras are \[\]; before they were \['value'\]"),
+    "a row less": (
+        {"value": np.zeros(2)},
+        r"extras\['value'\] has shape \(2,\); expected \(3\)",
+    ),
+    "a column more": (
+        {"value": np.zeros((3, 1))},
+        r"extras\['value'\] has shape \(3, 1\); expected \(3\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_extras_other_than_those_of_the_first_decision_are_refused(name: str) -> None:
+    extras, message = MISFITS[name]
+    buffer, step = buffer_of(), step_of(EVERY, boxes(1, 2, 3))
+    add(buffer, 0, step, decision_of(1, 1, 1, value=np.ones(3)))
+    with pytest.raises(OptionError, match=message):
+        add(buffer, 1, step, decision_of(1, 1, 1, **extras))
+
+
+def test_extras_without_a_row_for_each_of_the_step_are_refused() -> None:
+    buffer, step = buffer_of(), step_of(EVERY, boxes(1, 2, 3))
+    with pytest.raises(OptionError, match=r"shape \(2,\); expected \(3, \.\.\.\)"):
+        add(buffer, 0, step, decision_of(1, 1, 1, value=np.zeros(2)))
+
+
+# Flags --------------------------------------------------------------------------------
+
+
+def test_rows_are_in_the_middle_of_an_episode_until_told_otherwise() -> None:
+    buffer = buffer_of()
+    assert buffer.started.tolist() == [[True, False, False]] + [[False] * 3] * 2
+    assert not (buffer.terminated | buffer.truncated).any()
+    assert buffer.valid.all()
+
+
+def test_a_start_belongs_to_the_row_after_the_end() -> None:
+    buffer = buffer_of()
+    ended, late = [True, False, False], [False, False, True]
+    step = step_of(EVERY, boxes(1, 2, 3), terminated=ended, started=ended)
+    buffer.add_flags(0, step)
+    step = step_of(EVERY, boxes(1, 2, 3), truncated=late, valid=ended, started=late)
+    buffer.add_flags(2, step)
+    nowhere = [False] * 3
+    assert buffer.terminated.tolist() == [ended, nowhere, nowhere]
+    assert buffer.truncated.tolist() == [nowhere, nowhere, late]
+    assert buffer.valid.tolist() == [[True] * 3, [True] * 3, ended]
+    # What starts after the last row is the next rollout's to say.
+    assert buffer.started.tolist() == [ended, ended, nowhere]
+
+
+def test_flags_of_some_slots_go_to_their_own_rows() -> None:
+    buffer = buffer_of()
+    at = np.array([1, 0]), np.array([0, 2])
+    yes = [True, True]
+    buffer.add_flags(at, step_of([0, 2], boxes(1, 2), truncated=yes, started=yes))
+    assert np.argwhere(buffer.truncated).tolist() == [[0, 2], [1, 0]]
+    assert np.argwhere(buffer.started).tolist() == [[0, 0], [1, 2], [2, 0]]
+
+
+# Ends ---------------------------------------------------------------------------------
+
+
+def ending(obs: Any, final: Any, **fields: Any) -> Step:
+    """Slots 0 and 2 come back, and the episode of slot 2 has ended."""
+    flags = {"terminated": [False, True], **fields}
+    return step_of(
+        [0, 2],
+        obs,
+        final_obs=final,
+        episode_return=[1.0, 2.5],
+        episode_length=[3, 7],
+        seed=[50, 51],
+        **flags,
+    )
+
+
+def test_an_episode_that_terminated_is_summed_up() -> None:
+    buffer = buffer_of()
+    step = ending(boxes(1, 2), boxes(3, 4), final_infos={1: {"won": True}})
+    assert buffer.add_end(1, step, 1, seed=40) is False
+    assert list(buffer.episodes) == [(1, 2)]
+    one = buffer.episodes[1, 2]
+    assert (one.slot, one.row, one.seed) == (2, 1, 40)  # not the next episode's seed
+    assert (one.return_, one.length, one.terminated) == (2.5, 7, True)
+    assert one.info == {"won": True}
+    assert buffer.truncated_episodes() is None
+
+
+def test_the_last_info_is_in_the_step_where_no_reset_followed() -> None:
+    buffer = buffer_of()
+    step = ending(boxes(1, 2), boxes(3, 4), infos={1: {"won": False}})
+    buffer.add_end(0, step, 1, seed=40)
+    buffer.add_end(1, ending(boxes(1, 2), boxes(3, 4)), 1, seed=40)
+    assert buffer.episodes[0, 2].info == {"won": False}
+    assert buffer.episodes[1, 2].info == {}
+
+
+def test_an_episode_that_was_truncated_asks_for_its_carry() -> None:
+    buffer = buffer_of()
+    flags = {"terminated": [False, False], "truncated": [False, True]}
+    assert buffer.add_end(1, ending(boxes(1, 2), boxes(3, 4), **flags), 1, seed=40)
+    assert not buffer.episodes[1, 2].terminated
+
+
+def test_an_episode_that_both_terminated_and_was_truncated_terminated() -> None:
+    buffer = buffer_of()
+    step = ending(boxes(1, 2), boxes(3, 4), truncated=[False, True])
+    assert buffer.add_end(1, step, 1, seed=40) is False
+    assert buffer.episodes[1, 2].terminated
+
+
+def test_a_fault_is_kept_and_its_episode_is_not_summed_up() -> None:
+    buffer, fault = buffer_of(), Fault("raised", "step", slot=2)
+    flags = {"terminated": [False] * 2, "truncated": [False, True]}
+    step = ending(
+        boxes(1, 2),
+        boxes(3, 4),
+        valid=[True, False],
+        infos={1: {"fault": fault}},
+        **flags,
+    )
+    assert buffer.add_end(1, step, 1, seed=40) is False
+    assert buffer.faults == {(1, 2): fault} and not buffer.episodes
+    assert buffer.final_obs().tolist() == [[4, -4]]  # its row is truncated all the same
+
+
+def test_last_observations_are_in_the_order_of_rows_and_slots() -> None:
+    buffer = buffer_of()
+    assert buffer.final_obs().shape == (0, 2)
+    for row, slot in ((2, 0), (0, 2), (0, 1), (1, 0)):
+        final = boxes(10 * row + slot)
+        step = step_of([slot], boxes(0), final_obs=final, terminated=[True])
+        buffer.add_end(row, step, 0, seed=0)
+        final[:] = 0  # a view: the next episode's end is written over it
+    assert buffer.final_obs()[:, 0].tolist() == [1, 2, 10, 20]
+
+
+def test_last_observations_of_a_nested_space_have_its_structure() -> None:
+    buffer = buffer_of(space=NESTED)
+    empty = buffer.final_obs()
+    assert empty["image"].shape == (0, 2, 2) and empty["word"] == ()
+    image = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
+    step = ending(None, {"image": image.copy(), "word": ("a", "b")})
+    buffer.add_end(2, step, 1, seed=0)
+    buffer.add_end(1, step, 0, seed=0)
+    step.final_obs["image"][:] = 0
+    assert same(buffer.final_obs(), {"image": image, "word": ("a", "b")})
+
+
+# Truncated episodes -------------------------------------------------------------------
+
+
+def test_truncated_episodes_are_known_with_their_last_observation_and_carry() -> None:
+    buffer = buffer_of()
+    for row, slot, terminated in ((2, 1, False), (1, 0, True), (0, 2, False)):
+        flags = {"terminated": [terminated], "truncated": [not terminated]}
+        final = boxes(10 * row + slot)
+        step = step_of([slot], boxes(0), final_obs=final, **flags)
+        if buffer.add_end(row, step, 0, seed=0):
+            carry = {"trace": np.array([[row, slot]])}
+            buffer.add_truncation(row, slot, carry)
+    cut = buffer.truncated_episodes()
+    assert cut is not None
+    assert (cut.rows.tolist(), cut.slots.tolist()) == ([0, 2], [2, 1])
+    assert cut.obs[:, 0].tolist() == [2, 21]
+    assert cut.carry["trace"].tolist() == [[0, 2], [2, 1]]
+    assert len(buffer.final_obs()) == 3
+
+
+def test_truncated_episodes_of_a_policy_without_memory_have_no_carry() -> None:
+    buffer = buffer_of()
+    step = step_of([1], boxes(0), final_obs=boxes(5), truncated=[True])
+    assert buffer.add_end(0, step, 0, seed=0)
+    buffer.add_truncation(0, 1, None)
+    cut = buffer.truncated_episodes()
+    assert cut is not None and cut.carry is None and cut.obs.tolist() == [[5, -5]]
+
+
+def test_what_is_running_after_the_last_row_can_be_truncated_there() -> None:
+    buffer = buffer_of()
+    now = step_of(EVERY, boxes(7, 8, 9))
+    buffer.truncate_after_last_row(now, 1, np.array([3.0]))
+    now.obs[:] = 0
+    assert np.argwhere(buffer.truncated).tolist() == [[2, 1]]
+    assert buffer.final_obs().tolist() == [[8, -8]]
+    cut = buffer.truncated_episodes()
+    assert cut is not None
+    assert (cut.rows.tolist(), cut.slots.tolist()) == ([2], [1])
+    assert cut.obs.tolist() == [[8, -8]] and cut.carry.tolist() == [3]
+    assert not buffer.episodes  # it did not end by itself
