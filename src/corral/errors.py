@@ -149,6 +149,11 @@ class EpisodeRecord:
     """Why it cannot be run again, if it cannot."""
     notes: tuple[str, ...] = ()
     """Why it may go another way, run again."""
+    before: tuple[Any, ...] = ()
+    """The last actions before the reset that failed, if other envs were beside it."""
+    beside: EpisodeRecord | None = None
+    """What another env of its process did meanwhile, if there were any."""
+    # A new field goes here, with a default, as in Fault.
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def test_auto_gives_the_broken_one_a_process_each():
         assert np.array_equal(led_in(pool, 15), np.stack(alone))
 
 
-def test_one_that_takes_the_simulator_from_another_is_told_of():
+def test_one_that_takes_the_simulator_from_another_is_told_of(tmp_path, monkeypatch):
     envs = [partial(LeavingPendulum, max_steps=steps) for steps in (5, 20)]
     asked = {"backend": "process", "workers": 1, "autoreset": "next_step"}
     with corral.Pool(envs, isolation="shared", **asked) as pool:
@@ -125,3 +125,7 @@ def test_one_that_takes_the_simulator_from_another_is_told_of():
             led_in(pool, 20)
         assert caught.value.fault.slot == 1
         assert "It shared its process with another env" in str(caught.value)
+    caught.value.fault.save(tmp_path / "fault.zip")
+    monkeypatch.setattr("corral.tools.doctor.neighbours.RUNS", 1)
+    replayed = corral.replay(tmp_path / "fault.zip", backend="process")
+    assert replayed.reproduced is False and replayed.neighbours.interferes

@@ -18,7 +18,9 @@ including the step that failed, and says whether it failed again.
     corral doctor --replay fault.zip
     corral doctor --replay fault.zip --debugger
 
-An episode that took its process down, or hung, is run in a process of its own. Files
+An episode that took its process down, or hung, is run in a process of its own. One that
+does not fail alone, but had other envs in its process, is run beside one of them too:
+the answer says whether they interfere with each other. Files
 that somebody else owns, or may write to, are not opened: they hold code.
 """
 
@@ -176,7 +178,7 @@ def _save(report: Report) -> None:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    """Replay and show; 0 if the fault was reproduced."""
+    """Replay and show; 0 if the fault was reproduced, alone or beside another env."""
     if not arguments.replay.is_file():
         raise OptionError(f"there is no file {arguments.replay}")
     from corral.engine.faults.fault_file import load
@@ -192,7 +194,9 @@ def _replay(arguments: argparse.Namespace) -> int:
         trust=arguments.trust,
     ) as replayed:
         _show(replayed)
-    return 0 if replayed.reproduced else 1
+    neighbours = replayed.neighbours
+    beside = neighbours is not None and bool(neighbours.interferes)
+    return 0 if replayed.reproduced or beside else 1
 
 
 def _show(replayed: Replay) -> None:

@@ -68,23 +68,6 @@ class Hopeless(Walk):
         raise RuntimeError("getJointState failed.")
 
 
-class Moody(Walk):
-    """Its first reset anywhere fails, and no other: it has nothing to do with others.
-
-    Args:
-        mark: a file that is there once it has failed.
-    """
-
-    def __init__(self, mark):
-        self.mark = mark
-
-    def reset(self, **arguments):
-        if not self.mark.exists():
-            self.mark.touch()
-            raise RuntimeError("getJointState failed.")
-        return super().reset(**arguments)
-
-
 class Particular(Walk):
     """Must not be reset before its episode is over, as with SB3's Monitor."""
 
@@ -175,34 +158,6 @@ class RudeLater(Walk):
         return super().step(action)
 
 
-class Unlucky(Walk):
-    """Some of the numbers that all envs of a process draw in turn are bad ones."""
-
-    dice = np.random.default_rng(0)
-
-    def step(self, action):
-        if self.dice.random() < 0.02:
-            raise RuntimeError("stepSimulation failed.")
-        return super().step(action)
-
-
-class MoodySteps(Walk):
-    """Fails in its third step, if nobody has failed yet.
-
-    Args:
-        mark: a file that is there once it has failed.
-    """
-
-    def __init__(self, mark):
-        self.mark = mark
-
-    def step(self, action):
-        if self.at > 2.0 and not self.mark.exists():
-            self.mark.touch()
-            raise RuntimeError("stepSimulation failed.")
-        return super().step(action)
-
-
 class MoodyAtFirst(Walk):
     """Now and then it cannot be built.
 
@@ -216,27 +171,6 @@ class MoodyAtFirst(Walk):
         (marks / str(number)).touch()
         if number in failing:
             raise OSError("address already in use")
-
-
-class Impatient(Walk):
-    """Fails in its third step; anywhere else the first to get there presses Ctrl-C.
-
-    Args:
-        home: the process that it fails in.
-        mark: a file that is there once it was pressed.
-    """
-
-    def __init__(self, home, mark):
-        self.home = home
-        self.mark = mark
-
-    def step(self, action):
-        if self.at > 2.0 and os.getpid() == self.home:
-            raise RuntimeError("stepSimulation failed.")
-        if self.at > 2.0 and not self.mark.exists():
-            self.mark.touch()
-            os.kill(self.home, signal.SIGINT)
-        return super().step(action)
 
 
 class Deadly(Walk):
@@ -256,22 +190,3 @@ class Crashing(Deadly):
     """The same, as native code does it."""
 
     signal = signal.SIGSEGV
-
-
-class MoodyProcesses(Walk):
-    """Fails in its third step, but in the second process that has any, and the third.
-
-    Args:
-        marks: a folder with a file for every process.
-    """
-
-    def __init__(self, marks):
-        mark = marks / str(os.getpid())
-        if not mark.exists():
-            mark.write_text(str(len(list(marks.iterdir()))))
-        self.number = int(mark.read_text())
-
-    def step(self, action):
-        if self.at > 2.0 and self.number not in (1, 2):
-            raise RuntimeError("stepSimulation failed.")
-        return super().step(action)

@@ -28,7 +28,7 @@ import cloudpickle
 from corral.engine.faults import signatures
 from corral.engine.faults.report import message_for, shortened
 from corral.engine.faults.user_key import KeyUnusable
-from corral.errors import Fault, OptionError
+from corral.errors import EpisodeRecord, Fault, OptionError
 
 VERSION = 1
 MAX_ACTION_CHARACTERS = 2_000
@@ -99,10 +99,11 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
 
 def _completed(fault: Fault) -> Fault:
     """The fault with defaults in fields that are newer than its file."""
-    for entry in fields(fault):
-        if not hasattr(fault, entry.name):
-            # Frozen, and not yet anybody's.
-            object.__setattr__(fault, entry.name, entry.default)
+    for part in (fault, getattr(fault, "episode", None)):
+        for entry in () if part is None else fields(part):
+            if not hasattr(part, entry.name):
+                # Frozen, and not yet anybody's.
+                object.__setattr__(part, entry.name, entry.default)
     return fault
 
 
@@ -171,9 +172,7 @@ def _packed(fault: Fault) -> Fault:
     # Its own class may be found in the worker alone; type, text and traceback stay.
     fault = replace(fault, exception=None)
     if fault.episode is not None:
-        kit = fault.episode.kit.packed()
-        missing = fault.episode.missing or kit.missing
-        fault = replace(fault, episode=replace(fault.episode, kit=kit, missing=missing))
+        fault = replace(fault, episode=_packed_episode(fault.episode))
     try:
         cloudpickle.dumps(fault)
     except Exception as error:
@@ -181,14 +180,24 @@ def _packed(fault: Fault) -> Fault:
     return fault
 
 
+def _packed_episode(episode: EpisodeRecord) -> EpisodeRecord:
+    kit, beside = episode.kit.packed(), episode.beside
+    if beside is not None:
+        beside = replace(beside, kit=beside.kit.packed_like(episode.kit, kit))
+        try:
+            cloudpickle.dumps(beside)
+        except Exception:  # its task, say: the episode that failed is kept without it
+            beside = None
+    missing = episode.missing or kit.missing
+    return replace(episode, kit=kit, missing=missing, beside=beside)
+
+
 def _fault_as_text(fault: Fault, why: str) -> Fault:
     """The fault in words where it cannot be had in values."""
     episode = fault.episode
     if episode is not None:
         why = f"its actions, task or options cannot be pickled ({why})"
-        episode = replace(
-            episode, task=None, options=None, actions=(), asked=None, missing=why
-        )
+        episode = EpisodeRecord(episode.kit, None, missing=why, notes=episode.notes)
     return replace(
         fault,
         episode=episode,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from corral.core import NO_TASK
+from corral.engine.executors.assign import worker_and_index
 from corral.engine.executors.contract import Assignment, Executor
 from corral.engine.layout.plan import (
     BEGIN_TICKET,
@@ -36,6 +37,8 @@ MAX_OUTPUT_CHARACTERS = 4096
 QUESTION_COMMANDS = ("call", "render", "get_attr", "set_attr", "apply")
 REPLAYABLE_COMMANDS = ("construct", "reset", "step", *QUESTION_COMMANDS)
 """Commands that can be given again to an env that stands by itself."""
+STEPS_BEFORE_RESET = 16
+"""Steps that are kept of those before a reset that failed, which may be why."""
 CRASH_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
 """Signals by which native code ends; another env in the process may be the reason."""
 
@@ -182,6 +185,7 @@ class FaultDetails:
             )
             return replace(fault, last_actions=actions)
         actions = self.actions.last(fault.slot, ticket, steps)
+        before, beside = self._beside(fault, actions)
         episode = EpisodeRecord(
             kit=self._rebuild_spec(fault),
             seed=fault.seed,
@@ -191,10 +195,43 @@ class FaultDetails:
             asked=asked,
             missing=missing or self._what_is_missing(fault, len(actions)),
             notes=tuple(self._replay_notes(fault)),
+            before=before,
+            beside=beside,
         )
         return replace(
             fault, last_actions=actions[-MAX_SHOWN_ACTIONS:], episode=episode
         )
+
+    def _beside(
+        self, fault: Fault, actions: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], EpisodeRecord | None]:
+        """What the slot did before a reset, and what its neighbour did meanwhile."""
+        slot = fault.slot
+        if not fault.company or slot is None:
+            return (), None
+        before: tuple[Any, ...] = ()
+        if fault.command == "reset":
+            before = self._last_steps(slot, STEPS_BEFORE_RESET)
+        first = 0 if self._one_process else self.executor.shards[fault.worker or 0][0]
+        other = slot - 1 if slot > first else slot + 1
+        words = self.executor.episode[other].tolist()
+        about = self._episode_request(other, words)
+        worker, _ = worker_and_index(other, self.executor.shards)
+        kit = rebuild_spec_of(
+            self.assignment, other, worker, self.executor.shards[worker]
+        )
+        return before, EpisodeRecord(
+            kit,
+            task=about.get("task", NO_TASK),
+            seed=about.get("seed") if words[EPISODE_SEED] < 0 else words[EPISODE_SEED],
+            options=about.get("options"),
+            actions=self._last_steps(other, len(before or actions)),
+        )
+
+    def _last_steps(self, slot: int, count: int) -> tuple[Any, ...]:
+        """The actions of the slot's last steps, over all its episodes."""
+        ticket = self.ledger.ticket(slot) - self.ledger.is_reset(slot)
+        return self.actions.last(slot, ticket, min(count, max(0, ticket - 1)))
 
     @staticmethod
     def _is_replayable(fault: Fault) -> bool:
@@ -271,13 +308,14 @@ def with_company(fault: Fault, shards: list[range], one_process: bool) -> Fault:
         one_process: whether all workers run in one process.
     """
     slot, building = fault.slot, fault.command == "construct"
-    if slot is None or fault.command not in ("construct", "reset", "step"):
-        return fault
-    if isinstance(fault.exception, UsageError):
-        return fault
     crashed = fault.kind == "died" and fault.signal_name in CRASH_SIGNALS
-    if not crashed and fault.kind not in ("raised", "start"):
-        return fault
+    if (
+        slot is None
+        or fault.command not in ("construct", "reset", "step")
+        or isinstance(fault.exception, UsageError)
+        or not (crashed or fault.kind in ("raised", "start"))
+    ):
+        return replace(fault, company=0)
     mates = range(shards[-1].stop)
     if not one_process:
         mates = next(shard for shard in shards if slot in shard)
@@ -300,5 +338,9 @@ def with_rebuild_spec(
         return fault
     if shards and not assignment.options.batched:
         fault = with_company(fault, shards, one_process)
+    beside = None
+    if fault.company:  # what was built before it
+        kit = rebuild_spec_of(assignment, slot - 1, worker, shard)
+        beside = EpisodeRecord(kit, NO_TASK)
     kit = rebuild_spec_of(assignment, slot, worker, shard)
-    return replace(fault, episode=EpisodeRecord(kit, NO_TASK))
+    return replace(fault, episode=EpisodeRecord(kit, NO_TASK, beside=beside))

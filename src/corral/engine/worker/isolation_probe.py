@@ -250,22 +250,36 @@ def run_together(
     """
     guests = [build(number) for number in range(len(recordings))]
     found: list[Difference] = []
-    rounds = max(len(one.turns) for one in recordings) + TURN_LAG * (len(guests) - 1)
-    for number in range(rounds):
-        for place, guest in enumerate(guests):
-            turn = number - TURN_LAG * place
-            if not 0 <= turn < len(recordings[place].turns):
-                continue
+    rounds = by_turns([len(one.turns) for one in recordings], TURN_LAG)
+    for number, turns in enumerate(rounds):
+        for place, turn in turns:
             watch.check()
-            places = _difference_in(guest, recordings[place], turn)
+            places = _difference_in(guests[place], recordings[place], turn)
             if places:
                 found.append(Difference(place, turn, places))
                 if not found[-1].in_infos_alone:
                     return found
-        if number == rounds - 1 - TURN_LAG:
+        if number == len(rounds) - 1 - TURN_LAG:
             look()
             close(0)
     return found
+
+
+def by_turns(lengths: Sequence[int], lag: int) -> list[list[tuple[int, int]]]:
+    """Rounds in which each env that has any left takes its next turn: (env, turn).
+
+    Args:
+        lengths: how many turns each env takes.
+        lag: how many rounds an env begins after the one before it.
+    """
+    return [
+        [
+            (place, number - lag * place)
+            for place, count in enumerate(lengths)
+            if 0 <= number - lag * place < count
+        ]
+        for number in range(max(lengths) + lag * (len(lengths) - 1))
+    ]
 
 
 def _difference_in(

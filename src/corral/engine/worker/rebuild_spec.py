@@ -6,6 +6,7 @@ When it is pickled it packs them, and what a worker is given before any factory 
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Iterable
@@ -99,28 +100,44 @@ class RebuildSpec:
             missing=missing,
         )
 
+    def packed_like(self, other: RebuildSpec, packed: RebuildSpec) -> RebuildSpec:
+        """The same; what it has in common with another that is packed is kept once."""
+        ours, theirs = self.functions, other.functions
+        if not isinstance(ours, tuple) or any(map(operator.is_not, ours, theirs)):
+            return self.packed()
+        return replace(packed, slot=self.slot, worker=self.worker, shard=self.shard)
+
     def _carried(self) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
         size = sum(np.asarray(array).nbytes for array in self.shared.values())
         if size > MAX_SHARED_BYTES:
             return {}, tuple(self.shared)
         return dict(self.shared), ()
 
-    def open(self, shared: dict[str, NDArray[Any]] | None = None) -> Worker:
-        """A worker with this slot alone; nothing is built yet.
+    def open(
+        self,
+        shared: dict[str, NDArray[Any]] | None = None,
+        beside: RebuildSpec | None = None,
+    ) -> Worker:
+        """A worker with this slot alone, or with its neighbour; nothing is built yet.
 
         Args:
             shared: arrays that were too big to be packed, or others in their place.
+            beside: the slot before or after it.
         """
         arrays = {**self.shared, **(shared or {})}
         self._check(arrays)
         if self.surroundings is not None:
             self.surroundings.adopt()
         factory, worker_init, per_worker = serialization.opened(self.functions)
+        factories = {self.slot: factory}
+        if beside is not None:
+            factories[beside.slot] = serialization.opened(beside.functions)[0]
+        first = min(factories)
         worker = Worker(
             Job(
                 worker=self.worker,
-                slots=range(self.slot, self.slot + 1),
-                factories=[factory],
+                slots=range(first, first + len(factories)),
+                factories=[factories[slot] for slot in sorted(factories)],
                 options=ShardOptions(
                     self.root_seed, isolate_rng=self.isolate_rng, batched=self.batched
                 ),

@@ -156,11 +156,6 @@ def dumps(value: Any) -> bytes:
     return buffer.getvalue()
 
 
-def is_pickled_by_value(value: Any) -> bool:
-    """Whether code goes along by value, with all that its classes hold by now."""
-    return b"cloudpickle" in dumps(value)
-
-
 def pack(value: Any, what: str) -> bytes:
     """Pickle `what` the user gave us, or say which part of it cannot travel."""
     try:
@@ -254,6 +249,11 @@ class Unpacked:
 
     def open(self) -> Any:
         return pickle.loads(self._data)
+
+    @property
+    def has_code(self) -> bool:
+        """Whether code came along by value, with all that its classes held then."""
+        return b"cloudpickle" in self._data
 
 
 def opened(packed: Callable[..., Any] | Unpacked | None) -> Any:

@@ -4,7 +4,9 @@
 
 The same factory, worker_init, per_worker, seed, options, task and actions; one env, in
 this process, so that a debugger can see it. An episode that took its process down, or
-hung, is run in a process of its own, unless it is asked to stop before that.
+hung, is run in a process of its own, unless it is asked to stop before that. One that
+does not fail alone, and had other envs beside it, is then run beside one of them (see
+`neighbours`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from corral.engine.keywords import checked_keywords
 from corral.engine.parallel_map import map as run_in_worker
 from corral.engine.worker.letters import describe, for_travel
 from corral.errors import Fault, OptionError, OrderError, WorkerDied
+from corral.tools.doctor.neighbours import FAILS_ALONE, NeighbourCheck, check_neighbours
 from corral.tools.doctor.rerun import At, Rerun, closed, episode_of, failing_of
 
 REPLAY_TIMEOUT_SECONDS = 60.0
@@ -48,6 +51,8 @@ class Replay:
     """What went wrong this time."""
     notes: tuple[str, ...]
     """Why it may have gone another way."""
+    neighbours: NeighbourCheck | None = None
+    """Whether another env of its process is why; None if that was not tried."""
     rerun: Rerun | None = None
     """The episode itself; None where it was run in a process of its own."""
 
@@ -66,6 +71,10 @@ class Replay:
         """The action of the step that failed."""
         episode = self.fault.episode
         return episode.actions[-1] if episode is not None and episode.actions else None
+
+    @property
+    def _carries_state(self) -> bool:
+        return self.fault.episode is None or self.fault.episode.kit.functions.has_code
 
     def go_on(self) -> None:
         """After up_to="before": do what failed; what the env raises comes out."""
@@ -100,6 +109,10 @@ class Replay:
         else:
             how = f"not reproduced: this time it was {_named(self.error)} in {came}"
         lines = [f"{where(self.fault)}: {how}", *(f"Note: {n}." for n in self.notes)]
+        if self.neighbours is not None:
+            lines.append(str(self.neighbours))
+        elif self.reproduced and self.fault.company and not self._carries_state:
+            lines.append(FAILS_ALONE)
         return "\n".join(lines)
 
 
@@ -128,14 +141,16 @@ def replay(
         backend: "serial" for this process, "process" for one of its own; by default
             the first, and the second for what took its process down, or hung.
         timeout: seconds for what failed, in a process of its own; what it was given
-            then, or 60, by default.
+            then, or 60, by default. Also for one run beside another env.
         shared: arrays that were too big to be saved.
         raise_error: raise what the env raises, instead of returning it.
         debugger: look at what the env raised in pdb.
         trust: open it whoever signed it. That runs code from it.
 
     Returns:
-        How it went; what was raised is in `.error`, with its traceback. Close it, or
+        How it went; what was raised is in `.error`, with its traceback. Where it shared
+        its process and does not fail alone, `.neighbours` says whether another env is
+        why: that takes six processes and some seconds. Close it, or
         use it in a `with`: its env is open, if it was run in this process.
     """
     fault = load(path, trust)
@@ -148,6 +163,9 @@ def replay(
         replayed = _here(fault, up_to, shared)
     else:
         replayed = _elsewhere(fault, up_to, debugger, timeout, shared)
+    if fault.company and replayed.reproduced is False:
+        limit = timeout or REPLAY_TIMEOUT_SECONDS
+        replayed.neighbours = check_neighbours(fault, shared, limit)
     error = replayed.error
     if error is not None and debugger:
         pdb.post_mortem(error.__traceback__)
@@ -200,7 +218,7 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
         raised_alike = type(error).__qualname__ == fault.error_type
         reproduced = raised_alike and rerun.at == failing_of(fault)
     command, step = rerun.at
-    return Replay(fault, reproduced, command, step, error, _notes(fault), rerun)
+    return Replay(fault, reproduced, command, step, error, _notes(fault), rerun=rerun)
 
 
 # In a process of its own --------------------------------------------------------------

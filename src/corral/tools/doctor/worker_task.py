@@ -33,12 +33,12 @@ class WorkerTask:
 
 def run(task: WorkerTask) -> Any:
     """The body of the worker."""
-    with _quiet(task.output):
+    with quiet(task.output):
         return task.measure(task.factory.open(), *task.arguments)
 
 
 @contextmanager
-def _quiet(path: str) -> Iterator[None]:
+def quiet(path: str) -> Iterator[None]:
     """Descriptors 1 and 2 lead to the file: C libraries print as well."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     kept = [os.dup(1), os.dup(2)]

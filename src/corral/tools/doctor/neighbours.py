@@ -1,0 +1,209 @@
+"""Whether a saved fault has to do with the other envs of its process.
+
+    alone     its slot by itself        three processes, three times in each
+    beside    its slot and a neighbour  three processes, once in each
+
+All six at the same time. Only an env that never fails alone, and that fails beside its
+neighbour every time, at the same step and in the same way, is disturbed by it: one that
+fails at random, or in some processes and not in others, does not pass for that. In one
+of the three the neighbour has taken a step before, so that envs which draw from one
+generator of their module draw other numbers. Global generators are kept apart, since
+`isolate_rng` takes care of those.
+
+The neighbour repeats what it did last: its own seed, task and actions, as far as they
+were kept; else those of the slot that failed. What an env did in earlier episodes, and
+what more than one neighbour does, is not repeated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from numpy.typing import NDArray
+
+from corral.engine.parallel_map import map as run_in_workers
+from corral.engine.worker.isolation_probe import by_turns
+from corral.errors import EpisodeRecord, Fault
+from corral.tools.doctor.rerun import At, SavedEnv, episode_of, failing_of, inside
+from corral.tools.doctor.worker_task import quiet
+
+RUNS = 3
+"""Processes of either kind."""
+FAILS_ALONE = "It fails alone too: the other envs of its process are not the reason."
+REPEATS = 3
+"""Times that the slot's commands are repeated where it is alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourCheck:
+    """How often it failed again."""
+
+    alone: int
+    """Of `RUNS` processes that it had to itself."""
+    beside: int
+    """Of `RUNS` processes that it shared."""
+    neighbour: int
+    """The slot beside it."""
+    carries_state: bool = False
+    """Whether its class came by value, with what others may have left in it."""
+
+    @property
+    def interferes(self) -> bool | None:
+        """Whether the neighbour is why it failed; None: not known."""
+        if self.alone:
+            return None if self.carries_state else False
+        return True if self.beside == RUNS else None
+
+    def __str__(self) -> str:
+        if self.interferes:
+            return (
+                f"It works alone ({RUNS * REPEATS} of {RUNS * REPEATS} runs) and fails "
+                f"beside slot {self.neighbour} in one process ({RUNS} of {RUNS}). They "
+                'interfere with each other: isolation="slot" gives each slot its own '
+                "process."
+            )
+        if self.interferes is False:
+            return FAILS_ALONE
+        return (
+            f"It failed in {self.alone} of {RUNS} processes alone and in {self.beside} "
+            f"of {RUNS} beside slot {self.neighbour}: whether the other envs of its "
+            "process are the reason is not known."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _NeighbourTask:
+    """What a worker is told."""
+
+    episode: EpisodeRecord
+    command: str
+    """What failed."""
+    beside: EpisodeRecord | None
+    head_start: int = 0
+    """Steps that the neighbour takes before."""
+    shared: dict[str, NDArray[Any]] | None = None
+
+
+def check_neighbours(
+    fault: Fault, shared: dict[str, NDArray[Any]] | None, timeout: float
+) -> NeighbourCheck:
+    """Run what failed again, alone and beside its neighbour.
+
+    Args:
+        fault: of an env that shared its process.
+        shared: arrays that were too big to be saved.
+        timeout: seconds for one run.
+    """
+    episode = _repeatable(episode_of(fault))
+    neighbour = _repeatable(_neighbour_of(episode))
+    alone = _NeighbourTask(episode, failing_of(fault)[0], None, shared=shared)
+    beside = [
+        replace(alone, beside=neighbour, head_start=number % 2)
+        for number in range(RUNS)
+    ]
+    answers = run_in_workers(
+        _failure,
+        [*[alone] * RUNS, *beside],
+        workers=2 * RUNS,
+        on_fault="restart",
+        max_restarts=0,
+        item_timeout=timeout,
+    )
+    return NeighbourCheck(
+        sum(_is_like(answer, fault, alone=True) for answer in answers[:RUNS]),
+        sum(_is_like(answer, fault, alone=False) for answer in answers[RUNS:]),
+        neighbour.kit.slot,
+        episode.kit.functions.has_code,
+    )
+
+
+def _repeatable(episode: EpisodeRecord) -> EpisodeRecord:
+    """The episode with a seed, and with global generators of its own."""
+    kit = replace(episode.kit, isolate_rng=True)
+    return replace(episode, kit=kit, seed=episode.seed or 0)
+
+
+def _neighbour_of(episode: EpisodeRecord) -> EpisodeRecord:
+    """What was saved of another env; else one that does the same as this."""
+    kit, beside = episode.kit, episode.beside
+    if beside is not None and not beside.kit.missing:
+        wanted = episode.before or episode.actions
+        known = len(beside.actions) == len(wanted)
+        return beside if known else replace(beside, actions=wanted)
+    slot = kit.slot - 1 if kit.slot > kit.shard.start else kit.slot + 1
+    actions = episode.before or episode.actions
+    return replace(episode, kit=replace(kit, slot=slot), actions=actions)
+
+
+def _is_like(answer: Any, fault: Fault, alone: bool) -> bool:
+    """Whether it failed as before; alone, at whichever step."""
+    if isinstance(answer, Fault):
+        return answer.kind == fault.kind == "died" and (
+            answer.signal_name == fault.signal_name
+        )
+    if answer is None:
+        return False
+    error_type, at = answer
+    return error_type == fault.error_type and (alone or at == failing_of(fault))
+
+
+# In a worker --------------------------------------------------------------------------
+
+
+def _failure(task: _NeighbourTask) -> tuple[str, At] | None:
+    """The type of what the slot's env raised, and where; None if it did not."""
+    records = [task.episode] if task.beside is None else [task.episode, task.beside]
+    beside = None if task.beside is None else task.beside.kit
+    worker = task.episode.kit.open(task.shared, beside)
+    with quiet(os.devnull), inside(worker):
+        envs = [SavedEnv(worker, record) for record in records]
+        try:
+            worker.build()
+            _play(task, envs)
+        except BaseException as error:
+            slot = getattr(error, "slot", None)
+            if slot is not None and slot != task.episode.kit.slot:
+                raise
+            return type(error).__qualname__, envs[0].at
+        finally:
+            worker.shard.close()
+    return None
+
+
+def _play(task: _NeighbourTask, envs: list[SavedEnv]) -> None:
+    """Let them take turns in the order of their slots."""
+    turns = [_turns(task, env, place) for place, env in enumerate(envs)]
+    order = sorted(range(len(envs)), key=lambda place: envs[place].slot)
+    for taken in by_turns([len(turns[place]) for place in order], 0):
+        for place, turn in taken:
+            try:
+                turns[order[place]][turn]()
+            except BaseException as error:
+                error.slot = envs[order[place]].slot  # type: ignore[attr-defined]
+                raise
+
+
+def _turns(
+    task: _NeighbourTask, env: SavedEnv, place: int
+) -> list[Callable[[], object]]:
+    """What one env does: place 0 is that of the slot that failed."""
+    if task.command in ("construct", "start"):
+        return []
+    own = place == 0
+    record = task.episode if own else task.beside
+    assert record is not None
+    actions = (own and record.before) or record.actions
+    steps = [partial(env.step, action) for action in actions]
+    last = [env.reset] if own and record.before else []
+    if task.beside is None:
+        return [env.reset, *steps, *last] * REPEATS
+    early = [_wait, _wait] if own else [*steps[:1], env.reset]
+    return [env.reset, *early * task.head_start, *steps, *last]
+
+
+def _wait() -> None:
+    """Let the other env take a turn."""

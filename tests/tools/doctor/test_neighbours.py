@@ -1,0 +1,167 @@
+"""A saved fault says whether another env of its process is why it failed."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import zipfile
+from dataclasses import replace
+
+import pytest
+from neighbouring_envs import (
+    AlwaysFails,
+    BuiltFirst,
+    Crashing,
+    Leaves,
+    Lonely,
+    Moody,
+    MoodyProcesses,
+    MoodySteps,
+    Rude,
+    RudeLater,
+    Told,
+    Unlucky,
+    Walk,
+)
+
+import corral
+from corral.errors import CorralError
+from corral.tools.doctor import neighbours
+from corral.tools.doctor.replay import replay
+
+INTERFERES = 'They interfere with each other: isolation="slot" gives each slot'
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "fault.zip"
+
+
+@pytest.fixture
+def single_runs(monkeypatch):
+    """One process alone and one beside, where it is not about chance."""
+    monkeypatch.setattr(neighbours, "RUNS", 1)
+
+
+def fail(path, kind, **options):
+    """Step until it fails, or its second reset does, and save why."""
+    asked = {"num_envs": 2, "isolation": "shared", "seed": 0, **options}
+    asked = {"backend": "process", "workers": 1, **asked}
+    with pytest.raises(CorralError) as caught, corral.Pool(kind, **asked) as pool:
+        pool.reset()
+        for _ in range(40):
+            pool.step([1] * pool.num_envs)
+        pool.reset()
+    caught.value.fault.save(path)
+    return caught.value.fault
+
+
+def test_an_env_that_another_one_broke_is_told_so(path) -> None:
+    fault = fail(path, Rude)
+    assert (fault.command, fault.company) == ("step", 1)
+    with replay(path) as replayed:
+        assert replayed.reproduced is False
+        assert (replayed.neighbours.alone, replayed.neighbours.beside) == (0, 3)
+        assert replayed.neighbours.interferes
+        assert INTERFERES in str(replayed)
+
+
+@pytest.mark.parametrize("kind", [Lonely, RudeLater])
+def test_so_is_one_that_cannot_be_reset_beside_another(path, single_runs, kind) -> None:
+    assert fail(path, kind).command == "reset"
+    with replay(path) as replayed:
+        assert replayed.reproduced is False and replayed.neighbours.interferes
+
+
+def test_so_is_one_that_cannot_be_built_beside_another(path, single_runs) -> None:
+    fail(path, BuiltFirst, num_envs=3)
+    with replay(path) as replayed:
+        assert replayed.command == "construct"
+        assert replayed.neighbours.interferes
+        assert replayed.neighbours.neighbour == 0
+
+
+def test_so_is_one_that_crashes_beside_another(path, single_runs) -> None:
+    fault = fail(path, Crashing, num_envs=3)
+    assert (fault.signal_name, fault.company) == ("SIGABRT", 2)
+    assert replay(path).neighbours.interferes
+
+
+def test_the_neighbour_is_what_it_was(path, single_runs) -> None:
+    # Only one that is told to leaves what the other one fails of.
+    fail(path, [functools.partial(Leaves, True), functools.partial(Leaves, False)])
+    with replay(path) as replayed:
+        assert replayed.neighbours.interferes
+
+
+def test_an_env_that_fails_alone_too_blames_no_other(path) -> None:
+    fail(path, AlwaysFails)
+    with replay(path) as replayed:
+        assert replayed.reproduced and replayed.neighbours is None
+        assert "the other envs of its process are not the reason" in str(replayed)
+
+
+@pytest.mark.parametrize("kind", [Moody, MoodySteps])
+def test_an_env_that_failed_once_blames_no_other(path, single_runs, kind) -> None:
+    fail(path, functools.partial(kind, path.parent / "mark"))
+    with replay(path) as replayed:
+        assert (replayed.neighbours.alone, replayed.neighbours.beside) == (0, 0)
+        assert replayed.neighbours.interferes is None
+        assert "is not known" in str(replayed)
+
+
+def test_an_env_that_draws_unlucky_numbers_blames_no_other(path) -> None:
+    fail(path, Unlucky, backend="serial", workers=None)
+    with replay(path) as replayed:
+        assert not replayed.neighbours.interferes
+
+
+def test_an_env_that_fails_in_some_processes_blames_no_other(path) -> None:
+    marks = path.parent / "marks"
+    marks.mkdir()
+    fail(path, functools.partial(MoodyProcesses, marks))
+    with replay(path) as replayed:  # in this process it works
+        assert replayed.reproduced is False
+        assert not replayed.neighbours.interferes
+
+
+def test_what_a_class_took_along_is_not_held_against_it(path) -> None:
+    class Crowded(Walk):  # goes by value, and with it those who have walked
+        walked = set()  # noqa: RUF012
+
+        def step(self, action):
+            self.walked.add(id(self))
+            if self.at > 2.0 and len(self.walked) > 1:
+                raise RuntimeError("stepSimulation failed.")
+            return super().step(action)
+
+    fail(path, Crowded, backend="serial", workers=None)
+    with replay(path) as replayed:
+        assert "not the reason" not in str(replayed)
+
+
+def test_an_env_that_had_its_process_to_itself_is_run_alone(path) -> None:
+    fault = fail(path, functools.partial(Moody, path.parent / "mark"), num_envs=1)
+    assert fault.company == 0
+    with replay(path) as replayed:
+        assert replayed.reproduced is False and replayed.neighbours is None
+
+
+def test_a_neighbour_that_was_not_saved_does_what_the_env_did(
+    path, single_runs
+) -> None:
+    fault = fail(path, Rude)
+    # As a file of an earlier version: without the newer fields.
+    episode = replace(fault.episode, before=(), beside=None)
+    replace(fault, episode=episode).save(path)
+    assert replay(path, backend="process").neighbours.interferes
+
+
+def test_one_file_holds_what_both_were_built_with_once(path) -> None:
+    text = "x" * 100_000
+    fault = fail(path, functools.partial(Told, text))
+    assert fault.episode.beside.kit.slot == 1 - fault.slot
+    with zipfile.ZipFile(path) as archive:
+        saved = archive.read("fault.pickle")
+    assert len(saved) < 1.5 * len(text)
+    assert pickle.loads(saved).episode.beside.actions == fault.episode.beside.actions
