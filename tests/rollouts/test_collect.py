@@ -425,12 +425,12 @@ def test_episodes_that_are_ended_are_truncated_and_bootstrapped(
     assert same(ended.obs, plain.obs)
 
 
-def test_a_pool_that_somebody_else_sent_to_is_refused() -> None:
+def test_a_pool_that_was_stepped_outside_the_collector_is_refused() -> None:
     with Pool(Countdown, 2, backend="serial", seed=0) as pool:
         collector = Collector(pool, Copycat())
         collector.collect(3)
         pool.step([1, 1])
-        with pytest.raises(OrderError, match="somebody else has sent"):
+        with pytest.raises(OrderError, match="stepped or reset outside this collector"):
             collector.collect(3)
         collector.end_episodes(1)
         assert collector.collect(3).started[0].all()
@@ -559,7 +559,7 @@ def test_options_without_a_meaning_are_refused() -> None:
                 corral.collect(pool, Copycat(), steps)  # type: ignore[arg-type]
     with (
         Pool(Countdown, 2, backend="serial", autoreset="off") as pool,
-        pytest.raises(OptionError, match="nobody would start the next episode"),
+        pytest.raises(OptionError, match="starts no next episode"),
     ):
         corral.collect(pool, Copycat(), 4)
 

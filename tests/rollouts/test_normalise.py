@@ -158,7 +158,7 @@ def test_a_collector_goes_on_from_what_it_saved() -> None:
         assert same(rollouts[0].obs, rollouts[1].obs)
         assert same(rollouts[0].reward, rollouts[1].reward)
         plain = Collector(pool, Ones())
-        with pytest.raises(OptionError, match="was collected with obs_norm"):
+        with pytest.raises(OptionError, match="saved by a collector with obs_norm"):
             plain.load_state_dict(saved)
         other = ObsNorm(spaces.Dict({"a": spaces.Box(0, 1, (2,))}))
         with pytest.raises(OptionError, match=r"saved were the leaves \[''\]"):

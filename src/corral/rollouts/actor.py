@@ -87,7 +87,7 @@ class Actor:
         carries.write_rows(self.carry, slots, carries.rows_of(self._initial, slots))
 
     def own_last(self) -> None:
-        """Hold on to nobody else's memory."""
+        """Copy the last actions, if they are in the memory of a rollout."""
         if not self._last_is_ours:
             self._last = [array.copy() for array in self._last]
             self._last_is_ours = True
@@ -106,8 +106,7 @@ class Actor:
         seen = step
         if self.norm is not None:
             seen = replace(step, obs=self.norm(step.obs))
-        last, space = self._last, self._space
-        seen.previous_action = last[0] if space.plain else space.batch(last)
+        seen.previous_action = self._space.batch(self._last)
         decision = self.policy.act(seen, self.carry, self._everybody)
         if decision.carry is not None or self.carry is not None:
             self._check_carry(decision.carry, self._slots)
@@ -131,7 +130,7 @@ class Actor:
     def acted(self, slots: NDArray[np.intp] | None, arrays: list[NDArray[Any]]) -> None:
         """What was sent to these slots, or to all, part by part.
 
-        What was sent to all is not copied before somebody has to.
+        What was sent to all is copied only when it has to be.
         """
         if slots is None:
             self._last, self._last_is_ours = arrays, False

@@ -65,7 +65,7 @@ class CollectLoop:
         return self._in_parts(parts, lambda: recv(slots=next(turns), copy=False))
 
     def first_ready(self, step: Step, count: int) -> Step:
-        """Whoever comes back first, `count` slots or more."""
+        """The slots that came back first, `count` or more of them."""
         pool = self._pool
         return self._in_parts(
             [step], lambda: pool.recv(min_slots=min(count, pool.waiting), copy=False)

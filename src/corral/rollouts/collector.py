@@ -1,4 +1,4 @@
-"""A collector leads a pool by a policy, and keeps what came of it.
+"""A collector runs a policy in the slots of a pool, and returns rollouts.
 
     seen, decision = actor.act(step)       the policy is asked
     pool.send(decision.action)             the workers step
@@ -45,8 +45,8 @@ class Collector:
                 learn(rollout)
 
     Args:
-        pool: whose slots; autoreset "same_step" or "next_step". Between two rollouts
-            nobody else may send to it, since episodes go on.
+        pool: where to run; its autoreset is "same_step" or "next_step". Send nothing to
+            it between two rollouts: episodes go on from one to the next.
         policy: see `corral.Policy`.
         mode: "sync" asks the policy about all slots at once; "two_groups" about one
             half while the other steps; "first_ready" about those that came back first.
@@ -99,7 +99,7 @@ class Collector:
 
     @property
     def policy(self) -> Policy:
-        """Who is asked; another one may be put here between rollouts."""
+        """The policy that acts; set another one between two rollouts."""
         return self._actor.policy
 
     @policy.setter
@@ -121,8 +121,8 @@ class Collector:
             raise OptionError(f"steps is {steps!r}; it must be an integer >= 1")
         if self.pool.autoreset == "off":
             raise OptionError(
-                'the pool has autoreset="off", so nobody would start the next episode; '
-                'make it with "same_step" or "next_step", or use run_episodes'
+                'the pool has autoreset="off", which starts no next episode; make it '
+                'with autoreset="same_step" or "next_step", or use run_episodes'
             )
         now = self._resumed()
         self._actor.refresh(now.started)
@@ -154,9 +154,9 @@ class Collector:
             return self._begin(self._root)
         if self._sends != self.pool.send_count:
             raise OrderError(
-                "somebody else has sent to this pool since the last rollout, so its "
-                "episodes are not where they were left; call end_episodes(number) to "
-                "begin new ones, or use a pool of its own for each"
+                "the pool was stepped or reset outside this collector since its last "
+                "rollout, so its episodes cannot go on; call end_episodes(number) to "
+                "begin new ones, or give each collector a pool of its own"
             )
         return self._now
 
@@ -263,7 +263,7 @@ class Collector:
             if (norm is None) != (saved is None):
                 was = "without" if saved is None else "with"
                 raise OptionError(
-                    f"what was saved was collected {was} {name}; make the collector "
+                    f"the state was saved by a collector {was} {name}; make this one "
                     "the same way"
                 )
             if norm is not None:

@@ -149,7 +149,7 @@ class _EpisodesRun:
         long = (step.episode_length >= self._max_length) & step.valid & ~step.ended
         if not long.any():
             return step
-        # Nobody has reset anything, so what was seen last is what there is.
+        # No reset has followed, so the last observation is the one in the step.
         return replace(step, truncated=step.truncated | long, final_obs=step.obs)
 
     def _kept(self, step: Step) -> dict[int, Trajectory]:

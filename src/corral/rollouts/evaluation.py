@@ -1,8 +1,8 @@
 """How well a policy does: so many episodes, every one of which counts.
 
-Environments that run side by side finish short episodes first, so whoever takes the
-first hundred that end has too many short ones. Here it is decided beforehand which
-episodes are run, and all of them are run to their end.
+Environments that run side by side finish short episodes first, so the first hundred
+that end include too many short ones. Here it is decided beforehand which episodes are
+run, and all of them are run to their end.
 """
 
 from __future__ import annotations

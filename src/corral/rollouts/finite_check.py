@@ -31,7 +31,7 @@ def check(obs: Any, reward: Array | None, valid: Flags) -> None:
 
 
 def culprit(obs: Any, reward: Array | None, valid: Flags) -> str:
-    """Who gave the first number that is not finite, in which row; "" if nobody did."""
+    """The first number that is not finite, with its slot and row; "" if all are."""
     named = [(f"the observation{path}", leaf) for path, leaf in _leaves(obs)]
     if reward is not None:
         named.append(("the reward", reward))

@@ -24,7 +24,7 @@ DRAW_METHODS: dict[str, Callable[..., Numbers]] = {
 
 
 class SlotGenerators:
-    """The generators of all slots; each is made when somebody first draws from it."""
+    """The generators of all slots; each is made when it is first drawn from."""
 
     def __init__(self, slots: int) -> None:
         self._seeds = list(range(-slots, 0))

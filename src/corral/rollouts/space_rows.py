@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -64,28 +66,20 @@ class SpaceParts:
     """The parts of a space, found once; takes batches apart and puts them together."""
 
     def __init__(self, space: Space[Any]) -> None:
-        self._codec = codec_for(space)
-        self.parts = tuple(_walk(self._codec, ()))
+        self._codec = codec = codec_for(space)
+        self.parts = tuple(_walk(codec, ()))
         """Depth first."""
-        self.plain = isinstance(self._codec, ArrayCodec)
+        self.plain = isinstance(codec, ArrayCodec)
         """Whether a batch is one array."""
-
-    def copied(self, batch: Any) -> Any:
-        """A batch in memory of its own."""
-        if self.plain:
-            return batch.copy()
-        return self.batch([part.array_of(batch).copy() for part in self.parts])
-
-    def batch(self, arrays: Sequence[Array]) -> Any:
-        """A batch as pools return it, made of the arrays of its parts."""
-        if self.plain:
-            return arrays[0]
-        tuples = (tuple(one) if one.dtype == OBJECT_DTYPE else one for one in arrays)
-        return _joined(self._codec, tuples)
-
-    def joined(self, arrays: Sequence[Array]) -> Any:
+        self.batch: Callable[[Sequence[Array]], Any] = partial(_batch, codec)
+        """A batch as pools return it, out of the arrays of its parts."""
+        self.joined: Callable[[Sequence[Array]], Any] = partial(_joined, codec)
         """The arrays in the space's structure, with any number of leading axes."""
-        return arrays[0] if self.plain else _joined(self._codec, iter(arrays))
+        self.copied: Callable[[Any], Any] = partial(_copied, codec, self.parts)
+        """A batch in memory of its own."""
+        if self.plain:  # nothing to put together
+            self.batch = self.joined = itemgetter(0)
+            self.copied = methodcaller("copy")
 
     def split(self, batch: Any, count: int) -> list[Array]:
         """The arrays of `count` values, in any form that a pool accepts."""
@@ -151,12 +145,25 @@ def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[SpacePart]:
         yield SpacePart(path, OBJECT_DTYPE, ())
 
 
-def _joined(codec: Codec, arrays: Iterator[Any]) -> Any:
+def _joined(codec: Codec, arrays: Sequence[Any]) -> Any:
+    return _structured(codec, iter(arrays))
+
+
+def _structured(codec: Codec, arrays: Iterator[Any]) -> Any:
     if isinstance(codec, PackedCodec):
-        return _joined(codec.inner, arrays)
+        return _structured(codec.inner, arrays)
     if isinstance(codec, CompositeCodec):
-        return codec.join([_joined(part.codec, arrays) for part in codec.parts])
+        return codec.join([_structured(part.codec, arrays) for part in codec.parts])
     return next(arrays)
+
+
+def _batch(codec: Codec, arrays: Sequence[Array]) -> Any:
+    tuples = (tuple(one) if one.dtype == OBJECT_DTYPE else one for one in arrays)
+    return _structured(codec, tuples)
+
+
+def _copied(codec: Codec, parts: Sequence[SpacePart], batch: Any) -> Any:
+    return _batch(codec, [part.array_of(batch).copy() for part in parts])
 
 
 def _split(codec: Codec, batch: Any, count: int) -> Iterator[Array]:

@@ -18,7 +18,7 @@ from corral.rollouts.space_rows import objects
 
 Array = NDArray[Any]
 INITIAL_ROWS = 16
-"""Rows to begin with where nobody knows how many there will be."""
+"""Rows to begin with where their number is not known."""
 
 
 class SlotRowArray:
