@@ -16,7 +16,7 @@ import numpy as np
 
 import corral
 from corral.engine.layout.plan import DURATIONS_DTYPE, RECORD_DTYPE
-from corral.engine.pool.caller_time import CallerTime
+from corral.engine.pool.state import PoolState
 from corral.engine.worker.record import Recorder
 
 WORK = (("CartPole-v1", 1), ("CartPole-v1", 8), ("CartPole-v1", 64), ("Ant-v5", 8))
@@ -38,13 +38,13 @@ def main() -> None:
 
 def clock_cost() -> float:
     """Seconds a batch spends on the caller's clock."""
-    clock = CallerTime()
+    state = PoolState(1, np.zeros(1, np.uint32))
 
     def batch() -> None:
-        clock.enter(True)
-        clock.leave()
-        clock.waited(time.perf_counter())
-        clock.leave()
+        state.enter()
+        state.leave()
+        state.waited_since(time.perf_counter())
+        state.leave()
 
     return best(batch) - best(lambda: None)
 

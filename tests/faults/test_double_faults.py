@@ -71,7 +71,7 @@ def step_until(pool: Pool, slot: int, condition: Callable[[], object]) -> None:
 
 def is_done(pool: Pool, slot: int) -> Callable[[], bool]:
     """Whether the slot's result lies there, taken by nobody."""
-    return lambda: slot in pool._ledger.ready(pool._executor.done)
+    return lambda: slot in pool._state.ready()
 
 
 def ended_now(make_pool: Callable[..., Pool], mode: str) -> tuple[Pool, Step]:

@@ -54,7 +54,8 @@ POOL = (
     *("answers", "ask_async", "check_actions", "close_timeout"),
     *("debug", "envs"),
     *("fault_count", "observe", "question_count", "restarts_workers", "sample_task"),
-    *("send_count", "send_raw", "shards", "specs", "step_inline", "waiting"),
+    *("send_count", "send_raw", "shards", "specs", "step_all", "waiting"),
+    "with_options",
 )
 INTERNAL: dict[str, tuple[str, ...]] = {
     "corral.Pool": POOL,
@@ -71,7 +72,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         "last",
         "pool",
         "shards",
-        "step_inline",
+        "step_all",
         "team",
         "waiting",
     ),

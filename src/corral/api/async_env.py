@@ -23,7 +23,7 @@ from corral.core import Autoreset, Step
 from corral.engine.adapters.factories import EnvSource, is_count
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info
-from corral.engine.pool import Pool, Stats
+from corral.engine.pool import Pool, PoolOptions, Stats
 from corral.errors import OptionError, OrderError
 
 Batch = tuple[
@@ -58,7 +58,8 @@ def make_async(
         autoreset: what happens at the end of an episode.
         **options: everything `corral.Pool` takes.
     """
-    pool = Pool(env, num_envs, autoreset=autoreset, **options)
+    asked = PoolOptions(autoreset=autoreset, **options)
+    pool = Pool.with_options(env, num_envs, asked)
     try:
         return AsyncEnv(pool, batch_size)
     except OptionError:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from corral.core import Policy
 from corral.engine.adapters.factories import EnvSource, is_list
 from corral.engine.keywords import checked_keywords
-from corral.engine.pool import Pool
+from corral.engine.pool import Pool, PoolOptions
 from corral.errors import Fault, OptionError
 from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
@@ -122,7 +122,7 @@ def evaluate(
         return _evaluation(env, policy, episodes, seed, tasks, max_length, obs_norm)
     if num_envs is None and not is_list(env):
         num_envs = max(1, min(DEFAULT_NUM_ENVS, episodes))
-    with Pool(env, num_envs, seed=seed, **options) as pool:
+    with Pool.with_options(env, num_envs, PoolOptions(seed=seed, **options)) as pool:
         return _evaluation(pool, policy, episodes, seed, tasks, max_length, obs_norm)
 
 

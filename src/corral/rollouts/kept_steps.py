@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from corral.core import Step
 from corral.engine.layout.infos import Infos
-from corral.engine.pool.rows import SCALAR_FIELDS
+from corral.engine.layout.plan import SCALAR_FIELDS
 from corral.rollouts.space_rows import SpaceParts
 
 

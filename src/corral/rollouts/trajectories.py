@@ -21,7 +21,7 @@ from corral.engine.adapters.factories import is_count
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.codec import Codecs
 from corral.engine.pool import Pool
-from corral.engine.pool.ledger import Slots, chosen_slots
+from corral.engine.pool.state import Slots, chosen_slots
 from corral.errors import OptionError, OrderError
 from corral.rollouts.drained_pool import check_pool
 from corral.rollouts.trajectory import Trajectory

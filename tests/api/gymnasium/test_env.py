@@ -561,7 +561,7 @@ def test_frames_of_a_rendered_env_equal_gymnasium(opened):
 
 @pytest.fixture
 def two_cores(monkeypatch):
-    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.engine.pool.options.usable_cores", lambda: 2)
 
 
 def built(log) -> int:

@@ -32,7 +32,7 @@ def nothing_known(tmp_path, monkeypatch):
     """As on the first day, on a machine with two cores."""
     monkeypatch.setenv("CORRAL_VERDICTS", str(tmp_path / "verdicts"))
     monkeypatch.setattr(isolation_cache, "_here", {})
-    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.engine.pool.options.usable_cores", lambda: 2)
 
 
 def layout_of(kind, slots=3, **options):

@@ -62,7 +62,7 @@ def assert_same(rows, others):
 
 @pytest.fixture
 def two_cores(monkeypatch):
-    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.engine.pool.options.usable_cores", lambda: 2)
 
 
 def test_auto_gives_every_sleeper_that_declares_it_a_thread(two_cores):

@@ -20,7 +20,7 @@ def test_every_slot_is_heard_whatever_was_launched(workers, monkeypatch):
     monkeypatch.setattr(
         "corral.engine.executors.placement.choose", lambda *_: placement
     )
-    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.engine.pool.options.usable_cores", lambda: 2)
     with corral.Pool(Teller, SLOTS) as pool:
         assert (pool.layout.workers, pool.layout.reason) == (workers, "told to")
         assert len(psutil.Process().children()) == workers
@@ -43,7 +43,7 @@ def test_what_late_workers_print_is_passed_on(monkeypatch, capfd):
     monkeypatch.setattr(
         "corral.engine.executors.placement.choose", lambda *_: placement
     )
-    monkeypatch.setattr("corral.engine.pool.pool.usable_cores", lambda: 2)
+    monkeypatch.setattr("corral.engine.pool.options.usable_cores", lambda: 2)
     with corral.Pool(Talker, SLOTS) as pool:
         pids = {child.pid for child in psutil.Process().children()}
         pool.reset()

@@ -36,7 +36,7 @@ from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.faults.report import one_error_for
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info
-from corral.engine.pool import ApiOptions, Pool, Question
+from corral.engine.pool import ApiOptions, Pool, PoolOptions, Question
 from corral.errors import (
     CorralError,
     EnvError,
@@ -389,17 +389,16 @@ def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
     wrappers = (*options.pop("wrappers", ()), returns_env)
     options.setdefault("backend", "process")
     try:
-        return Pool(
+        return Pool.with_options(
             env_fns,
-            autoreset="same_step",
-            wrappers=wrappers,
-            _api=ApiOptions(
+            None,
+            PoolOptions(wrappers=wrappers, **options),
+            ApiOptions(
                 bare_resets=True,
                 agree=same_team,
                 empty_finals=False,
                 own_processes=True,
             ),
-            **options,
         )
     except StartError as error:
         raise_env_exception(error)

@@ -32,13 +32,14 @@ from corral.api.gymnasium.errors import (
 from corral.api.pool_attributes import PoolAttributes
 from corral.core import Step
 from corral.engine.faults.report import one_error_for
-from corral.engine.layout.infos import add_info
+from corral.engine.layout.infos import NO_INFOS, add_info
 from corral.engine.pool import Pool, Question
 from corral.errors import (
     CorralError,
     EnvError,
     Fault,
     OptionError,
+    OrderError,
     SpaceMismatch,
 )
 
@@ -166,16 +167,21 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
         Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
     ]:
         """Step every slot."""
-        if self._pending is None and not self.closed:
-            try:
-                step = self.pool.step_inline(actions)
-            except CorralError as error:
+        if self._pending is not None or self.closed:
+            self._begin("step_async")
+        try:
+            step = self.pool.step_all(actions, copy=False)
+        except (SpaceMismatch, OrderError) as error:
+            if error.fault is not None:  # an env's own
                 self._raise(error)
-            if step is not None:
-                self._last = step
-                return self._vector_results(step)
-        self.step_async(actions)
-        return self.step_wait()
+            # Nothing was sent: there may be results of a wait that timed out, or
+            # actions that a drop-in hands on as they are.
+            self.step_async(actions)
+            return self.step_wait()
+        except CorralError as error:
+            self._raise(error)
+        self._last = step
+        return self._vector_results(step)
 
     def step_async(self, actions: Any) -> None:
         """Send the actions; `step_wait` takes the results."""
@@ -208,11 +214,14 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
         Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
     ]:
         """What Gymnasium's users are told of a step, in memory of their own."""
-        infos = step.infos.to_vector(self.num_envs) if step.infos else {}
+        infos = {} if step.infos is NO_INFOS else step.infos.to_vector(self.num_envs)
         if self._same_step:
             self._add_finals(step, infos)
+        obs = step.obs
+        if self.copy:
+            obs = obs.copy() if type(obs) is np.ndarray else deepcopy(obs)
         return (
-            self._own(step.obs),
+            obs,
             step.reward.copy(),
             step.terminated.copy(),
             step.truncated.copy(),

@@ -15,19 +15,19 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
 from corral.api.gymnasium.env import CorralVectorEnv
-from corral.core import EnvSpec
+from corral.core import Autoreset, EnvSpec
 from corral.engine.adapters.factories import EnvSource
 from corral.engine.adapters.gymnasium_registry import is_registered
 from corral.engine.keywords import checked_keywords
-from corral.engine.pool import ApiOptions, Pool, same_spaces
+from corral.engine.pool import ApiOptions, Pool, PoolOptions, same_spaces
 from corral.errors import OptionError, SpacesDiffer
 
-AUTORESET_MODES = {
-    "next_step": AutoresetMode.NEXT_STEP,
-    "same_step": AutoresetMode.SAME_STEP,
-    "off": AutoresetMode.DISABLED,
+_OURS: dict[AutoresetMode, Autoreset] = {
+    AutoresetMode.NEXT_STEP: "next_step",
+    AutoresetMode.SAME_STEP: "same_step",
+    AutoresetMode.DISABLED: "off",
 }
-_OURS = {mode: name for name, mode in AUTORESET_MODES.items()}
+AUTORESET_MODES: dict[str, AutoresetMode] = {name: mode for mode, name in _OURS.items()}
 ObservationMode = str | tuple[Space[Any], Space[Any]]
 
 
@@ -122,8 +122,8 @@ def open_pool(
         agree=agree,
         own_processes=own_processes,
     )
-    pool = Pool(env, num_envs, autoreset=_OURS[mode], _api=api, **options)  # type: ignore[arg-type]
-    return pool, batched[0]
+    asked = PoolOptions(autoreset=_OURS[mode], **options)
+    return Pool.with_options(env, num_envs, asked, api), batched[0]
 
 
 def _check_observation_mode(mode: ObservationMode) -> None:

@@ -25,8 +25,8 @@ from corral.api.pool_owner import PoolOwner
 from corral.core import Autoreset, Step
 from corral.engine.adapters.team import TEAM_KEY, Agent, Team
 from corral.engine.layout.infos import add_info
+from corral.engine.layout.plan import SCALAR_FIELDS
 from corral.engine.pool import Pool, Question
-from corral.engine.pool.rows import SCALAR_FIELDS
 from corral.errors import OptionError, OrderError
 
 BY_CHOICES = ("agent", "group")
@@ -213,17 +213,10 @@ class MultiEnv(PoolOwner, PoolAttributes):
         return self._actions.batch(actions, last.acting, last.alive)
 
     def _step_now(self, batch: dict[str, Any]) -> MultiStep:
-        if self._pending is not None:
-            self._begin("step")
-        step = None
-        if self.autoreset == self.pool.autoreset:
-            step = self.pool.step_inline(batch)
-        if step is None:
-            self._begin("step")
-            self.pool.send(batch, autoreset=self.autoreset)
-            self._pending = "step"
-            step = self._receive("step", None)
-        return self._stepped(step)
+        self._begin("step")
+        return self._stepped(
+            self.pool.step_all(batch, autoreset=self.autoreset, copy=False)
+        )
 
     def _stepped(self, step: Step) -> MultiStep:
         self._last = step

@@ -12,7 +12,7 @@ from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.adapters.pettingzoo import multi_env
 from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.keywords import checked_keywords
-from corral.engine.pool import ApiOptions, Pool, same_spaces
+from corral.engine.pool import ApiOptions, Pool, PoolOptions, same_spaces
 from corral.errors import OptionError, SpacesDiffer
 
 
@@ -96,14 +96,16 @@ def open_team_pool(
     seated = functools.partial(
         multi_env, parallel=parallel, state=state, observe=observe
     )
-    return Pool(
+    return Pool.with_options(
         env,
         num_envs,
-        autoreset=autoreset,
-        env_kwargs=env_kwargs,
-        wrappers=(*wrappers, seated),
-        _api=ApiOptions(bare_resets=bare_resets, agree=same_team, empty_finals=False),
-        **options,
+        PoolOptions(
+            autoreset=autoreset,
+            env_kwargs=env_kwargs,
+            wrappers=(*wrappers, seated),
+            **options,
+        ),
+        ApiOptions(bare_resets=bare_resets, agree=same_team, empty_finals=False),
     )
 
 

@@ -10,7 +10,7 @@ from corral.api.sb3.action_masks import KEY, carrying
 from corral.api.sb3.errors import translated
 from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.keywords import checked_keywords
-from corral.engine.pool import ApiOptions, Pool
+from corral.engine.pool import ApiOptions, Pool, PoolOptions
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
@@ -74,17 +74,18 @@ def open_pool(
     if backend != "serial" and single:
         around.append(carrying)
     with translated():
-        pool = Pool(
+        pool = Pool.with_options(
             env,
             num_envs,
-            backend=backend,
-            wrappers=around,
-            infos=infos if isinstance(infos, str) else [*infos, KEY],
-            autoreset="same_step",
-            _api=ApiOptions(
+            PoolOptions(
+                backend=backend,
+                wrappers=around,
+                infos=infos if isinstance(infos, str) else [*infos, KEY],
+                **options,
+            ),
+            ApiOptions(
                 bare_resets=True, wants_reset=False, own_processes=own_processes
             ),
-            **options,
         )
         try:
             if single:

@@ -136,11 +136,6 @@ class SharedPool(PoolOwner):
         batch = self._spaces.actions(actions, count)
         self.pool.send(batch, envs, autoreset=autoreset)
 
-    def step_inline(self, actions: Any) -> Step | None:
-        """As of a pool."""
-        step = self.pool.step_inline(self._spaces.actions(actions, self.pool.num_envs))
-        return None if step is None else self._step_of_rows(step, copy=False)
-
     def _envs(self, rows: Rows | None) -> NDArray[np.intp] | None:
         """The envs whose rows these are; all of each, in order."""
         if rows is None:
@@ -191,8 +186,16 @@ class SharedPool(PoolOwner):
 
     def step(self, actions: Any, slots: Rows | None = None) -> Step:
         """Send and recv."""
+        if slots is None:
+            return self.step_all(actions)
         self.send(actions, slots)
         return self.recv()
+
+    def step_all(self, actions: Any, *, copy: bool | None = None) -> Step:
+        """Send to every row and recv."""
+        batch = self._spaces.actions(actions, self.pool.num_envs)
+        step = self.pool.step_all(batch, copy=False)
+        return self._step_of_rows(step, self.pool.copy if copy is None else copy)
 
     # Questions ------------------------------------------------------------------------
 

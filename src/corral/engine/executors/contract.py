@@ -27,6 +27,8 @@ class Capabilities:
     """A hung env can be given up."""
     own_globals: bool
     """Global generators and thread counts are the worker's, not the caller's."""
+    inline: bool = False
+    """The caller itself runs the envs: it has `step_inline` and `envs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Executor(Protocol):
 
         executor.send_all(mode)
         executor.wait(finished, None, there)   # or an error that says why not
-        for letter in executor.letters(): ...
+        letters, informed = executor.arrivals()
 
     Built first, bound once the spaces are known, closed in any state.
     """
@@ -109,6 +111,13 @@ class Executor(Protocol):
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Have these slots stepped or reset."""
+
+    def step_inline(self, mode: int) -> None:
+        """Step every slot right now: `send_all` and `wait`; only where inline."""
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments themselves; only where inline."""
 
     def post(self, worker: int, message: Any) -> None:
         """Post a message that wants no answer."""
@@ -171,14 +180,14 @@ class Executor(Protocol):
     def last_letters(self, worker: int) -> Sequence[Letter]:
         """What a worker that ended has left in its mailbox, and what others sent."""
 
-    def letters(self) -> Sequence[Letter]:
-        """What has arrived beside the block."""
+    def arrivals(self) -> tuple[Sequence[Letter], bool]:
+        """What has arrived beside the block since the last call.
+
+        Letters, and whether any slot wrote info columns.
+        """
 
     def output(self, worker: int) -> str:
         """The last that a worker printed; "" where that is nobody's to keep."""
-
-    def has_new_infos(self) -> bool:
-        """Whether any slot wrote info columns since the last call."""
 
     def vitals(self) -> list[Vitals]:
         """The process of each worker, and how long it has been busy."""

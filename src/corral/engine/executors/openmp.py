@@ -48,6 +48,8 @@ class HelperThreads:
         self._runtimes: list[OpenMPRuntime] | None = None
         self._began = self._batch = 0.0
         self._skipping = 0
+        self.timed = False
+        """Whether there are any, so that it matters how long a batch takes."""
 
     def before_batch(self) -> None:
         """The workers are about to begin: who waits for work does not wait here."""
@@ -56,6 +58,7 @@ class HelperThreads:
             if "torch._C" not in sys.modules:
                 return
             self._runtimes = loaded()
+            self.timed = bool(self._runtimes)
         if self._skipping:
             self._skipping -= 1
         elif self._batch >= MIN_BATCH_SECONDS:
@@ -72,8 +75,7 @@ class HelperThreads:
 
     def after_batch(self) -> None:
         """The batch is here."""
-        if self._runtimes:
-            self._batch = perf_counter() - self._began
+        self._batch = perf_counter() - self._began
 
 
 def loaded() -> list[OpenMPRuntime]:

@@ -351,23 +351,6 @@ class ProcessExecutor(SignalledExecutor):
         self._data = self._inheritance.block.extended(plan.size, plan.touched)
         self._resources.callback(self._data.close)
 
-    def send_all(self, mode: int) -> None:
-        """The same as everywhere; the caller's idle threads leave the cores."""
-        self._helpers.before_batch()
-        super().send_all(mode)
-
-    def wait(
-        self,
-        target: int,
-        timeout: float | None,
-        is_done: Callable[[], bool],
-        only_some: bool = False,
-    ) -> bool:
-        """The same as everywhere, with an eye on how long a batch takes."""
-        in_time = super().wait(target, timeout, is_done, only_some)
-        self._helpers.after_batch()
-        return in_time
-
     def _pack(self, message: Any) -> bytes:
         return serialization.dumps(message)
 

@@ -47,7 +47,7 @@ class SerialExecutor:
     """One worker, which is the caller."""
 
     capabilities = Capabilities(
-        survives_deaths=False, deadlines=False, own_globals=False
+        survives_deaths=False, deadlines=False, own_globals=False, inline=True
     )
 
     def __init__(self, assignment: Assignment) -> None:
@@ -71,6 +71,7 @@ class SerialExecutor:
         _open_executors.add(self)
         # By verb: how many slots are done when the command is.
         self._results_of = (0, 1, assignment.slots, 1, 0)
+        self._slots = assignment.slots
         self._informed = False
         self.on_return: Callable[[int], None] = _no_worker_returns
         self._worker = Worker(
@@ -177,15 +178,15 @@ class SerialExecutor:
         # All that was asked for was run here, one after the other.
         return not only_some or is_done()
 
-    def run_all(self, mode: int) -> None:
-        """Step the whole shard right now: `send_all` and `wait` in one."""
+    def step_inline(self, mode: int) -> None:
+        """Step every slot right now: `send_all` and `wait` in one."""
         outside, here.context = here.context, self._worker.context
         self._running = True
         try:
             while self._queue:
                 self._run_next()
             self._worker.shard.step_all(mode)
-            self._finished += self._assignment.slots
+            self._finished += self._slots
             if self._closed:
                 self._raise_ended()
         finally:
@@ -264,13 +265,14 @@ class SerialExecutor:
         """The caller leaves nothing behind."""
         return ()
 
-    def letters(self) -> Sequence[Letter]:
+    def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What the shard wrote beside the block."""
-        if not self._letters:
-            return ()
-        letters = self._letters.copy()
-        self._letters.clear()
-        return letters
+        letters: Sequence[Letter] = ()
+        if self._letters:
+            letters = self._letters.copy()
+            self._letters.clear()
+        informed, self._informed = self._informed, False
+        return letters, informed
 
     def output(self, worker: int) -> str:
         """The caller's output is its own."""
@@ -279,11 +281,6 @@ class SerialExecutor:
     def vitals(self) -> list[Vitals]:
         """The one worker is the caller, busy while it waits for itself."""
         return [Vitals(os.getpid(), None)]
-
-    def has_new_infos(self) -> bool:
-        """Whether any slot wrote info columns since the last call."""
-        informed, self._informed = self._informed, False
-        return informed
 
     def close(self, timeout: float | None) -> None:
         """Close every env: now, or when the one that runs right now has returned."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.executors.contract import Assignment, Vitals
+from corral.engine.executors.openmp import HelperThreads
 from corral.engine.executors.replacement import Replacement
 from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import (
@@ -38,12 +40,12 @@ from corral.engine.layout.plan import (
 from corral.engine.transport.doorbell import Doorbell
 from corral.engine.transport.mailbox import MailboxClosed
 from corral.engine.worker.commands import (
+    ENTRIES,
     MAIL_ENTRY,
     STEP_ALL_ENTRIES,
     Ask,
     Verb,
     as_one_command,
-    entry,
 )
 from corral.engine.worker.letters import Letter, Reply, SealedMessage
 from corral.engine.worker.shard import ResumeState
@@ -82,6 +84,8 @@ class SignalledExecutor:
         self._closed = False
         self._interrupted = False
         """Whether something may have been sent in part."""
+        self._helpers: HelperThreads | None = None
+        """The caller's idle threads, which leave the cores to worker processes."""
         self._bells: list[Doorbell] = []
         self._mailboxes: list[Any] = []
         self._assign(assignment.shards)
@@ -136,6 +140,8 @@ class SignalledExecutor:
     def send_all(self, mode: int) -> None:
         """One entry per worker; those that spin start before any sleeper is woken."""
         command, sent = STEP_ALL_ENTRIES[mode], self._sent
+        if self._helpers is not None and "torch._C" in sys.modules:
+            self._helpers.before_batch()
         try:
             for worker, queue, bell in self._channels:
                 # No need to look for room: mail leaves some, and no slot is under way.
@@ -151,26 +157,43 @@ class SignalledExecutor:
 
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """One entry per slot, one wake-up per worker, after all are announced."""
-        command, places = entry(verb, mode), self._places
-        entries: list[tuple[int, int]] = []
+        command, places = ENTRIES[verb][mode], self._places
+        by_worker: dict[int, list[int]] = {}
         for slot in slots.tolist():
             worker, index = places[slot]
-            entries.append((worker, command | index))
-        if self._assignment.options.batched:
-            entries = _as_batch_commands(entries)
-        rung = set()
+            by_worker.setdefault(worker, []).append(command | index)
+        rung = [worker for worker in by_worker if worker not in self._away]
         try:
-            for worker, one in entries:
-                if worker in self._away:
-                    continue
-                self._push(worker, one)
-                self._bells[worker].announce()
-                rung.add(worker)
+            for worker in rung:
+                self._announce(worker, by_worker[worker])
             for worker in rung:
                 self._bells[worker].flush()
         except BaseException:
             self._interrupted = True
             raise
+
+    def _announce(self, worker: int, entries: list[int]) -> None:
+        """Queue commands to one worker, which starts with the first if it spins."""
+        if self._assignment.options.batched:
+            entries = as_one_command(entries)
+        queue, bell, sent = self._queues[worker], self._bells[worker], self._sent
+        consumed = self._consumed[worker]
+        for one in entries:
+            position = sent[worker]
+            if position - consumed[0] & TICKET_MASK >= len(queue) - 1:
+                self._wait_for_room(worker)
+            queue[position % len(queue)] = one
+            sent[worker] = position + 1 & TICKET_MASK
+            bell.announce()
+
+    def step_inline(self, mode: int) -> None:
+        """Only the caller itself steps inline."""
+        raise AssertionError("workers step their envs, not the caller")
+
+    @property
+    def envs(self) -> list[Any]:
+        """Only the caller has its envs at hand."""
+        raise AssertionError("the envs are with the workers")
 
     def post(self, worker: int, message: Any) -> None:
         """Announce a message, then post it.
@@ -272,23 +295,30 @@ class SignalledExecutor:
                 seconds = max(0.0, min(piece, left))
             rung = bell.wait(target, seconds, spin)
             if is_done():
-                return True
+                break
             self.check_workers()
             if rung:  # more rings than results: wait for the next
                 target = bell.count + 1 & TICKET_MASK
                 if is_done():  # after counting, so that what comes later rings later
-                    return True
+                    break
             piece = BUSY_HEALTH_CHECK_SECONDS if self._collect() else piece
             if left <= 0:
                 return False
+        if self._helpers is not None and self._helpers.timed:
+            self._helpers.after_batch()
+        return True
 
-    def letters(self) -> Sequence[Letter]:
+    def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What the workers have written beside the block."""
-        self._collect()
-        if not self._inbox:
-            return ()
-        letters, self._inbox = self._inbox, []
-        return letters
+        if bytes(self._posted) != self._posted_seen:
+            self._collect()
+        letters: Sequence[Letter] = ()
+        if self._inbox:
+            letters, self._inbox = self._inbox, []
+        words = bytes(self._informed_words)
+        informed = words != self._informed_seen
+        self._informed_seen = words
+        return letters, informed
 
     def _collect(self) -> bool:
         """Fetch as many messages as the workers have announced; False if none."""
@@ -302,13 +332,6 @@ class SignalledExecutor:
             while count - self._fetched[worker] & TICKET_MASK in range(1, 1 << 31):
                 self._sort(worker, self._fetch(worker, None))
         return True
-
-    def has_new_infos(self) -> bool:
-        """Whether any slot wrote info columns since the last call."""
-        words = bytes(self._informed_words)
-        changed = words != self._informed_seen
-        self._informed_seen = words
-        return changed
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Post every question before waiting for any answer."""
@@ -482,15 +505,3 @@ class SignalledExecutor:
     def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
         """Only processes can be replaced."""
         raise AssertionError("only processes can be replaced")
-
-
-def _as_batch_commands(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """By worker, what goes to its batch as one command."""
-    by_worker: dict[int, list[int]] = {}
-    for worker, one in entries:
-        by_worker.setdefault(worker, []).append(one)
-    return [
-        (worker, one)
-        for worker, own in by_worker.items()
-        for one in as_one_command(own)
-    ]

@@ -130,6 +130,10 @@ class Infos:
         return sorted(positions)
 
 
+NO_INFOS = Infos([], {})
+"""Of a batch whose envs returned none; always this one object."""
+
+
 def _info_at(columns: Sequence[ColumnRead], position: int) -> dict[Any, Any]:
     """What these columns hold of one env's info."""
     info: dict[Any, Any] = {}

@@ -54,6 +54,17 @@ RECORD_DTYPE = np.dtype(
         "itemsize": CACHE_LINE_BYTES,
     }
 )
+SCALAR_FIELDS = (
+    "reward",
+    "terminated",
+    "truncated",
+    "started",
+    "valid",
+    "episode_return",
+    "episode_length",
+    "seed",
+)
+"""The fields of a record that a Step shows, under the same names."""
 
 # The words of a worker's line of vitals, which its parent reads.
 BUSY_SECONDS = 0

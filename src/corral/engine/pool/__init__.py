@@ -9,9 +9,9 @@ A slot has at most one command under way. A pool belongs to the thread and proce
 made it.
 """
 
-from corral.engine.pool.options import ApiOptions, same_spaces
+from corral.engine.pool.options import ApiOptions, PoolOptions, same_spaces
 from corral.engine.pool.pool import Pool
-from corral.engine.pool.questions import Question
+from corral.engine.pool.question import Question
 from corral.engine.pool.stats import Stats
 
-__all__ = ["ApiOptions", "Pool", "Question", "Stats", "same_spaces"]
+__all__ = ["ApiOptions", "Pool", "PoolOptions", "Question", "Stats", "same_spaces"]

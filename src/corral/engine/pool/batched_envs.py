@@ -16,17 +16,6 @@ from corral.errors import OptionError
 _MODE_NAMES = {number: name for name, number in MODES.items()}
 
 
-def check_batched(batched: bool, **asked: object) -> bool:
-    """Whether envs are batched, if that goes with what else was asked for."""
-    for name, value in asked.items():
-        if batched and value:
-            raise OptionError(
-                f"{name}={value!r} is kept slot by slot, and batched=True has all "
-                "slots of a worker in one env; leave out one of the two"
-            )
-    return batched
-
-
 class BatchedEnvs:
     """Refuses what a pool's batched envs cannot do, before anything is sent.
 

@@ -1,4 +1,4 @@
-"""The dispatcher sends commands, messages and questions to workers, and waits for them.
+"""The dispatcher talks to the workers: commands, messages, waiting for results.
 
 A worker that died or hung is replaced where the pool has a `Recovery`; where it has
 none, an error says what the worker was doing, and the pool can only be closed.
@@ -7,9 +7,8 @@ none, an error says what the worker was doing, and the pool can only be closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, NoReturn
 
@@ -19,99 +18,176 @@ from numpy.typing import NDArray
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.executors.contract import Executor
 from corral.engine.faults.report import error_for
+from corral.engine.layout.entries import Column
 from corral.engine.layout.plan import TICKET_MASK
-from corral.engine.pool.caller_time import CallerTime
+from corral.engine.pool.actions import Actions
 from corral.engine.pool.fault_details import FaultDetails
-from corral.engine.pool.inbox import Inbox
-from corral.engine.pool.ledger import Ledger
-from corral.engine.pool.lifecycle import BROKEN, Lifecycle
-from corral.engine.pool.questions import Question
-from corral.engine.pool.receive import Receiver
+from corral.engine.pool.lifecycle import BROKEN, OPEN, SENDING, Lifecycle
+from corral.engine.pool.question import Question
 from corral.engine.pool.recovery import Recovery
+from corral.engine.pool.state import PoolState
+from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
-from corral.engine.worker.letters import Letter, Reply
-from corral.errors import CorralError, Fault, FaultError, WorkerDied, WorkerHung
+from corral.engine.worker.letters import Letter
+from corral.errors import FaultError, WorkerDied, WorkerHung
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Dispatcher:
-    """Commands, messages and questions to workers, and what to do about a dead one."""
+    """Everything that goes to the workers, and the waiting for what comes back."""
 
+    state: PoolState
     lifecycle: Lifecycle
     executor: Executor
-    ledger: Ledger
-    inbox: Inbox
-    caller_time: CallerTime
+    actions: Actions
     fault_details: FaultDetails
-    receiver: Receiver
     recovery: Recovery | None
-    _all_done: Callable[[], bool] = field(init=False)
+    on_broken: Callable[[FaultError, list[Letter]], None] = field(init=False)
+    """Adds to a final error what other workers have finished; their last letters."""
 
-    def __post_init__(self) -> None:
-        self._all_done = partial(self.ledger.complete, self.executor.done)
+    # Commands -------------------------------------------------------------------------
 
-    # Sending --------------------------------------------------------------------------
-
-    def dispatch(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
-        """Have these slots do it."""
-        if self.recovery is not None:
-            self.recovery.command_sent(slots, verb, mode)
-        self.executor.send(slots, verb, mode)
-
-    def dispatch_all(self, mode: int) -> None:
-        """Have all slots take a step."""
-        if self.recovery is not None:
-            self.recovery.command_sent(None, Verb.STEP, mode)
+    def step_all(self, leaves: list[NDArray[Any]], mode: int) -> None:
+        """Have all slots take a step with these actions."""
+        state, tickets = self.state, self.state.tickets
+        self.lifecycle.state = SENDING
+        if tickets.even or tickets.level():
+            mode |= self.actions.write_all(leaves, tickets.base + 1)
+        else:
+            rows = state.tickets_of(state.all) + 1
+            mode |= self.actions.write(leaves, rows, state.all)
+        state.send_all(mode)
         self.executor.send_all(mode)
+        if self.lifecycle.state == SENDING:
+            self.lifecycle.state = OPEN
 
-    def worker_and_index(self, slot: int) -> tuple[int, int]:
-        """The worker that has the slot, and the slot's index in its shard."""
-        return worker_and_index(slot, self.executor.shards)
+    def step(
+        self, slots: NDArray[np.intp], leaves: list[NDArray[Any]], mode: int
+    ) -> None:
+        """Have these slots take a step with these actions."""
+        self.lifecycle.state = SENDING
+        rows = self.state.tickets_of(slots) + 1
+        mode |= self.actions.write(leaves, rows, slots)
+        self.state.send(slots, Verb.STEP, mode)
+        self.executor.send(slots, Verb.STEP, mode)
+        if self.lifecycle.state == SENDING:
+            self.lifecycle.state = OPEN
 
-    def post_each(self, messages: list[tuple[int, Any]], hold: bool = True) -> None:
-        """Post messages about slots; `hold` if they belong to the next command."""
-        if self.recovery is None:
-            with self._raising_worker_gone():
-                self.executor.post_each(messages)
-            return
-        if hold:
-            for worker, message in messages:
-                first = self.executor.shards[worker].start
-                self.recovery.message_sent(first + message.index, message)
-        while True:
+    def step_raw(
+        self, slots: NDArray[np.intp], actions: Sequence[Any], mode: int
+    ) -> None:
+        """Have these slots take a step with actions that fit no space."""
+        self._post_by_slot(
+            (slot, commands.RawAction(self.index(slot), action))
+            for slot, action in zip(slots.tolist(), actions, strict=True)
+        )
+        self.lifecycle.state = SENDING
+        self.state.send(slots, Verb.STEP, mode)
+        self.actions.skip(self.state.tickets_of(slots), slots)
+        self.executor.send(slots, Verb.STEP, mode)
+        self._sent()
+
+    def reset(
+        self,
+        slots: NDArray[np.intp],
+        seeds: list[int],
+        requests: dict[int, dict[str, Any]],
+    ) -> None:
+        """Have these slots begin an episode.
+
+        Args:
+            slots: which.
+            seeds: for each of them, -1 for none.
+            requests: by slot, what else there is to say about its episode.
+        """
+        state = self.state
+        self.executor.reset_seed[slots] = seeds
+        self._post_by_slot(
+            (slot, commands.NextEpisode(self.index(slot), **message))
+            for slot, message in requests.items()
+        )
+        self.lifecycle.state = SENDING
+        state.send(slots, Verb.RESET)
+        tickets = state.tickets_of(slots)
+        state.start(slots, tickets)
+        state.requests.reset(slots, tickets, requests)
+        self.executor.send(slots, Verb.RESET, 0)
+        self._sent()
+
+    def _sent(self) -> None:
+        """The state and the workers know the same again.
+
+        Ctrl-C between the two leaves the pool "sending", in which nothing but close is
+        safe. A signal handler may have closed it meanwhile.
+        """
+        if self.lifecycle.state == SENDING:
+            self.lifecycle.state = OPEN
+
+    def index(self, slot: int) -> int:
+        """The slot's index in its shard."""
+        return worker_and_index(slot, self.executor.shards)[1]
+
+    # Messages -------------------------------------------------------------------------
+
+    def mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
+        """Send the parts of actions that have no place in the block."""
+        self._post_by_slot(
+            (
+                slot,
+                commands.MailedAction(
+                    self.index(slot), [column[position] for column in mailed]
+                ),
+            )
+            for position, slot in enumerate(slots.tolist())
+        )
+
+    def assign(self, slot: int, task: Any) -> None:
+        """Give a task to the slot's first episode that starts after what was sent."""
+        message = commands.NextEpisode(self.index(slot), task=task)
+        self._post_by_slot([(slot, message)], with_command=False)
+        self.state.requests.assign(slot, self.state.tickets.of(slot), task)
+
+    def new_root(self, seed: int) -> None:
+        """Have every worker count its episodes from the start, with this root seed."""
+        if self.recovery is not None:
+            self.recovery.root_seed_set(seed)
+        for worker in range(len(self.executor.shards)):
+            try:
+                self.executor.post(worker, commands.NewRootSeed(seed))
+            except WorkerDied as error:
+                self.recover(error)  # and is told when it has returned
+
+    def announce_columns(self, columns: list[Column]) -> None:
+        """Tell the workers of new info columns.
+
+        One that died since it finished must not take along the results that are just
+        being taken: it is noticed when the next ones are waited for.
+        """
+        message = commands.NewColumns(columns)
+        for worker in range(len(self.executor.shards)):
+            with suppress(WorkerDied, WorkerHung):
+                self.executor.post(worker, message)
+
+    def _post_by_slot(
+        self, by_slot: Iterator[tuple[int, Any]] | list[Any], with_command: bool = True
+    ) -> None:
+        """Post messages about slots; most belong to the next command."""
+        shards, messages = self.executor.shards, []
+        for slot, message in by_slot:
+            messages.append((worker_and_index(slot, shards)[0], message))
+            if with_command and self.recovery is not None:
+                self.state.messages.setdefault(slot, []).append(message)
+        while messages:
             try:
                 self.executor.post_each(messages)
                 return
-            except WorkerDied as error:
+            except (WorkerDied, WorkerHung) as error:
                 # Once more to the others: what they are told twice counts once.
-                self._recover(error)
-
-    def post_all(self, message: Any) -> None:
-        """Post a message to every worker."""
-        for worker in range(len(self.executor.shards)):
-            try:
-                self.executor.post(worker, message)
-            except WorkerDied as error:
-                if self.recovery is None:
-                    self._raise_worker_gone(error)
-                self._recover(error)  # and is told when it has returned
-
-    # Asking ---------------------------------------------------------------------------
-
-    def ask(self, question: Question) -> None:
-        """Put a question to every worker that it concerns."""
-        self.ledger.question_count += 1
-        with self._raising_worker_gone(question):
-            self.executor.ask(question.messages())
-
-    def answers(self, question: Question, timeout: float | None) -> dict[int, Reply]:
-        """What they say to that, by worker."""
-        with self._raising_worker_gone(question):
-            return self.executor.answers(question.by_worker, timeout)
+                self.recover(error)
 
     # Waiting --------------------------------------------------------------------------
 
-    def wait_for_results(
+    def wait(
         self,
         count: int,
         timeout: float | None,
@@ -122,20 +198,21 @@ class Dispatcher:
         Rings only wake us; what is done decides. `enough` says so where it is about
         some of what is under way, and `count` how many rings to expect until then.
         """
-        target = self.ledger.taken + count & TICKET_MASK
-        is_done = enough or self._all_done
+        state = self.state
+        target = state.taken + count & TICKET_MASK
+        is_done = enough or state.complete
         began = perf_counter()
         try:
             if self.recovery is not None:
-                only_some = enough is not None
                 return self._wait_with_recovery(
-                    self.recovery, target, timeout, is_done, only_some
+                    self.recovery, target, timeout, is_done, enough is not None
                 )
             return self.executor.wait(target, timeout, is_done, enough is not None)
         except (WorkerDied, WorkerHung) as error:
-            self._raise_worker_gone(error)
+            self.raise_worker_gone(error)
         finally:
-            self.caller_time.waited(began)
+            state.mark = now = perf_counter()
+            state.waiting_seconds += now - began
 
     def _wait_with_recovery(
         self,
@@ -156,33 +233,34 @@ class Dispatcher:
                     return True
                 return self.executor.wait(target, left, is_done, only_some)
             except FaultError as error:
-                self._recover(error)
+                self.recover(error)
 
-    def letters(self, slots: NDArray[np.intp]) -> Sequence[Letter]:
-        """What came beside the block; what these slots lost comes along."""
+    def arrivals(self, slots: NDArray[np.intp]) -> tuple[Sequence[Letter], bool]:
+        """Letters, and whether info columns were written, as of the executor."""
         if self.recovery is None:
             try:
-                return self.executor.letters()
+                return self.executor.arrivals()
             except (WorkerDied, WorkerHung) as error:
-                self._raise_worker_gone(error)
+                self.raise_worker_gone(error)
         self.recovery.before_results(slots)
         while True:
             try:
-                return self.executor.letters()
+                return self.executor.arrivals()
             except FaultError as error:  # of a worker that died while it wrote another
-                self._recover(error)
+                self.recover(error)
 
-    # Dead workers ---------------------------------------------------------------
+    # Dead workers ---------------------------------------------------------------------
 
-    def _recover(self, error: FaultError) -> None:
+    def recover(self, error: FaultError) -> None:
         """Have a worker replaced, or raise its error if that is not possible."""
-        assert self.recovery is not None
+        if self.recovery is None:
+            self.raise_worker_gone(error)
         try:
             self.recovery.recover(error)
         except FaultError as final:
-            self._raise_worker_gone(final)
+            self.raise_worker_gone(final)
 
-    def _raise_worker_gone(
+    def raise_worker_gone(
         self, error: FaultError, question: Question | None = None
     ) -> NoReturn:
         """Raise an error that says what a dead worker was doing; the pool is broken."""
@@ -192,30 +270,8 @@ class Dispatcher:
             raise error
         fault = self.fault_details.of_dead_worker(error.fault, worker, question)
         final = error_for(fault)
-        self._add_finished_results(final, fault)
+        assert isinstance(final, FaultError)
+        workers = range(len(self.executor.shards))
+        letters = [one for each in workers for one in self.executor.last_letters(each)]
+        self.on_broken(final, letters)
         raise final from final.__cause__
-
-    def _add_finished_results(self, error: CorralError, fault: Fault) -> None:
-        """Results that are there, of workers that are not to blame; waits for none."""
-        for worker in range(len(self.executor.shards)):
-            self.inbox.add(self.executor.last_letters(worker))
-        ready = self.ledger.ready(self.executor.done)
-        self.ledger.take(ready)
-        others = self.receiver.faults(ready)
-        error.faults = (fault, *others)
-        error.step = self.receiver.results_except(ready, others)
-
-    @contextmanager
-    def _raising_worker_gone(self, question: Question | None = None) -> Iterator[None]:
-        try:
-            yield
-        except (WorkerDied, WorkerHung) as error:
-            worker = error.fault.worker
-            if self.recovery is None or worker is None:
-                self._raise_worker_gone(error, question)
-            # The pool goes on; what the question asked for is gone with the worker.
-            final_error = error_for(
-                self.fault_details.of_dead_worker(error.fault, worker, question)
-            )
-            self._recover(error)
-            raise final_error from final_error.__cause__

@@ -22,9 +22,8 @@ from corral.engine.layout.plan import (
     DataViews,
 )
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.episode_requests import EpisodeRequests
-from corral.engine.pool.ledger import Ledger
-from corral.engine.pool.questions import Question
+from corral.engine.pool.question import Question
+from corral.engine.pool.state import PoolState
 from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
 from corral.engine.worker.shard import sampled_task
@@ -49,10 +48,9 @@ class FaultDetails:
 
     assignment: Assignment
     executor: Executor
-    ledger: Ledger
+    state: PoolState
     actions: Actions
     views: DataViews
-    requests: EpisodeRequests
 
     def of_exception(self, fault: Fault, asked: tuple[str, Any] | None = None) -> Fault:
         """An env raised; `asked` is the question that it could not answer."""
@@ -61,7 +59,7 @@ class FaultDetails:
             fault = replace(fault, output=output)
         if fault.slot is None or fault.kind != "raised":
             return fault
-        ticket = self.ledger.ticket(fault.slot)
+        ticket = self.state.tickets.of(fault.slot)
         if fault.command in QUESTION_COMMANDS:  # another step may have been sent since
             began = int(self.executor.episode[fault.slot, BEGIN_TICKET])
             ticket = began + (fault.step or 0)
@@ -85,9 +83,11 @@ class FaultDetails:
         if fault.command in QUESTION_COMMANDS and fault.slot is not None:
             asked = None if question is None else question.question_to(fault.slot)
             return self.of_lost_slot(fault, fault.slot, asked)
-        shard, done = self.executor.shards[worker], self.executor.done
-        at = self.ledger.unfinished(shard, done, fault.slot)
-        return replace(fault, slot=None) if at is None else self.of_lost_slot(fault, at)
+        # One that is not done: where it was seen, if it was; else the first.
+        late = self.state.unfinished(self.executor.shards[worker])
+        if not late:
+            return replace(fault, slot=None)
+        return self.of_lost_slot(fault, fault.slot if fault.slot in late else late[0])
 
     def of_lost_slot(
         self, fault: Fault, slot: int, asked: tuple[str, Any] | None = None
@@ -96,7 +96,7 @@ class FaultDetails:
         words = self.executor.episode[slot].tolist()
         answering = fault.command in QUESTION_COMMANDS
         done = int(self.executor.done[slot])
-        ticket = done if answering else self.ledger.ticket(slot)
+        ticket = done if answering else self.state.tickets.of(slot)
         steps = 0 if self._in_reset(slot, ticket) else ticket - words[BEGIN_TICKET]
         command = fault.command
         if command in ("step", "reset"):
@@ -119,7 +119,9 @@ class FaultDetails:
     def task_of(self, slot: int) -> Any:
         """What the slot's episode was about, as far as the caller has said so."""
         words = self.executor.episode[slot].tolist()
-        return self.requests.about(slot, words[FIRST_BEGIN_TICKET]).get("task", NO_TASK)
+        return self.state.requests.about(slot, words[FIRST_BEGIN_TICKET]).get(
+            "task", NO_TASK
+        )
 
     @property
     def _one_process(self) -> bool:
@@ -136,7 +138,7 @@ class FaultDetails:
     def _in_reset(self, slot: int, ticket: int) -> bool:
         """Whether no step of an episode was under way."""
         ticket &= TICKET_MASK
-        if self.ledger.is_reset(slot) and self.ledger.ticket(slot) == ticket:
+        if self.state.is_reset(slot) and self.state.tickets.of(slot) == ticket:
             return True
         if int(self.executor.episode[slot, BEGIN_TICKET]) == ticket:
             return True  # a step that began an episode, or was about to
@@ -147,11 +149,11 @@ class FaultDetails:
         if words[BEGIN_TICKET] != ticket & TICKET_MASK and self._in_reset(slot, ticket):
             # It ended before it began: the seed is known if the caller gave it.
             given = int(self.executor.reset_seed[slot])
-            return given if self.ledger.is_reset(slot) and given >= 0 else None
+            return given if self.state.is_reset(slot) and given >= 0 else None
         return None if words[EPISODE_SEED] < 0 else words[EPISODE_SEED]
 
     def _episode_request(self, slot: int, words: list[int]) -> dict[str, Any]:
-        about = self.requests.about(slot, words[FIRST_BEGIN_TICKET])
+        about = self.state.requests.about(slot, words[FIRST_BEGIN_TICKET])
         if words[EPISODE_RESTARTS] and words[BEGIN_TICKET] != words[FIRST_BEGIN_TICKET]:
             about.pop("options", None)  # begun again with its task alone
             about.pop("seed", None)
@@ -230,7 +232,7 @@ class FaultDetails:
 
     def _last_steps(self, slot: int, count: int) -> tuple[Any, ...]:
         """The actions of the slot's last steps, over all its episodes."""
-        ticket = self.ledger.ticket(slot) - self.ledger.is_reset(slot)
+        ticket = self.state.tickets.of(slot) - self.state.is_reset(slot)
         return self.actions.last(slot, ticket, min(count, max(0, ticket - 1)))
 
     @staticmethod
@@ -269,7 +271,7 @@ class FaultDetails:
                 "the episode began without a seed, so it is begun bare, with other "
                 "random numbers"
             )
-        questions = self.ledger.question_count - (fault.command in QUESTION_COMMANDS)
+        questions = self.state.question_count - (fault.command in QUESTION_COMMANDS)
         if questions:
             notes.append(
                 f"the envs were asked {questions} questions before (call, set_attr and "

@@ -12,8 +12,7 @@ from corral.core import Step
 from corral.engine.layout.codec import Codec
 from corral.engine.layout.columns import FINAL_ROW, Columns
 from corral.engine.layout.entries import Column
-from corral.engine.layout.infos import Infos
-from corral.engine.pool.rows import NO_INFOS
+from corral.engine.layout.infos import NO_INFOS, Infos
 from corral.engine.worker.letters import Letter, merged
 from corral.errors import Fault
 

@@ -30,15 +30,6 @@ class Lifecycle:
         self.state = OPEN
         _open_pools.add(self)
 
-    def sending_done(self) -> None:
-        """The ledger and the workers know the same again.
-
-        Ctrl-C between the two leaves the state "sending", in which nothing but close
-        is safe. A signal handler may have closed the pool meanwhile.
-        """
-        if self.state == SENDING:
-            self.state = OPEN
-
     def close(self) -> None:
         """Nothing is to be asked of the pool any more."""
         self.state = CLOSED

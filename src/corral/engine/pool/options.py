@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from corral.core import NO_TASK, EnvSpec
+from corral.core import NO_TASK, Autoreset, EnvSpec
 from corral.engine.adapters import isolation as verdicts
+from corral.engine.adapters.factories import Wrap
 from corral.engine.adapters.team import TEAM_KEY
+from corral.engine.executors.assign import usable_cores
+from corral.engine.executors.contract import Assignment
 from corral.engine.faults.restart_limits import RestartBudget, RestartLimits
 from corral.engine.layout.action_check import ActionCheck
-from corral.engine.pool.recovery import FaultPolicy
 from corral.engine.worker.autoreset import MODES
-from corral.errors import OptionError, SpacesDiffer
+from corral.engine.worker.shard import ShardOptions
+from corral.errors import Fault, OptionError, SpacesDiffer
 
 
 def same_spaces(specs: list[EnvSpec], before: str = "", after: str = "") -> EnvSpec:
@@ -61,45 +65,155 @@ class ApiOptions:
     """Whether it stands for a class with a process per env: `workers` is a wish."""
 
 
-def fault_policy(
-    on_fault: str,
-    on_timeout: str | None,
-    max_restarts: int,
-    restarts_per_minute: int,
-) -> FaultPolicy:
+@dataclass(frozen=True, slots=True)
+class FaultPolicy:
     """Which faults end in a restart, and how often."""
-    on_timeout = on_fault if on_timeout is None else on_timeout
-    for name, value in (("on_fault", on_fault), ("on_timeout", on_timeout)):
-        if value not in ("raise", "restart"):
-            raise OptionError(f'{name} is {value!r}; choose "raise" or "restart"')
-    counts = {"max_restarts": max_restarts, "restarts_per_minute": restarts_per_minute}
-    for name, count in counts.items():
-        if not _is_number(count) or count != int(count) or count < 1:
-            raise OptionError(f"{name} is {count!r}; it must be an integer >= 1")
-    budget = RestartBudget(RestartLimits(max_restarts, restarts_per_minute))
-    return FaultPolicy(on_fault == "restart", on_timeout == "restart", budget)
+
+    deaths: bool = False
+    hangs: bool = False
+    budget: RestartBudget | None = None
+
+    def recovers(self, fault: Fault, retired: bool) -> bool:
+        """Whether another worker takes the place of this one."""
+        return retired or (self.hangs if fault.kind == "hung" else self.deaths)
 
 
-def process_reasons(isolation: str | None, **asked: Any) -> str:
-    """Which of these options need processes, as the caller wrote them; "" for none."""
-    for name in ("start_timeout", "step_timeout", "reset_timeout"):
-        seconds = asked[name]
-        if seconds is not None and not (_is_number(seconds) and seconds > 0):
-            raise OptionError(f"{name} is {seconds!r}; it must be seconds > 0, or None")
-    limit = asked["memory_limit"]
-    if limit is not None and not (_is_number(limit) and limit > 0):
-        raise OptionError(f"memory_limit is {limit!r}; it must be bytes > 0, or None")
-    if limit is not None and isolation != "slot":
-        raise OptionError(
-            "memory_limit is kept by giving a slot a new process, so every slot needs "
-            'one of its own: add isolation="slot"'
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """What a pool is asked for beside its envs: `corral.Pool` says what each means.
+
+    It is checked when it is made. `dataclasses.replace` makes one for another pool.
+    """
+
+    env_kwargs: dict[str, Any] | None = None
+    wrappers: Sequence[Wrap] = ()
+    backend: str = "auto"
+    workers: int | None = None
+    isolation: str | None = "auto"
+    autoreset: Autoreset = "same_step"
+    seed: int | None = None
+    infos: str | Sequence[str] = "all"
+    isolate_rng: bool = False
+    sample_task: Callable[[int, int, np.random.Generator], Any] | None = None
+    worker_init: Callable[[], Any] | None = None
+    per_worker: Callable[[], Any] | None = None
+    shared: Mapping[str, NDArray[Any]] | None = None
+    threads_per_worker: int | None = 1
+    devices: Sequence[str] = ()
+    copy: bool = True
+    debug: bool = False
+    start_timeout: float | None = None
+    reset_timeout: float | None = None
+    step_timeout: float | None = None
+    on_fault: str = "raise"
+    on_timeout: str | None = None
+    max_restarts: int = 100
+    restarts_per_minute: int = 10
+    memory_limit: int | None = None
+    close_timeout: float = 10.0
+    batched: bool = False
+    check_actions: bool = False
+
+    def __post_init__(self) -> None:
+        mode_of(self.autoreset)
+        if self.seed is not None:
+            root_seed(self.seed)
+        info_choice(self.infos)
+        if not _is_number(self.close_timeout) or not self.close_timeout >= 0:
+            raise OptionError(
+                f"close_timeout is {self.close_timeout!r}; it must be seconds >= 0"
+            )
+        self._check_faults()
+        self._check_limits()
+        self._check_batched()
+
+    def _check_faults(self) -> None:
+        on_timeout = self.on_fault if self.on_timeout is None else self.on_timeout
+        for name, value in (("on_fault", self.on_fault), ("on_timeout", on_timeout)):
+            if value not in ("raise", "restart"):
+                raise OptionError(f'{name} is {value!r}; choose "raise" or "restart"')
+        for name in ("max_restarts", "restarts_per_minute"):
+            count = getattr(self, name)
+            if not _is_number(count) or count != int(count) or count < 1:
+                raise OptionError(f"{name} is {count!r}; it must be an integer >= 1")
+
+    def _check_limits(self) -> None:
+        for name in ("start_timeout", "step_timeout", "reset_timeout"):
+            seconds = getattr(self, name)
+            if seconds is not None and not (_is_number(seconds) and seconds > 0):
+                raise OptionError(
+                    f"{name} is {seconds!r}; it must be seconds > 0, or None"
+                )
+        limit = self.memory_limit
+        if limit is not None and not (_is_number(limit) and limit > 0):
+            raise OptionError(
+                f"memory_limit is {limit!r}; it must be bytes > 0, or None"
+            )
+        if limit is not None and self.isolation != "slot":
+            raise OptionError(
+                "memory_limit is kept by giving a slot a new process, so every slot "
+                'needs one of its own: add isolation="slot"'
+            )
+
+    def _check_batched(self) -> None:
+        for name in ("isolate_rng", "memory_limit"):
+            value = getattr(self, name)
+            if self.batched and value:
+                raise OptionError(
+                    f"{name}={value!r} is kept slot by slot, and batched=True has all "
+                    "slots of a worker in one env; leave out one of the two"
+                )
+
+    def fault_policy(self) -> FaultPolicy:
+        """Which faults end in a restart, and how often; counts from the start."""
+        on_timeout = self.on_fault if self.on_timeout is None else self.on_timeout
+        limits = RestartLimits(self.max_restarts, self.restarts_per_minute)
+        return FaultPolicy(
+            deaths=self.on_fault == "restart",
+            hangs=on_timeout == "restart",
+            budget=RestartBudget(limits),
         )
-    wanted = [
-        f"{name}={value!r}"
-        for name, value in asked.items()
-        if value is not None and value != "raise"
-    ]
-    return ", ".join(wanted)
+
+    def needs_processes(self) -> str:
+        """Which of these only processes can give, as the caller wrote them."""
+        names = [*("start_timeout", "step_timeout", "reset_timeout")]
+        names += [*("on_fault", "on_timeout", "memory_limit")]
+        asked = ((name, getattr(self, name)) for name in names)
+        return ", ".join(
+            f"{name}={value!r}"
+            for name, value in asked
+            if value is not None and value != "raise"
+        )
+
+    def assignment(
+        self, factories: Sequence[Any], policy: FaultPolicy, seeded: bool
+    ) -> Assignment:
+        """What an executor is told; who runs what is decided later."""
+        return Assignment(
+            factories=factories,
+            shards=[],
+            options=ShardOptions(
+                root_seed=root_seed(self.seed),
+                seeded=seeded,
+                infos=info_choice(self.infos),
+                sample_task=self.sample_task,
+                isolate_rng=self.isolate_rng,
+                restarts=policy.budget if policy.deaths else None,
+                memory_limit=self.memory_limit,
+                batched=self.batched,
+            ),
+            worker_init=self.worker_init,
+            per_worker=self.per_worker,
+            shared=dict(self.shared or {}),
+            threads_per_worker=self.threads_per_worker,
+            devices=tuple(self.devices),
+            cores=usable_cores(),
+            start_timeout=self.start_timeout,
+            step_timeout=self.step_timeout,
+            reset_timeout=self.reset_timeout,
+            close_timeout=float(self.close_timeout),
+            needs_processes=self.needs_processes(),
+        )
 
 
 def own_process_reason(spec: EnvSpec) -> str:
@@ -108,13 +222,6 @@ def own_process_reason(spec: EnvSpec) -> str:
     said = f'metadata["{verdicts.ISOLATION_KEY}"] is "{declared}"'
     saved = "`corral doctor --save` found that envs disturb each other"
     return f"one process per slot, since {said if declared else saved}"
-
-
-def closing_time(seconds: Any) -> float:
-    """How long envs may take to finish."""
-    if not _is_number(seconds) or not seconds >= 0:
-        raise OptionError(f"close_timeout is {seconds!r}; it must be seconds >= 0")
-    return float(seconds)
 
 
 def _is_number(value: object) -> bool:
@@ -143,7 +250,19 @@ class Episodes:
         self._options = options
         self._tasks = tasks
 
-    def at(self, position: int) -> tuple[int, dict[str, Any]]:
+    def by_slot(
+        self, slots: NDArray[np.intp]
+    ) -> tuple[list[int], dict[int, dict[str, Any]]]:
+        """The seeds for the block, and by slot what goes by mail."""
+        seeds, requests = [], {}
+        for position, slot in enumerate(slots.tolist()):
+            seed, message = self._at(position)
+            seeds.append(seed)
+            if message:
+                requests[slot] = message
+        return seeds, requests
+
+    def _at(self, position: int) -> tuple[int, dict[str, Any]]:
         """The seed for the block, and what goes by mail."""
         message: dict[str, Any] = {}
         seed = None if self._seeds is None else self._seeds[position]

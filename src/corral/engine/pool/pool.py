@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from threading import get_ident
 from time import monotonic, perf_counter
 from types import TracebackType
@@ -19,53 +18,35 @@ from corral.engine.adapters.factories import (
     batched_factories_for,
     factories_for,
 )
-from corral.engine.executors.assign import Placement, usable_cores
-from corral.engine.executors.contract import Assignment
-from corral.engine.executors.placement import place
-from corral.engine.faults.report import error_for, one_error_for
+from corral.engine.executors.assign import Placement
 from corral.engine.keywords import checked_keywords
-from corral.engine.layout.codec import Codecs
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.batched_envs import BatchedEnvs, check_batched
-from corral.engine.pool.caller_time import CallerTime
+from corral.engine.pool.batched_envs import BatchedEnvs
 from corral.engine.pool.cpu_contention import CpuContention
 from corral.engine.pool.dispatch import Dispatcher
-from corral.engine.pool.episode_requests import EpisodeRequests
-from corral.engine.pool.fault_details import FaultDetails, with_rebuild_spec
+from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
-from corral.engine.pool.ledger import Ledger, Slots
-from corral.engine.pool.lifecycle import CLOSED, OPEN, SENDING, Lifecycle
+from corral.engine.pool.lifecycle import CLOSED, OPEN, Lifecycle
+from corral.engine.pool.opening import OpenWorkers, open_workers
 from corral.engine.pool.options import (
     ApiOptions,
     Episodes,
-    closing_time,
-    fault_policy,
-    info_choice,
+    FaultPolicy,
+    PoolOptions,
     limits_for,
     mode_of,
-    own_process_reason,
-    process_reasons,
     root_seed,
 )
-from corral.engine.pool.questions import Question
+from corral.engine.pool.question import Question
+from corral.engine.pool.questions import Questions
 from corral.engine.pool.receive import Receiver
 from corral.engine.pool.recovery import Recovery
-from corral.engine.pool.rows import BlockRow
 from corral.engine.pool.stale_views import StaleViews
+from corral.engine.pool.state import PoolState, Slots, chosen_slots
 from corral.engine.pool.stats import Stats, stats_of
-from corral.engine.worker import commands
 from corral.engine.worker.autoreset import SAME_STEP
-from corral.engine.worker.commands import Verb
-from corral.engine.worker.shard import ShardOptions
-from corral.errors import (
-    Fault,
-    FaultError,
-    IsolationError,
-    OptionError,
-    OrderError,
-    SpaceMismatch,
-)
+from corral.errors import Fault, OptionError, OrderError, SpaceMismatch
 
 
 class Pool:
@@ -152,175 +133,141 @@ class Pool:
         close_timeout: float = 10.0,
         batched: bool = False,
         check_actions: bool = False,
-        _api: ApiOptions | None = None,
     ) -> None:
-        self._lifecycle = Lifecycle()
-        self._api = _api or ApiOptions()
-        self._mode = mode_of(autoreset)
-        self.autoreset = autoreset
-        self.seed = root_seed(seed)
-        self.copy = copy
-        self.debug = debug
-        self.check_actions = check_actions
-        self.close_timeout = closing_time(close_timeout)
-        self._policy = fault_policy(
-            on_fault, on_timeout, max_restarts, restarts_per_minute
-        )
-        assignment = Assignment(
-            factories=(batched_factories_for if batched else factories_for)(
-                env, num_envs, env_kwargs, wrappers
-            ),
-            shards=[],
-            options=ShardOptions(
-                root_seed=self.seed,
-                seeded=not self._api.bare_resets,
-                infos=info_choice(infos),
-                sample_task=sample_task,
+        self._start(
+            env,
+            num_envs,
+            PoolOptions(
+                env_kwargs=env_kwargs,
+                wrappers=wrappers,
+                backend=backend,
+                workers=workers,
+                isolation=isolation,
+                autoreset=autoreset,
+                seed=seed,
+                infos=infos,
                 isolate_rng=isolate_rng,
-                restarts=self._policy.budget if self._policy.deaths else None,
-                memory_limit=memory_limit,
-                batched=check_batched(
-                    batched, isolate_rng=isolate_rng, memory_limit=memory_limit
-                ),
-            ),
-            worker_init=worker_init,
-            per_worker=per_worker,
-            shared=dict(shared or {}),
-            threads_per_worker=threads_per_worker,
-            devices=tuple(devices),
-            cores=usable_cores(),
-            start_timeout=start_timeout,
-            step_timeout=step_timeout,
-            reset_timeout=reset_timeout,
-            close_timeout=self.close_timeout,
-            needs_processes=process_reasons(
-                isolation,
+                sample_task=sample_task,
+                worker_init=worker_init,
+                per_worker=per_worker,
+                shared=shared,
+                threads_per_worker=threads_per_worker,
+                devices=devices,
+                copy=copy,
+                debug=debug,
                 start_timeout=start_timeout,
-                step_timeout=step_timeout,
                 reset_timeout=reset_timeout,
+                step_timeout=step_timeout,
                 on_fault=on_fault,
                 on_timeout=on_timeout,
+                max_restarts=max_restarts,
+                restarts_per_minute=restarts_per_minute,
                 memory_limit=memory_limit,
+                close_timeout=close_timeout,
+                batched=batched,
+                check_actions=check_actions,
             ),
+            ApiOptions(),
         )
-        self._options = assignment.options
-        self._assignment = assignment
-        self.num_envs = assignment.slots
-        try:
-            self._place_slots(backend, workers, isolation)
-        except IsolationError:
-            given = workers is not None and not self._api.own_processes
-            if backend not in ("auto", "process") or given:
-                raise
-            self._place_slots(backend, None, "slot")
-            self.layout = replace(self.layout, reason=own_process_reason(self.spec))
 
-    def _place_slots(
-        self, backend: str, workers: int | None, isolation: str | None
+    @classmethod
+    def with_options(
+        cls,
+        env: EnvSource,
+        num_envs: int | None,
+        options: PoolOptions,
+        api: ApiOptions | None = None,
+    ) -> Pool:
+        """A pool from options that were checked before, with the habits of an API."""
+        pool = cls.__new__(cls)
+        pool._start(env, num_envs, options, api or ApiOptions())
+        return pool
+
+    def _start(
+        self,
+        env: EnvSource,
+        num_envs: int | None,
+        options: PoolOptions,
+        api: ApiOptions,
     ) -> None:
-        """Choose where the slots run, and build their envs there."""
-        shards: list[range] = []
+        self._lifecycle = Lifecycle()
+        self._api = api
+        self._mode = mode_of(options.autoreset)
+        self.autoreset = options.autoreset
+        self.copy = options.copy
+        self.debug = options.debug
+        self.check_actions = options.check_actions
+        self.close_timeout = float(options.close_timeout)
+        policy = options.fault_policy()
+        named = batched_factories_for if options.batched else factories_for
+        factories = named(env, num_envs, options.env_kwargs, options.wrappers)
+        self._assignment = options.assignment(factories, policy, not api.bare_resets)
+        self.seed = self._assignment.options.root_seed
+        self.num_envs = self._assignment.slots
+        self._batches: BatchedEnvs | None = None
+        opened: OpenWorkers | None = None
         try:
-            self._executor, self.layout = place(
+            opened = open_workers(
                 self._assignment,
-                backend,
-                workers,
-                isolation,
-                self._api.own_processes,
+                options,
+                api,
+                lambda spec, shards: self._check_envs(spec, shards, policy),
             )
-            shards = self._executor.shards
-            self._open()
-        except FaultError as error:
-            here = bool(shards) and self.layout.backend != "process"
-            fault = with_rebuild_spec(error.fault, self._assignment, shards, here)
-            complete = error_for(fault)
-            raise complete from complete.__cause__
-
-    def _open(self) -> None:
-        try:
-            self.specs = self._executor.build()
-            self.spec = self._api.agree(self.specs)
-            self._batches = self._new_batches()
-            codecs = Codecs.of(self.spec)
-            self._action_check = limits_for(self.spec) if self.check_actions else None
-            self._views = self._executor.bind(codecs)
-            self._run_all: Callable[[int], None] | None = None
-            """How to step every slot in one call, where that can be done (serial)."""
-            if not codecs.action.mailed:
-                self._run_all = getattr(self._executor, "run_all", None)
-            self._caller_time = CallerTime()
-            self._cpu_contention = CpuContention(
-                vitals.pid for vitals in self._executor.vitals()
-            )
-            self._connect(codecs)
+            self._connect(opened, policy)
             self._lifecycle.open()
-        except BaseException:
-            self._executor.close(2.0)
+        except BaseException:  # Ctrl-C too: nothing may stay behind
+            if opened is not None:
+                opened.executor.close(2.0)
             self._lifecycle.close()
             raise
 
-    def _connect(self, codecs: Codecs) -> None:
-        """Put together those who send, know, wait for, and deliver."""
-        executor, views = self._executor, self._views
-        self._ledger = ledger = Ledger(self.num_envs)
-        self._actions = Actions(codecs.action, views)
+    def _check_envs(
+        self, spec: EnvSpec, shards: list[range], policy: FaultPolicy
+    ) -> None:
+        """Refuse what was asked for and these envs cannot do."""
+        if self._assignment.options.batched:
+            self._batches = BatchedEnvs(spec, shards)
+            self._batches.check_mode(self._mode)
+            self._batches.check_restarts(policy.deaths or policy.hangs)
+        self._action_check = limits_for(spec) if self.check_actions else None
+
+    def _connect(self, opened: OpenWorkers, policy: FaultPolicy) -> None:
+        """Sending, receiving and recovery, over one state."""
+        self._executor = executor = opened.executor
+        self.layout, self.specs, self.spec = opened.layout, opened.specs, opened.spec
+        views, codecs = opened.views, opened.codecs
+        options = self._assignment.options
+        self._state = state = PoolState(self.num_envs, executor.done)
+        self._views, self._codec = views, codecs.action
+        self._inline = executor.capabilities.inline and not codecs.action.mailed
+        self._contention = CpuContention(vitals.pid for vitals in executor.vitals())
+        self._stale_views = StaleViews()
+        empty_finals = self._api.empty_finals and options.infos != "none"
         columns = Columns(views.arena, views.presence)
-        empty_finals = self._api.empty_finals and self._options.infos != "none"
         self._inbox = inbox = Inbox(codecs.obs, columns, empty_finals)
-        self._stale_views, self._requests = StaleViews(), EpisodeRequests()
-        self._fault_details = fault_details = FaultDetails(
-            self._assignment, executor, ledger, self._actions, views, self._requests
+        actions = Actions(codecs.action, views)
+        details = FaultDetails(self._assignment, executor, state, actions, views)
+        self._recovery: Recovery | None = None
+        if policy.deaths or policy.hangs or options.memory_limit:
+            self._recovery = Recovery(policy, executor, state, inbox, views, details)
+        self._dispatcher = Dispatcher(
+            state, self._lifecycle, executor, actions, details, self._recovery
         )
-        self._recovery = self._new_recovery()
         self._receiver = Receiver(
+            state=state,
             codec=codecs.obs,
             views=views,
-            rows=(
-                BlockRow(codecs.obs, views, 0, ledger.all),
-                BlockRow(codecs.obs, views, 1, ledger.all),
-            ),
-            executor=executor,
-            ledger=ledger,
+            shards=executor.shards,
             inbox=inbox,
             stale_views=self._stale_views,
-            requests=self._requests,
-            fault_details=fault_details,
+            fault_details=details,
             recovery=self._recovery,
+            arrivals=self._dispatcher.arrivals,
+            announce_columns=self._dispatcher.announce_columns,
             same_step=self._mode == SAME_STEP,
         )
-        self._dispatcher = Dispatcher(
-            lifecycle=self._lifecycle,
-            executor=executor,
-            ledger=ledger,
-            inbox=inbox,
-            caller_time=self._caller_time,
-            fault_details=fault_details,
-            receiver=self._receiver,
-            recovery=self._recovery,
-        )
-
-    def _new_batches(self) -> BatchedEnvs | None:
-        """What the envs can do, where they are batches."""
-        if not self._options.batched:
-            return None
-        batches = BatchedEnvs(self.spec, self._executor.shards)
-        batches.check_mode(self._mode)
-        batches.check_restarts(self._policy.deaths or self._policy.hangs)
-        return batches
-
-    def _new_recovery(self) -> Recovery | None:
-        """Whoever replaces workers, if any are to be replaced."""
-        policy = self._policy
-        if not (policy.deaths or policy.hangs or self._options.memory_limit):
-            return None
-        return Recovery(
-            policy,
-            self._executor,
-            self._ledger,
-            self._inbox,
-            self._views,
-            self._fault_details,
-        )
+        self._dispatcher.on_broken = self._receiver.add_finished_results
+        self._questions = Questions(state, executor, self._dispatcher, details)
 
     # Sending --------------------------------------------------------------------------
 
@@ -343,33 +290,19 @@ class Pool:
             tasks: one per slot asked.
         """
         self._lifecycle.check()
-        self._caller_time.enter(not self._ledger.waiting)
-        chosen = self._ledger.choose(slots)
-        self._ledger.check_idle(chosen)
+        state = self._state
+        state.enter()
+        chosen = state.choose(slots)
+        state.check_sendable(chosen, started=False)
         if self._batches is not None:
             self._batches.check_reset(chosen)
-        episodes = Episodes(len(chosen), seeds, options, tasks)
-        numbers: list[int] = []
-        messages: list[tuple[int, Any]] = []
-        requests: dict[int, dict[str, Any]] = {}
-        for position, slot in enumerate(chosen.tolist()):
-            number, message = episodes.at(position)
-            numbers.append(number)
-            if message:
-                requests[slot] = message
-                worker, index = self._dispatcher.worker_and_index(slot)
-                messages.append((worker, commands.NextEpisode(index, **message)))
+        numbers, requests = Episodes(len(chosen), seeds, options, tasks).by_slot(chosen)
         self._expire_views(chosen)
         if seed is not None:
-            self._new_root(seed)
-        self._executor.reset_seed[chosen] = numbers
-        self._dispatcher.post_each(messages)
-        self._lifecycle.state = SENDING
-        self._ledger.send(chosen)
-        self._ledger.start(chosen)
-        self._requests.reset(chosen, self._ledger.tickets(chosen), requests)
-        self._dispatcher.dispatch(chosen, Verb.RESET, 0)
-        self._sent()
+            self.seed = self._assignment.options.root_seed = root_seed(seed)
+            self._dispatcher.new_root(self.seed)
+        self._dispatcher.reset(chosen, numbers, requests)
+        state.leave()
 
     def send(
         self,
@@ -379,33 +312,28 @@ class Pool:
         autoreset: Autoreset | None = None,
     ) -> None:
         """Step these slots, or all; `actions` in the order of `slots`."""
-        self._lifecycle.check()
-        self._caller_time.enter(not self._ledger.waiting)
+        life, state = self._lifecycle, self._state
+        if life.state != OPEN or get_ident() != life.owner:
+            life.check()
+        state.enter()
         mode = self._mode if autoreset is None else self._other_mode(autoreset)
-        if slots is not None:
-            self._send_some(actions, self._ledger.choose(slots), mode)
-            return
-        ledger = self._ledger
-        if ledger.waiting or ledger.unstarted or self._stale_views.lent:
-            self._check_sendable(ledger.all)
-        leaves, mailed = self._actions.codec.split(actions, self.num_envs)
+        chosen = state.all if slots is None else chosen_slots(slots, state.count)
+        if state.waiting or state.unstarted:
+            state.check_sendable(chosen, self._api.wants_reset)
+        if self._stale_views.lent:
+            self._expire_views(chosen)
+        if slots is not None and self._batches is not None:
+            self._batches.check_step(chosen)
+        leaves, mailed = self._codec.split(actions, len(chosen))
         if self._action_check is not None:
-            self._action_check.check(leaves, mailed, ledger.all)
+            self._action_check.check(leaves, mailed, chosen)
         if mailed:
-            self._mail_actions(ledger.all, mailed)
-        even = ledger.even()
-        self._lifecycle.state = SENDING
-        ledger.send_all()
-        if even:
-            wide = self._actions.write_all(leaves, ledger.base)
+            self._dispatcher.mail_actions(chosen, mailed)
+        if slots is None:
+            self._dispatcher.step_all(leaves, mode)
         else:
-            wide = self._actions.write(leaves, ledger.tickets(ledger.all), ledger.all)
-        self._dispatcher.dispatch_all(mode | wide)
-        self._sent()
-
-    def _sent(self) -> None:
-        self._lifecycle.sending_done()
-        self._caller_time.leave()
+            self._dispatcher.step(chosen, leaves, mode)
+        state.leave()
 
     def _other_mode(self, autoreset: Autoreset) -> int:
         """What one send asks for instead of the pool's own."""
@@ -415,102 +343,25 @@ class Pool:
         self._receiver.same_step |= mode == SAME_STEP
         return mode
 
-    def _send_some(self, actions: Any, slots: NDArray[np.intp], mode: int) -> None:
-        self._check_sendable(slots)
-        if self._batches is not None:
-            self._batches.check_step(slots)
-        leaves, mailed = self._actions.codec.split(actions, len(slots))
-        if self._action_check is not None:
-            self._action_check.check(leaves, mailed, slots)
-        if mailed:
-            self._mail_actions(slots, mailed)
-        self._lifecycle.state = SENDING
-        self._ledger.send(slots)
-        wide = self._actions.write(leaves, self._ledger.tickets(slots), slots)
-        self._dispatcher.dispatch(slots, Verb.STEP, mode | wide)
-        self._sent()
-
     def send_raw(self, actions: Sequence[Any], slots: Slots | None = None) -> None:
         """Step these slots, or all, with actions that go to the envs as they are."""
         self._lifecycle.check()
-        self._caller_time.enter(not self._ledger.waiting)
-        chosen = self._ledger.choose(slots)
-        self._check_sendable(chosen)
-        messages: list[tuple[int, Any]] = []
-        for slot, action in zip(chosen.tolist(), actions, strict=True):
-            worker, index = self._dispatcher.worker_and_index(slot)
-            messages.append((worker, commands.RawAction(index, action)))
-        self._dispatcher.post_each(messages)
-        self._lifecycle.state = SENDING
-        self._ledger.send(chosen)
-        self._actions.skip(self._ledger.tickets(chosen), chosen)
-        self._dispatcher.dispatch(chosen, Verb.STEP, self._mode)
-        self._sent()
-
-    def _mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
-        messages: list[tuple[int, Any]] = []
-        for position, slot in enumerate(slots.tolist()):
-            worker, index = self._dispatcher.worker_and_index(slot)
-            values = [column[position] for column in mailed]
-            messages.append((worker, commands.MailedAction(index, values)))
-        self._dispatcher.post_each(messages)
+        self._state.enter()
+        chosen = self._state.choose(slots)
+        self._state.check_sendable(chosen, self._api.wants_reset)
+        self._expire_views(chosen)
+        self._dispatcher.step_raw(chosen, actions, self._mode)
+        self._state.leave()
 
     def assign(self, slot: int, task: Any) -> None:
         """Give a task to the slot's first episode that starts after what was sent."""
         self._lifecycle.check()
-        (chosen,) = self._ledger.choose([slot]).tolist()
-        worker, index = self._dispatcher.worker_and_index(chosen)
-        self._dispatcher.post_each(
-            [(worker, commands.NextEpisode(index, task=task))], hold=False
-        )
-        self._requests.assign(chosen, self._ledger.ticket(chosen), task)
-        if self._recovery is not None:
-            self._recovery.task_assigned(chosen, task)
+        (chosen,) = self._state.choose([slot]).tolist()
+        self._dispatcher.assign(chosen, task)
 
-    def _new_root(self, seed: int) -> None:
-        self.seed = self._options.root_seed = root_seed(seed)
-        if self._recovery is not None:
-            self._recovery.root_seed_set(self.seed)
-        self._dispatcher.post_all(commands.NewRootSeed(self.seed))
-
-    def step_inline(self, actions: Any) -> Step | None:
-        """`send` to all and `recv` views of all, where the caller runs the envs.
-
-        What eight CartPoles cost beyond their own steps is mostly the calls on the way:
-        of an env that does nothing, a batch of 8 takes 7.7 µs with send and recv and
-        6.6 µs so.
-
-        Returns:
-            None, with nothing done, wherever send and recv have more to look at.
-        """
-        lifecycle, ledger, run_all = self._lifecycle, self._ledger, self._run_all
-        if (
-            run_all is None
-            or lifecycle.state != OPEN
-            or ledger.waiting
-            or ledger.unstarted
-            or self._stale_views.lent
-            or not ledger.even()
-            or get_ident() != lifecycle.owner
-        ):
-            return None
-        clock = self._caller_time
-        clock.enter(idle=True)
-        try:
-            leaves, mailed = self._actions.codec.split(actions, self.num_envs)
-            if self._action_check is not None:
-                self._action_check.check(leaves, mailed, ledger.all)
-        except SpaceMismatch:
-            return None  # send says it again, to whoever handles it
-        ledger.send_all()
-        wide = self._actions.write_all(leaves, ledger.base)
-        clock.leave()
-        began = perf_counter()
-        try:
-            run_all(self._mode | wide)
-        finally:
-            clock.waited(began)
-        return self._take_all(copy=False)
+    def _expire_views(self, slots: NDArray[np.intp]) -> None:
+        if self._stale_views.lent:
+            self._stale_views.expire(slots, self._state.tickets_of(slots) + 1 & 1)
 
     # Receiving ------------------------------------------------------------------------
 
@@ -540,109 +391,87 @@ class Pool:
             WorkerDied, WorkerHung: the pool can only be closed; the same, as far as
                 the results were there.
         """
-        self._lifecycle.check()
-        ledger = self._ledger
-        if not ledger.waiting:
+        life, state = self._lifecycle, self._state
+        if life.state != OPEN or get_ident() != life.owner:
+            life.check()
+        if not state.waiting:
             raise OrderError("recv with nothing sent: send or send_reset first")
         copy = self.copy if copy is None else copy
         if slots is not None:
-            return self._take(
-                self._wait_for_slots(slots, min_slots, max_slots, timeout), copy
-            )
-        if min_slots is None and max_slots is None:
-            count = ledger.waiting
-            if not self._dispatcher.wait_for_results(count, timeout):
-                raise self._timeout_error(count, timeout)
-            if count == self.num_envs and ledger.even():
-                return self._take_all(copy)
-            return self._take(np.flatnonzero(ledger.pending()), copy)
-        low, high = self._bounds(min_slots, max_slots)
-        return self._take(ledger.oldest(self._wait_for_some(low, timeout), high), copy)
+            if min_slots is not None or max_slots is not None:
+                raise OptionError(
+                    "recv takes slots, or min_slots and max_slots, not both"
+                )
+            chosen = self._wait_for_slots(slots, timeout)
+            return self._receiver.take(chosen, copy, self.debug)
+        if min_slots is not None or max_slots is not None:
+            chosen = self._first_ready(min_slots, max_slots, timeout)
+            return self._receiver.take(chosen, copy, self.debug)
+        count = state.waiting
+        if not self._dispatcher.wait(count, timeout):
+            raise self._timeout_error(count, timeout)
+        if count == state.count and (state.tickets.even or state.tickets.level()):
+            return self._receiver.take_all(copy, self.debug)
+        return self._receiver.take(state.pending(), copy, self.debug)
 
-    def _wait_for_some(self, low: int, timeout: float | None) -> NDArray[np.intp]:
-        """Wait until so many slots are ready; all that are by then."""
-        ledger, done = self._ledger, self._executor.done
-        ready = ledger.all[:0]
-
-        def enough() -> bool:
-            nonlocal ready
-            ready = ledger.ready(done)
-            return len(ready) >= low
-
-        if not self._dispatcher.wait_for_results(low, timeout, enough):
-            raise self._timeout_error(low, timeout)
-        return ready
-
-    def _wait_for_slots(
-        self, slots: Slots, low: int | None, high: int | None, timeout: float | None
+    def _first_ready(
+        self, low: int | None, high: int | None, timeout: float | None
     ) -> NDArray[np.intp]:
-        """Wait for these slots, whoever else is ready before them."""
-        if low is not None or high is not None:
-            raise OptionError("recv takes slots, or min_slots and max_slots, not both")
-        ledger, done = self._ledger, self._executor.done
-        chosen = np.sort(ledger.choose(slots))
-        ledger.check_under_way(chosen)
-        deadline = None if timeout is None else monotonic() + timeout
-        self._caller_time.enter(idle=False)
-        while True:
-            # In this order: a slot done meanwhile is in neither, never in both.
-            ready = len(ledger.ready(done))
-            missing = ledger.missing(chosen, done)
-            if not missing:
-                return chosen
-            left = None if deadline is None else deadline - monotonic()
-            in_time = self._dispatcher.wait_for_results(
-                ready + missing, left, lambda: not ledger.missing(chosen, done)
-            )
-            if not in_time:
-                raise self._timeout_error(missing, timeout)
-
-    def _bounds(self, low: int | None, high: int | None) -> tuple[int, int]:
-        waiting = self._ledger.waiting
-        high = waiting if high is None else high
-        low = min(high, waiting) if low is None else low
+        """Wait until so many slots are ready; at most so many of them, the oldest."""
+        state = self._state
+        high = state.waiting if high is None else high
+        low = min(high, state.waiting) if low is None else low
         if not 1 <= low <= high:
             raise OptionError(
                 f"recv(min_slots={low}, max_slots={high}): needs 1 <= min <= max"
             )
-        if low > waiting:
+        if low > state.waiting:
             raise OptionError(
                 f"recv(min_slots={low}) would wait for ever: "
-                f"{waiting} slots have a command under way"
+                f"{state.waiting} slots have a command under way"
             )
-        return low, high
+        ready = state.all[:0]
+
+        def enough() -> bool:
+            nonlocal ready
+            ready = state.ready()
+            return len(ready) >= low
+
+        if not self._dispatcher.wait(low, timeout, enough):
+            raise self._timeout_error(low, timeout)
+        return state.oldest(ready, high)
+
+    def _wait_for_slots(self, slots: Slots, timeout: float | None) -> NDArray[np.intp]:
+        """Wait for these slots, also if others are ready before them."""
+        state = self._state
+        chosen = np.sort(state.choose(slots))
+        state.check_under_way(chosen)
+        deadline = None if timeout is None else monotonic() + timeout
+        state.enter()
+        while True:
+            # In this order: a slot done meanwhile is in neither, never in both.
+            ready = len(state.ready())
+            missing = state.missing(chosen)
+            if not missing:
+                return chosen
+            left = None if deadline is None else deadline - monotonic()
+            in_time = self._dispatcher.wait(
+                ready + missing, left, lambda: not state.missing(chosen)
+            )
+            if not in_time:
+                raise self._timeout_error(missing, timeout)
 
     def _timeout_error(self, count: int, timeout: float | None) -> TimeoutError:
         return TimeoutError(
             f"{count} results were not there after {timeout} s; "
-            f"{self._ledger.waiting} slots have a command under way"
+            f"{self._state.waiting} slots have a command under way"
         )
-
-    def _take_all(self, copy: bool) -> Step:
-        """Every slot, all on the same row: what `step` does."""
-        ledger = self._ledger
-        ledger.take_all()
-        try:
-            return self._receiver.all_slots(
-                self._dispatcher.letters(ledger.all), copy, self.debug
-            )
-        finally:
-            self._caller_time.leave()
-
-    def _take(self, slots: NDArray[np.intp], copy: bool) -> Step:
-        """Some slots, or slots on different rows."""
-        self._ledger.take(slots)
-        try:
-            letters = self._dispatcher.letters(slots)
-            return self._receiver.some_slots(slots, letters, copy, self.debug)
-        finally:
-            self._caller_time.leave()
 
     def observe(self) -> Any:
         """The latest observation of every slot, copied."""
         self._lifecycle.check()
-        slots = self._ledger.all
-        rows = self._ledger.tickets(slots) & 1
+        slots = self._state.all
+        rows = self._state.tickets_of(slots) & 1
         return self._inbox.assemble([a[rows, slots] for a in self._views.obs], slots)
 
     # Both at once ---------------------------------------------------------------------
@@ -654,8 +483,62 @@ class Pool:
 
     def step(self, actions: Any, slots: Slots | None = None) -> Step:
         """Send and recv."""
+        if slots is None:
+            return self.step_all(actions)
         self.send(actions, slots)
         return self.recv()
+
+    def step_all(
+        self,
+        actions: Any,
+        *,
+        autoreset: Autoreset | None = None,
+        copy: bool | None = None,
+    ) -> Step:
+        """Send to every slot and recv; what the APIs step with."""
+        if self._inline and (autoreset is None or autoreset == self.autoreset):
+            step = self._step_inline(actions, self.copy if copy is None else copy)
+            if step is not None:
+                return step
+        self.send(actions, autoreset=autoreset)
+        return self.recv(copy=copy)
+
+    def _step_inline(self, actions: Any, copy: bool) -> Step | None:
+        """The same in one go, where the caller itself runs the envs.
+
+        What eight CartPoles cost beyond their own steps is mostly the calls on the way:
+        of an env that does nothing, a batch of 8 takes 7.7 µs with send and recv and
+        6.6 µs so.
+
+        Returns:
+            None, with nothing done, wherever send and recv have more to look at.
+        """
+        life, state, tickets = self._lifecycle, self._state, self._state.tickets
+        if (
+            life.state != OPEN
+            or get_ident() != life.owner
+            or state.waiting
+            or state.unstarted
+            or self._stale_views.lent
+            or not (tickets.even or tickets.level())
+        ):
+            return None
+        state.enter()
+        try:
+            leaves, mailed = self._codec.split(actions, self.num_envs)
+            if self._action_check is not None:
+                self._action_check.check(leaves, mailed, state.all)
+        except SpaceMismatch:
+            return None  # send says it again, in its own words
+        mode = self._mode | self._dispatcher.actions.write_all(leaves, tickets.base + 1)
+        state.send_all(mode)
+        state.leave()
+        began = perf_counter()
+        try:
+            self._executor.step_inline(mode)
+        finally:
+            state.waited_since(began)
+        return self._receiver.take_all(copy, self.debug)
 
     # Questions ------------------------------------------------------------------------
 
@@ -663,27 +546,18 @@ class Pool:
         self, name: str, *args: Any, slots: Slots | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
         """Call a method, or read an attribute, of the envs in these slots, or all."""
-        return self._ask("call", slots, lambda _: (name, args, kwargs))
+        return self.answers(
+            self.ask_async("call", slots, lambda _: (name, args, kwargs))
+        )
 
     def get_attr(self, name: str, slots: Slots | None = None) -> tuple[Any, ...]:
         """Read an attribute, wherever in the wrappers it is."""
-        return self._ask("get_attr", slots, lambda _: name)
+        return self.answers(self.ask_async("get_attr", slots, lambda _: name))
 
     def set_attr(self, name: str, values: Any, slots: Slots | None = None) -> None:
         """Set an attribute where the wrappers have it; a list or tuple is per slot."""
-        chosen = self._ledger.choose(slots)
-        if not isinstance(values, (list, tuple)):
-            values = [values] * len(chosen)
-        if len(values) != len(chosen):
-            raise OptionError(
-                "Values must be a list or tuple with length equal to the number of "
-                f"environments. Got `{len(values)}` values for {len(chosen)} "
-                "environments."
-            )
-        at = dict(zip(chosen.tolist(), values, strict=True))
-        self._ask(
-            "set_attr", chosen, lambda slots: (name, [at[slot] for slot in slots])
-        )
+        self._lifecycle.check()
+        self._questions.set_attr(name, values, self._state.choose(slots))
 
     def render(self, slots: Slots | None = None) -> tuple[Any, ...]:
         """Render these slots, or all."""
@@ -696,50 +570,23 @@ class Pool:
         slots: Slots | None = None,
     ) -> tuple[Any, ...]:
         """`function(env, *args)` beside each env of these slots, or all."""
-        return self._ask("apply", slots, lambda _: (function, args))
-
-    def _ask(
-        self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
-    ) -> tuple[Any, ...]:
-        return self.answers(self.ask_async(verb, slots, payload))
+        return self.answers(self.ask_async("apply", slots, lambda _: (function, args)))
 
     def ask_async(
         self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
     ) -> Question:
         """Ask one question per worker that has any of the slots, and go on."""
         self._lifecycle.check()
-        chosen = self._ledger.choose(slots).tolist()
-        question = Question.about(chosen, self._executor.shards, verb, payload)
-        self._dispatcher.ask(question)
-        return question
+        return self._questions.ask(verb, self._state.choose(slots).tolist(), payload)
 
     def answers(
         self, question: Question, timeout: float | None = None
     ) -> tuple[Any, ...]:
         """Wait for the answers to a question, in the order of its slots."""
         self._lifecycle.check()
-        replies = self._dispatcher.answers(question, timeout)
-        faults = [
-            self._fault_details.of_exception(fault, question.question_to(fault.slot))
-            for reply in replies.values()
-            for fault in reply.faults
-        ]
-        if faults:
-            error = one_error_for(faults)
-            raise error from error.__cause__
-        return question.answers(replies)
+        return self._questions.answers(question, timeout)
 
-    # Checks ---------------------------------------------------------------------------
-
-    def _check_sendable(self, slots: NDArray[np.intp]) -> None:
-        self._ledger.check_idle(slots)
-        if self._api.wants_reset:
-            self._ledger.check_started(slots)
-        self._expire_views(slots)
-
-    def _expire_views(self, slots: NDArray[np.intp]) -> None:
-        if self._stale_views.lent:
-            self._stale_views.expire(slots, self._ledger.tickets(slots) + 1 & 1)
+    # Faults ---------------------------------------------------------------------------
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -770,8 +617,7 @@ class Pool:
     def stats(self) -> Stats:
         """Who was busy and what took how long, since the pool was opened."""
         self._lifecycle.check()
-        idle = not self._ledger.waiting
-        return stats_of(self._executor, self._caller_time, self._cpu_contention, idle)
+        return stats_of(self._executor, self._state, self._contention)
 
     @property
     def shards(self) -> tuple[range, ...]:
@@ -781,22 +627,22 @@ class Pool:
     @property
     def waiting(self) -> int:
         """How many slots have a command under way."""
-        return self._ledger.waiting
+        return self._state.waiting
 
     @property
     def send_count(self) -> int:
-        """How often something was sent, to whichever slots."""
-        return self._ledger.send_count
+        """How often something was sent, to any slots."""
+        return self._state.send_count
 
     @property
     def question_count(self) -> int:
         """How many questions were put to the envs."""
-        return self._ledger.question_count
+        return self._state.question_count
 
     @property
     def sample_task(self) -> Callable[[int, int, np.random.Generator], Any] | None:
         """What draws the tasks of episodes that were given none."""
-        return self._options.sample_task
+        return self._assignment.options.sample_task
 
     @property
     def envs(self) -> list[Any]:
@@ -804,13 +650,12 @@ class Pool:
 
         `pool.envs[0] = Wrapper(pool.envs[0])` puts another one into a slot.
         """
-        envs: list[Any] | None = getattr(self._executor, "envs", None)
-        if envs is None:
+        if not self._executor.capabilities.inline:
             raise OptionError(
                 f"the environments are in {self.layout.workers} {self.layout.backend} "
                 'workers; use call and get_attr, or backend="serial"'
             )
-        return envs
+        return self._executor.envs
 
     @property
     def closed(self) -> bool:

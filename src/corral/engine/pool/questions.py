@@ -1,64 +1,84 @@
-"""A question to many envs: one to each worker that has any, one answer per slot."""
+"""Questions to envs: asked of each worker that has any, answered slot by slot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from corral.engine.executors.assign import worker_and_index
-from corral.engine.worker.commands import Ask
-from corral.engine.worker.letters import Reply
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.engine.executors.contract import Executor
+from corral.engine.faults.report import error_for, one_error_for
+from corral.engine.pool.dispatch import Dispatcher
+from corral.engine.pool.fault_details import FaultDetails
+from corral.engine.pool.question import Question
+from corral.engine.pool.state import PoolState
+from corral.errors import OptionError, WorkerDied, WorkerHung
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """Something asked and not yet answered."""
+class Questions:
+    """Puts questions to the envs of a pool, in between their commands."""
 
-    slots: list[int]
-    """In the order of the answers."""
-    by_worker: dict[int, list[int]]
-    """Those of the slots that each worker runs."""
-    shards: Sequence[range]
-    verb: str
-    payload: Callable[[list[int]], Any]
-    """Makes what a worker is told from its slots."""
+    state: PoolState
+    executor: Executor
+    dispatcher: Dispatcher
+    fault_details: FaultDetails
 
-    @classmethod
-    def about(
-        cls,
-        slots: list[int],
-        shards: Sequence[range],
-        verb: str,
-        payload: Callable[[list[int]], Any],
+    def ask(
+        self, verb: str, slots: list[int], payload: Callable[[list[int]], Any]
     ) -> Question:
-        """A question to whoever runs these slots."""
-        by_worker: dict[int, list[int]] = {}
-        for slot in slots:
-            worker, _ = worker_and_index(slot, shards)
-            by_worker.setdefault(worker, []).append(slot)
-        return cls(slots, by_worker, shards, verb, payload)
+        """Ask one question per worker that has any of the slots, and go on."""
+        question = Question.about(slots, self.executor.shards, verb, payload)
+        self.state.question_count += 1
+        with self._losing_the_answer(question):
+            self.executor.ask(question.messages())
+        return question
 
-    def messages(self) -> dict[int, Ask]:
-        """What each worker is told."""
-        return {
-            worker: Ask(self.verb, self._indexes(worker), self.payload(slots))
-            for worker, slots in self.by_worker.items()
-        }
+    def answers(self, question: Question, timeout: float | None) -> tuple[Any, ...]:
+        """Wait for the answers, in the order of the question's slots."""
+        with self._losing_the_answer(question):
+            replies = self.executor.answers(question.by_worker, timeout)
+        faults = [
+            self.fault_details.of_exception(fault, question.question_to(fault.slot))
+            for reply in replies.values()
+            for fault in reply.faults
+        ]
+        if faults:
+            error = one_error_for(faults)
+            raise error from error.__cause__
+        return question.answers(replies)
 
-    def question_to(self, slot: int | None) -> tuple[str, Any] | None:
-        """What one slot was asked."""
-        return None if slot is None else (self.verb, self.payload([slot]))
+    def set_attr(self, name: str, values: Any, slots: NDArray[np.intp]) -> None:
+        """Set an attribute; a list or tuple has one value per slot."""
+        if not isinstance(values, (list, tuple)):
+            values = [values] * len(slots)
+        if len(values) != len(slots):
+            raise OptionError(
+                "Values must be a list or tuple with length equal to the number of "
+                f"environments. Got `{len(values)}` values for {len(slots)} "
+                "environments."
+            )
+        at = dict(zip(slots.tolist(), values, strict=True))
+        question = self.ask(
+            "set_attr", slots.tolist(), lambda part: (name, [at[one] for one in part])
+        )
+        self.answers(question, None)
 
-    def _indexes(self, worker: int) -> tuple[int, ...]:
-        first = self.shards[worker].start
-        return tuple(slot - first for slot in self.by_worker[worker])
-
-    def answers(self, replies: dict[int, Reply]) -> tuple[Any, ...]:
-        """One answer per slot, if no worker had a fault to tell of."""
-        answers = {
-            slot: value
-            for worker, slots in self.by_worker.items()
-            for slot, value in zip(slots, replies[worker].values, strict=True)
-        }
-        return tuple(answers[slot] for slot in self.slots)
+    @contextmanager
+    def _losing_the_answer(self, question: Question) -> Iterator[None]:
+        """A worker that ends takes the answer along, also where the pool goes on."""
+        try:
+            yield
+        except (WorkerDied, WorkerHung) as error:
+            worker, dispatcher = error.fault.worker, self.dispatcher
+            if dispatcher.recovery is None or worker is None:
+                dispatcher.raise_worker_gone(error, question)
+            lost = error_for(
+                self.fault_details.of_dead_worker(error.fault, worker, question)
+            )
+            dispatcher.recover(error)
+            raise lost from lost.__cause__

@@ -16,8 +16,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,19 +24,17 @@ from numpy.typing import NDArray
 from corral.core import NO_TASK
 from corral.engine.executors.contract import Executor
 from corral.engine.faults.report import error_for
-from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.plan import (
     AFTER_STEP,
     EPISODE_NUMBER,
     EPISODE_RESTARTS,
-    TICKET_MASK,
     DataViews,
 )
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
-from corral.engine.pool.ledger import Ledger
+from corral.engine.pool.options import FaultPolicy
+from corral.engine.pool.state import Command, PoolState
 from corral.engine.worker import commands
-from corral.engine.worker.commands import Verb
 from corral.engine.worker.record import (
     EPISODE_LOST,
     EPISODE_OVER,
@@ -55,19 +52,6 @@ MAX_REPLAYABLE_FAULTS = 100
 """Those of them, the latest, that come with all their actions."""
 
 
-@dataclass(frozen=True, slots=True)
-class FaultPolicy:
-    """Which faults end in a restart, and how often."""
-
-    deaths: bool = False
-    hangs: bool = False
-    budget: RestartBudget | None = None
-
-    def recovers(self, fault: Fault, retired: bool) -> bool:
-        """Whether another worker takes the place of this one."""
-        return retired or (self.hangs if fault.kind == "hung" else self.deaths)
-
-
 class Recovery:
     """Replaces workers, and remembers what a new worker has to be sent again."""
 
@@ -75,29 +59,22 @@ class Recovery:
         self,
         policy: FaultPolicy,
         executor: Executor,
-        ledger: Ledger,
+        state: PoolState,
         inbox: Inbox,
         views: DataViews,
         fault_details: FaultDetails,
     ) -> None:
         self._policy = policy
         self._executor = executor
-        self._ledger = ledger
+        self._state = state
         self._inbox = inbox
         self._views = views
         self._fault_details = fault_details
         self._last_check = 0.0
-        self._command_to_all: tuple[Verb, int] = (Verb.STEP, 0)
-        self._commands_by_slot: dict[int, tuple[Verb, int]] = {}
-        """The commands under way, where they were sent slot by slot."""
-        self._messages_under_way: dict[int, list[Any]] = {}
-        """Messages that belong to the command under way, by slot."""
-        self._assigned: dict[int, tuple[int, Any]] = {}
-        """Tasks that no episode has begun with, and the ticket that each came after."""
         self._lost_episodes: dict[int, list[tuple[int, Fault]]] = {}
         """Slots whose episode ended with a worker: after which tickets, and why."""
         self._root: int | None = None
-        self._root_tickets = np.full(ledger.count, -1)
+        self._root_tickets = np.full(state.count, -1)
         """By slot: the ticket after which the root seed was set."""
         self._new_roots: dict[int, int | None] = {}
         """The root seed that a worker on its way was given."""
@@ -112,59 +89,22 @@ class Recovery:
 
     # What the pool tells --------------------------------------------------------------
 
-    def command_sent(
-        self, slots: NDArray[np.intp] | None, verb: Verb, mode: int
-    ) -> None:
-        """Remember a command; None for all slots."""
-        if slots is None:
-            self._commands_by_slot.clear()
-            self._command_to_all = verb, mode
-        else:
-            self._commands_by_slot.update(dict.fromkeys(slots.tolist(), (verb, mode)))
-
-    def message_sent(self, slot: int, message: Any) -> None:
-        """Remember what was said about the command under way."""
-        self._messages_under_way.setdefault(slot, []).append(message)
-
-    def task_assigned(self, slot: int, task: Any) -> None:
-        """Remember a task for an episode to come."""
-        (ticket,) = self._ledger.tickets(np.array([slot])).tolist()
-        self._assigned[slot] = ticket, task
-
     def root_seed_set(self, seed: int) -> None:
         """Remember a new root seed."""
         self._root = seed
-        self._root_tickets = self._ledger.tickets(self._ledger.all)
+        self._root_tickets = self._state.tickets_of(self._state.all)
 
     def before_results(self, slots: NDArray[np.intp]) -> None:
         """These slots' results are about to be received."""
         if not self._lost_episodes:
             return
-        tickets = self._ledger.tickets(slots).tolist()
+        tickets = self._state.tickets_of(slots).tolist()
         for slot, ticket in zip(slots.tolist(), tickets, strict=True):
             lost = self._lost_episodes.get(slot)
             if lost and ticket > lost[0][0]:
                 self._inbox.add_restart(slot, lost.pop(0)[1])
                 if not lost:
                     del self._lost_episodes[slot]
-
-    def results_taken(
-        self, slots: NDArray[np.intp], started: NDArray[np.bool_]
-    ) -> None:
-        """These slots' results were received."""
-        if self._messages_under_way:
-            for slot in slots.tolist():
-                self._messages_under_way.pop(slot, None)
-        if self._assigned:
-            self._forget_tasks(slots, started)
-
-    def _forget_tasks(
-        self, slots: NDArray[np.intp], started: NDArray[np.bool_]
-    ) -> None:
-        tickets = self._ledger.tickets(slots)
-        for slot, ticket in zip(slots[started].tolist(), tickets[started], strict=True):
-            if slot in self._assigned and ticket > self._assigned[slot][0]:
-                del self._assigned[slot]
 
     # Waiting --------------------------------------------------------------------------
 
@@ -215,11 +155,7 @@ class Recovery:
                 self._inbox.letters.pop(slot, None)
 
     def _unfinished(self, worker: int) -> list[int]:
-        slots = self._ledger.all[list(self._executor.shards[worker])]
-        pending = self._ledger.pending()[slots]
-        tickets = self._ledger.tickets(slots) & TICKET_MASK
-        late = slots[pending & (self._executor.done[slots] != tickets)]
-        return [int(slot) for slot in late]
+        return self._state.unfinished(self._executor.shards[worker])
 
     def _resume(self, worker: int, fault: Fault, stage: int) -> ResumeState:
         """Where the new one goes on; slots in the middle of an episode are lost."""
@@ -235,7 +171,7 @@ class Recovery:
                 care[index] |= NEXT_EPISODE_DUE
             elif ended:
                 care[index] |= EPISODE_OVER
-            elif self._ledger.was_started(slot) and ticket and not stage:
+            elif self._state.was_started(slot) and ticket and not stage:
                 care[index] |= EPISODE_LOST
             if care[index] & EPISODE_LOST or (slot == fault.slot and not stage):
                 self._lose_episode(slot, ticket, fault)
@@ -271,13 +207,14 @@ class Recovery:
         executor.post(worker, commands.NewColumns(self._inbox.columns))
         if self._root is not None and self._new_roots.get(worker) != self._root:
             executor.post(worker, commands.NewRootSeed(self._root))
+        assigned = self._state.requests.assigned
         for slot in executor.shards[worker]:
-            after, task = self._assigned.get(slot, (0, NO_TASK))
+            after, task = assigned.get(slot, (0, NO_TASK))
             if task is not NO_TASK and not self._has_begun(slot, after):
                 executor.post(worker, commands.NextEpisode(slot - first, task=task))
         unfinished = self._unfinished(worker)
         for slot in unfinished:
-            for message in self._messages_under_way.get(slot, ()):
+            for message in self._state.messages.get(slot, ()):
                 executor.post(worker, message)
         for command, slots in self._by_command(unfinished).items():
             executor.send(np.array(slots), *command)
@@ -287,12 +224,10 @@ class Recovery:
         done = int(self._executor.done[slot])
         return done > after and bool(self._views.record["started"][done & 1, slot])
 
-    def _by_command(self, slots: Iterable[int]) -> dict[tuple[Verb, int], list[int]]:
-        groups: dict[tuple[Verb, int], list[int]] = {}
+    def _by_command(self, slots: Iterable[int]) -> dict[Command, list[int]]:
+        groups: dict[Command, list[int]] = {}
         for slot in slots:
-            groups.setdefault(
-                self._commands_by_slot.get(slot, self._command_to_all), []
-            ).append(slot)
+            groups.setdefault(self._state.command(slot), []).append(slot)
         return groups
 
     def env_rebuilt(self, fault: Fault) -> None:

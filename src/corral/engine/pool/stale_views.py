@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.engine.pool.rows import SCALAR_FIELDS
+from corral.engine.layout.plan import SCALAR_FIELDS
 from corral.errors import StaleViewError
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from corral.engine.executors.contract import Executor
 from corral.engine.faults.process_memory import memory_of
 from corral.engine.layout.durations import percentile
-from corral.engine.pool.caller_time import CallerTime
 from corral.engine.pool.cpu_contention import CpuContention
+from corral.engine.pool.state import PoolState
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,31 +150,31 @@ class Stats:
         return ", ".join(parts)
 
 
-def stats_of(
-    executor: Executor, clock: CallerTime, contention: CpuContention, idle: bool
-) -> Stats:
-    """What there is to say now; `idle` if nothing is under way."""
+def stats_of(executor: Executor, state: PoolState, contention: CpuContention) -> Stats:
+    """What there is to say now."""
     now = perf_counter()
-    seconds = now - clock.began
+    seconds = now - state.opened_at
+    # In the middle of it, if nothing is under way.
+    policy = state.policy_seconds + (0.0 if state.waiting else now - state.mark)
     return Stats(
         seconds=seconds,
-        policy=clock.thinking(now, idle),
-        waiting=clock.waiting,
-        copying=clock.copying,
+        policy=policy,
+        waiting=state.waiting_seconds,
+        copying=state.copying_seconds,
         step=_times(executor.times, "step"),
         reset=_times(executor.times, "reset"),
-        workers=tuple(_workers(executor, clock, contention, seconds)),
+        workers=tuple(_workers(executor, state, contention, seconds)),
     )
 
 
 def _workers(
-    executor: Executor, clock: CallerTime, contention: CpuContention, seconds: float
+    executor: Executor, state: PoolState, contention: CpuContention, seconds: float
 ) -> Iterator[WorkerStats]:
     pairs = zip(executor.shards, executor.vitals(), strict=True)
     for worker, (shard, vitals) in enumerate(pairs):
         busy = vitals.busy_seconds
         if busy is None:  # the caller, who runs the envs while it waits for them
-            busy = clock.waiting
+            busy = state.waiting_seconds
         starved = contention.seconds(vitals.pid)
         yield WorkerStats(
             worker=worker,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from corral.core import Factory
 from corral.engine.adapters.env_names import resolve_env
-from corral.engine.pool import Pool
+from corral.engine.pool import Pool, PoolOptions
 from corral.errors import MissingExtra, OptionError
 from corral.rollouts.collector import Collector
 from corral.rollouts.evaluation import Evaluation
@@ -136,23 +136,28 @@ def build(config: Config) -> Parts:
 
 def open_pool(config: Config, backend: str, workers: int | None) -> Pool:
     """As many envs as the config has slots, and its ways with what goes wrong."""
-    return Pool(
-        env_factory(config),
-        config.num_envs,
-        backend=backend,
-        workers=None if config.isolation == "slot" else workers,
-        isolation=config.isolation,
-        seed=config.seed,
-        infos="final",
-        isolate_rng=config.isolate_rng,
-        on_fault=config.on_fault,
-        max_restarts=config.max_restarts,
-        restarts_per_minute=config.restarts_per_minute,
-        memory_limit=config.memory_limit,
-        start_timeout=config.start_timeout,
-        step_timeout=config.step_timeout,
-        reset_timeout=config.reset_timeout,
-    )
+    if config.isolation == "slot":
+        workers = None
+    options = pool_options(config, backend=backend, workers=workers)
+    return Pool.with_options(env_factory(config), config.num_envs, options)
+
+
+def pool_options(config: Config, **more: Any) -> PoolOptions:
+    """What a run's config asks of its pools; `more` for what one of them needs."""
+    asked: dict[str, Any] = {
+        "seed": config.seed,
+        "infos": "final",
+        "isolation": config.isolation,
+        "isolate_rng": config.isolate_rng,
+        "on_fault": config.on_fault,
+        "max_restarts": config.max_restarts,
+        "restarts_per_minute": config.restarts_per_minute,
+        "memory_limit": config.memory_limit,
+        "start_timeout": config.start_timeout,
+        "step_timeout": config.step_timeout,
+        "reset_timeout": config.reset_timeout,
+    }
+    return PoolOptions(**{**asked, **more})
 
 
 def around(pool: Pool, config: Config, device: str) -> Parts:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.core import Decision, Factory, Generators, Step
-from corral.engine.pool import Pool
+from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
@@ -56,11 +56,10 @@ class VideoScene:
 
     def record(self) -> bytes:
         """The GIF; the env has a process of its own, as drivers may take it down."""
-        options: dict[str, Any] = {
-            "worker_init": lower_priority,
-            "per_worker": VideoFrames,
-        }
-        with Pool(self.factory, 1, backend="process", **options) as pool:
+        options = PoolOptions(
+            backend="process", worker_init=lower_priority, per_worker=VideoFrames
+        )
+        with Pool.with_options(self.factory, 1, options) as pool:
             evaluate(
                 RecordingPolicy(self.policy, pool),
                 pool,

@@ -139,22 +139,18 @@ def open_pool(
     if not config.parallel:
         backend, workers = "serial", None
     batched = config.batched and config.parallel
-    return Pool(
-        make_cockpit_batched if batched else make_cockpit,
-        slots,
+    asked = plain.pool_options(
+        config,
         batched=batched,
         backend=backend,
         workers=workers,
-        seed=config.seed,
-        infos="final",
-        on_fault=config.on_fault,
-        max_restarts=config.max_restarts,
-        restarts_per_minute=config.restarts_per_minute,
-        start_timeout=config.start_timeout,
-        step_timeout=config.step_timeout,
-        reset_timeout=config.reset_timeout,
+        isolation="auto",
+        isolate_rng=False,  # a car has its own generator, and a batch no slots apart
+        memory_limit=None,
         **options,
     )
+    make = make_cockpit_batched if batched else make_cockpit
+    return Pool.with_options(make, slots, asked)
 
 
 def _training_pool(config: Config, routes: list[str]) -> Pool:

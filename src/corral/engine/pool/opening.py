@@ -1,0 +1,93 @@
+"""Opening a pool: where the slots run, their envs built there, the block laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from corral.core import EnvSpec
+from corral.engine.executors.assign import Placement
+from corral.engine.executors.contract import Assignment, Executor
+from corral.engine.executors.placement import place
+from corral.engine.faults.report import error_for
+from corral.engine.layout.codec import Codecs
+from corral.engine.layout.plan import DataViews
+from corral.engine.pool.fault_details import with_rebuild_spec
+from corral.engine.pool.options import ApiOptions, PoolOptions, own_process_reason
+from corral.errors import FaultError, IsolationError
+
+Check = Callable[[EnvSpec, list[range]], None]
+"""Refuses what these envs, in these shards, cannot do."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWorkers:
+    """Workers that wait for their first command."""
+
+    executor: Executor
+    layout: Placement
+    specs: list[EnvSpec]
+    """What each env said about itself."""
+    spec: EnvSpec
+    """What they agree on."""
+    codecs: Codecs
+    views: DataViews
+
+
+def open_workers(
+    assignment: Assignment, options: PoolOptions, api: ApiOptions, check: Check
+) -> OpenWorkers:
+    """Choose where the slots run, and build their envs there."""
+    try:
+        return _open(assignment, options, api, check)
+    except IsolationError:
+        given = options.workers is not None and not api.own_processes
+        if options.backend not in ("auto", "process") or given:
+            raise
+        apart = replace(options, workers=None, isolation="slot")
+        return _open(assignment, apart, api, check, reason=own_process_reason)
+
+
+def _open(
+    assignment: Assignment,
+    options: PoolOptions,
+    api: ApiOptions,
+    check: Check,
+    reason: Callable[[EnvSpec], str] | None = None,
+) -> OpenWorkers:
+    shards: list[range] = []
+    one_process = False
+    try:
+        executor, layout = place(
+            assignment,
+            options.backend,
+            options.workers,
+            options.isolation,
+            api.own_processes,
+        )
+        shards, one_process = executor.shards, layout.backend != "process"
+        return _build(executor, layout, api, check, reason)
+    except FaultError as error:
+        fault = with_rebuild_spec(error.fault, assignment, shards, one_process)
+        complete = error_for(fault)
+        raise complete from complete.__cause__
+
+
+def _build(
+    executor: Executor,
+    layout: Placement,
+    api: ApiOptions,
+    check: Check,
+    reason: Callable[[EnvSpec], str] | None,
+) -> OpenWorkers:
+    try:
+        specs = executor.build()
+        spec = api.agree(specs)
+        check(spec, executor.shards)
+        if reason is not None:
+            layout = replace(layout, reason=reason(spec))
+        codecs = Codecs.of(spec)
+        return OpenWorkers(executor, layout, specs, spec, codecs, executor.bind(codecs))
+    except BaseException:
+        executor.close(2.0)
+        raise

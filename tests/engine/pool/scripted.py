@@ -1,0 +1,172 @@
+"""An executor whose workers are lines of a script, and a pool's parts over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from corral.engine.executors.contract import Assignment, Capabilities
+from corral.engine.faults.report import error_for
+from corral.engine.layout.codec import codec_for
+from corral.engine.layout.columns import Columns
+from corral.engine.layout.plan import (
+    TICKET_MASK,
+    DataViews,
+    plan_data,
+)
+from corral.engine.pool.actions import Actions
+from corral.engine.pool.dispatch import Dispatcher
+from corral.engine.pool.fault_details import FaultDetails
+from corral.engine.pool.inbox import Inbox
+from corral.engine.pool.lifecycle import Lifecycle
+from corral.engine.pool.options import FaultPolicy, PoolOptions
+from corral.engine.pool.receive import Receiver
+from corral.engine.pool.recovery import Recovery
+from corral.engine.pool.stale_views import StaleViews
+from corral.engine.pool.state import PoolState
+from corral.engine.worker.letters import Letter
+from corral.errors import Fault
+
+SLOTS = 4
+SHARDS = [range(0, 2), range(2, 4)]
+
+
+@dataclass
+class ScriptedExecutor:
+    """Two workers of two slots, which do what the test says."""
+
+    capabilities = Capabilities(survives_deaths=True, deadlines=True, own_globals=True)
+    said: list[Any] = field(default_factory=list)
+    """What the pool told it, in order."""
+    deaths: list[int] = field(default_factory=list)
+    """Workers that die, each at the next call that can notice it."""
+    inbox: list[Letter] = field(default_factory=list)
+    informed: bool = False
+    retired: int = 0
+
+    def __post_init__(self) -> None:
+        self.shards = SHARDS
+        self.done = np.zeros(SLOTS, np.uint32)
+        self.reset_seed = np.zeros(SLOTS, np.int64)
+        self.episode = np.zeros((SLOTS, 8), np.int64)
+        self.on_return: Any = None
+
+    def _die(self) -> None:
+        if self.deaths:
+            worker = self.deaths.pop(0)
+            raise error_for(
+                Fault(kind="died", command="step", worker=worker, slot=None, pid=1)
+            )
+
+    def send_all(self, mode: int) -> None:
+        self.said.append(("all", mode))
+
+    def send(self, slots: Any, verb: Any, mode: int) -> None:
+        self.said.append((slots.tolist(), verb.name, mode))
+
+    def post(self, worker: int, message: Any) -> None:
+        self.said.append((worker, message))
+
+    def post_each(self, messages: Any) -> None:
+        self._die()
+        self.said.extend(messages)
+
+    def wait(self, target: int, timeout: Any, is_done: Any, only_some: bool) -> bool:
+        self._die()
+        return bool(is_done())
+
+    def check_workers(self) -> None:
+        pass
+
+    def arrivals(self) -> tuple[list[Letter], bool]:
+        self._die()
+        letters, self.inbox = self.inbox, []
+        return letters, self.informed
+
+    def last_letters(self, worker: int) -> list[Letter]:
+        own = [one for one in self.inbox if one.slot in SHARDS[worker]]
+        self.inbox = [one for one in self.inbox if one not in own]
+        return own
+
+    def retirement_stage(self, worker: int) -> int:
+        return self.retired
+
+    def replace(self, worker: int, resume: Any, delay: float) -> None:
+        self.said.append(("replace", worker, resume.tickets))
+
+    def output(self, worker: int) -> str:
+        return ""
+
+
+class Parts:
+    """State, dispatcher and receiver of a pool whose obs and actions are floats."""
+
+    def __init__(self, **options: Any) -> None:
+        asked = PoolOptions(**options)
+        policy: FaultPolicy = asked.fault_policy()
+        self.executor = executor = ScriptedExecutor()
+        codec = codec_for(spaces.Box(-9, 9, (1,), np.float32))
+        plan = plan_data(SLOTS, codec, codec, start=0)
+        self.views = DataViews(plan, memoryview(bytearray(plan.size)))
+        self.state = PoolState(SLOTS, executor.done)
+        self.actions = Actions(codec, self.views)
+        self.lifecycle = Lifecycle()
+        self.lifecycle.open()
+        columns = Columns(self.views.arena, self.views.presence)
+        self.inbox = Inbox(codec, columns, empty_finals=True)
+        assignment: Assignment = asked.assignment([None] * SLOTS, policy, True)
+        any_executor: Any = executor
+        details = FaultDetails(
+            assignment, any_executor, self.state, self.actions, self.views
+        )
+        self.recovery = None
+        if policy.deaths:
+            self.recovery = Recovery(
+                policy, any_executor, self.state, self.inbox, self.views, details
+            )
+        self.dispatcher = Dispatcher(
+            self.state,
+            self.lifecycle,
+            any_executor,
+            self.actions,
+            details,
+            self.recovery,
+        )
+        self.receiver = Receiver(
+            state=self.state,
+            codec=codec,
+            views=self.views,
+            shards=SHARDS,
+            inbox=self.inbox,
+            stale_views=StaleViews(),
+            fault_details=details,
+            recovery=self.recovery,
+            arrivals=self.dispatcher.arrivals,
+            announce_columns=self.dispatcher.announce_columns,
+            same_step=True,
+        )
+        self.dispatcher.on_broken = self.receiver.add_finished_results
+
+    def reset(self) -> None:
+        """Every slot begins an episode, and its result is taken."""
+        self.dispatcher.reset(self.state.all, [-1] * SLOTS, {})
+        self.finish(*range(SLOTS))
+        self.receiver.take(self.state.all, True, False)
+        self.executor.said.clear()
+
+    def step_all(self, first: float = 0.0) -> None:
+        batch = np.arange(first, first + SLOTS, dtype=np.float32)[:, None]
+        self.dispatcher.step_all([batch], 0)
+
+    def finish(self, *slots: int) -> None:
+        """The workers finish what these slots were sent: observation = ticket."""
+        for slot in slots:
+            ticket = self.state.tickets.of(slot)
+            row = ticket & 1
+            self.views.obs[0][row, slot] = ticket
+            self.views.record["reward"][row, slot] = 10 * ticket + slot
+            self.views.record["valid"][row, slot] = True
+            self.executor.done[slot] = ticket & TICKET_MASK

@@ -1,0 +1,88 @@
+"""A pool's options are checked when they are made, and say the same everywhere."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+
+from corral import Pool
+from corral.engine.pool import PoolOptions
+from corral.errors import Fault, OptionError
+
+
+def test_every_option_is_a_keyword_of_pool_with_the_same_default():
+    keywords = {
+        name: one.default
+        for name, one in inspect.signature(Pool).parameters.items()
+        if one.kind is one.KEYWORD_ONLY
+    }
+    assert {one.name: one.default for one in fields(PoolOptions)} == keywords
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"autoreset": "never"}, "autoreset is 'never'; choose one of"),
+        ({"seed": -1}, "seed is -1; it must be an integer >= 0"),
+        ({"seed": 1.5}, "seed is 1.5; it must be an integer >= 0"),
+        ({"infos": "some"}, "infos is 'some'; choose"),
+        ({"close_timeout": -1}, "close_timeout is -1; it must be seconds >= 0"),
+        ({"step_timeout": 0}, "step_timeout is 0; it must be seconds > 0, or None"),
+        ({"reset_timeout": True}, "reset_timeout is True; it must be seconds > 0"),
+        ({"on_fault": "ignore"}, """on_fault is 'ignore'; choose "raise" or"""),
+        ({"on_timeout": "wait"}, """on_timeout is 'wait'; choose "raise" or"""),
+        ({"max_restarts": 0}, "max_restarts is 0; it must be an integer >= 1"),
+        ({"restarts_per_minute": 1.5}, "restarts_per_minute is 1.5; it must be"),
+        ({"memory_limit": 0, "isolation": "slot"}, "memory_limit is 0; it must be"),
+        ({"memory_limit": 1}, 'needs one of its own: add isolation="slot"'),
+        ({"batched": True, "isolate_rng": True}, "isolate_rng=True is kept slot by"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_before_anything_is_built(asked, text):
+    with pytest.raises(OptionError, match=text):
+        PoolOptions(**asked)
+
+
+def test_options_for_another_pool_are_checked_again_and_the_first_stay():
+    options = PoolOptions(seed=3)
+    with pytest.raises(OptionError, match="seed is -1"):
+        replace(options, seed=-1)
+    with pytest.raises(FrozenInstanceError):
+        options.seed = 4  # type: ignore[misc]
+    assert options.seed == 3
+
+
+def test_what_only_processes_can_give_is_named_as_it_was_written():
+    options = PoolOptions(step_timeout=2.0, on_fault="restart", on_timeout="raise")
+    assert options.needs_processes() == "step_timeout=2.0, on_fault='restart'"
+    assert PoolOptions().needs_processes() == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "died", "hung"),
+    [
+        ({}, False, False),
+        ({"on_fault": "restart"}, True, True),
+        ({"on_fault": "restart", "on_timeout": "raise"}, True, False),
+        ({"on_timeout": "restart"}, False, True),
+    ],
+)
+def test_a_timeout_is_treated_as_a_fault_unless_something_else_was_asked(
+    asked, died, hung
+):
+    policy = PoolOptions(**asked).fault_policy()
+    assert policy.recovers(Fault(kind="died", command="step"), False) == died
+    assert policy.recovers(Fault(kind="hung", command="step"), False) == hung
+    assert policy.recovers(Fault(kind="died", command="step"), retired=True)
+
+
+def test_an_api_that_was_given_options_opens_the_same_pool():
+    options = PoolOptions(backend="serial", seed=5, autoreset="off", copy=False)
+    with Pool.with_options("CartPole-v1", 2, options) as pool:
+        assert (pool.num_envs, pool.seed, pool.autoreset) == (2, 5, "off")
+        assert pool.copy is False and pool.layout.backend == "serial"
+        first = pool.reset()
+    with Pool("CartPole-v1", 2, backend="serial", seed=5, autoreset="off") as pool:
+        assert (pool.reset().obs == first.obs).all()

@@ -1,0 +1,121 @@
+"""The receiver: rows of the block and letters become a Step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scripted import SLOTS, Parts
+
+from corral.engine.worker.letters import Letter
+from corral.errors import EnvError, Fault, OrderError, StaleViewError
+
+
+@pytest.fixture
+def parts() -> Parts:
+    made = Parts()
+    made.reset()
+    return made
+
+
+def stepped(parts: Parts, copy: bool):
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    return parts.receiver.take_all(copy, False)
+
+
+def test_every_other_step_of_views_is_the_same_object(parts):
+    first, second = stepped(parts, copy=False), stepped(parts, copy=False)
+    assert second is not first
+    assert first.obs.ravel().tolist() == [2.0] * SLOTS  # still intact
+    assert stepped(parts, copy=False) is first
+    assert first.obs.ravel().tolist() == [4.0] * SLOTS
+
+
+def test_a_copy_keeps_its_numbers_whatever_is_written_later(parts):
+    first = stepped(parts, copy=True)
+    for _ in range(2):
+        stepped(parts, copy=True)
+    assert first.obs.ravel().tolist() == [2.0] * SLOTS
+    assert first.reward.tolist() == [20.0, 21.0, 22.0, 23.0]
+
+
+def test_slots_on_different_tickets_are_read_from_their_own_rows(parts):
+    ahead = np.array([1])
+    parts.dispatcher.step(ahead, [np.zeros((1, 1), np.float32)], 0)
+    parts.finish(1)
+    parts.receiver.take(ahead, True, False)
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    step = parts.receiver.take(parts.state.all, True, False)
+    assert step.obs.ravel().tolist() == [2.0, 3.0, 2.0, 2.0]
+    assert step.reward.tolist() == [20.0, 31.0, 22.0, 23.0]
+
+
+@pytest.mark.parametrize(
+    ("slots", "viewed"), [([0, 1], True), ([2, 3], True), ([1, 2], False), ([0], False)]
+)
+def test_a_whole_shard_is_a_view_and_anything_else_is_gathered(parts, slots, viewed):
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    step = parts.receiver.take(np.array(slots), False, False)
+    assert np.shares_memory(step.obs, parts.views.obs[0]) == viewed
+    assert step.slots.tolist() == slots
+
+
+def test_a_fault_is_raised_with_the_results_of_the_others(parts):
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    fault = Fault(kind="raised", command="step", slot=2, worker=1)
+    parts.executor.inbox = [Letter(2, fault=fault)]
+    with pytest.raises(EnvError) as caught:
+        parts.receiver.take_all(True, False)
+    assert caught.value.step.slots.tolist() == [0, 1, 3]
+    assert caught.value.step.reward.tolist() == [20.0, 21.0, 23.0]
+    assert parts.state.waiting == 0
+    with pytest.raises(OrderError, match=r"slots \[2\] have not been reset"):
+        parts.state.check_sendable(parts.state.all, started=True)
+
+
+def test_a_letter_waits_for_the_slot_that_it_is_about(parts):
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    parts.executor.inbox = [Letter(3, info={"name": "late"})]
+    step = parts.receiver.take(np.array([0, 1]), True, False)
+    assert step.infos.to_list(2) == [{}, {}]
+    step = parts.receiver.take(np.array([2, 3]), True, False)
+    assert step.infos.to_list(2) == [{}, {"name": "late"}]
+    assert not parts.inbox.letters
+
+
+def test_the_info_of_an_end_that_a_beginning_followed_is_a_final_info(parts):
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    row = parts.state.tickets.base & 1
+    parts.views.record["terminated"][row, 1] = True
+    parts.views.record["started"][row, 1] = True
+    parts.executor.inbox = [Letter(1, info={"new": "a"}, final_info={"old": "b"})]
+    step = parts.receiver.take_all(True, False)
+    assert step.final_infos == {1: {"old": "b"}}
+    assert step.infos.to_list(SLOTS)[1] == {"new": "a"}
+
+
+def test_a_number_in_a_letter_becomes_a_column_that_all_workers_are_told_of(parts):
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    parts.executor.said.clear()
+    parts.executor.inbox = [Letter(0, info={"score": 1.5})]
+    parts.receiver.take_all(True, False)
+    assert [worker for worker, _ in parts.executor.said] == [0, 1]
+    (column,) = parts.executor.said[0][1].columns
+    assert column.path == ("score",)
+
+
+def test_in_debug_mode_a_view_that_is_kept_too_long_is_an_error(parts):
+    parts.step_all()
+    parts.finish(*range(SLOTS))
+    step = parts.receiver.take_all(False, True)
+    kept = step.obs
+    rows = parts.state.tickets_of(parts.state.all) & 1
+    with pytest.raises(StaleViewError, match="still held"):
+        parts.receiver.stale_views.expire(parts.state.all, rows)
+    assert not np.array_equal(kept.ravel(), [2.0] * SLOTS)

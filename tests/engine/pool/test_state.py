@@ -1,0 +1,213 @@
+"""A pool's state, held against a dict of counters that anybody can follow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from corral.engine.layout.plan import TICKET_MASK
+from corral.engine.pool.state import PoolState, chosen_slots
+from corral.engine.worker.commands import Verb
+from corral.errors import OptionError, OrderError
+
+SLOTS = 5
+
+
+class Naive:
+    """What a state knows, one slot after the other."""
+
+    def __init__(self) -> None:
+        self.tickets = [0] * SLOTS
+        self.done = [0] * SLOTS
+        self.under_way: set[int] = set()
+        self.sent_at = [0] * SLOTS
+        self.sends = 0
+        self.commands: dict[int, tuple[Verb, int]] = {}
+
+    def send(self, slots: list[int], command: tuple[Verb, int]) -> None:
+        self.sends += 1
+        for slot in slots:
+            self.tickets[slot] += 1
+            self.sent_at[slot] = self.sends
+            self.commands[slot] = command
+        self.under_way |= set(slots)
+
+    def ready(self) -> list[int]:
+        return [s for s in sorted(self.under_way) if self.done[s] == self.tickets[s]]
+
+
+def new_state(slots: int = SLOTS) -> PoolState:
+    return PoolState(slots, np.zeros(slots, np.uint32))
+
+
+def check(state: PoolState, naive: Naive) -> None:
+    state.done[:] = [word & TICKET_MASK for word in naive.done]
+    ready = naive.ready()
+    late = sorted(naive.under_way.difference(ready))
+    assert state.waiting == len(naive.under_way)
+    assert state.tickets_of(state.all).tolist() == naive.tickets
+    assert state.ready().tolist() == ready
+    assert state.complete() == (len(ready) == len(naive.under_way))
+    assert state.pending().tolist() == sorted(naive.under_way)
+    assert state.unfinished(range(SLOTS)) == late
+    missing = sum(naive.done[slot] != naive.tickets[slot] for slot in range(SLOTS))
+    assert state.missing(state.all) == missing
+    for slot, command in naive.commands.items():
+        assert state.command(slot) == command
+
+
+subsets = st.sets(st.integers(0, SLOTS - 1), min_size=1).map(sorted)
+moves = st.lists(
+    st.tuples(st.sampled_from(["send", "finish", "take"]), subsets, st.integers(0, 6))
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(moves)
+def test_it_knows_what_is_under_way_and_what_is_there(moves):
+    state, naive = new_state(), Naive()
+    for move, slots, mode in moves:
+        if move == "send":
+            idle = [slot for slot in slots if slot not in naive.under_way]
+            verb = Verb.RESET if mode % 2 else Verb.STEP
+            if len(idle) == SLOTS:
+                verb = Verb.STEP
+                state.send_all(mode)
+            elif idle:
+                state.send(np.array(idle), verb, mode)
+            if idle:
+                naive.send(idle, (verb, mode))
+        elif move == "finish":
+            for slot in naive.under_way.intersection(slots):
+                naive.done[slot] = naive.tickets[slot]
+        else:
+            taken = [slot for slot in naive.ready() if slot in slots]
+            if len(taken) == SLOTS:
+                state.take_all()
+            elif taken:
+                state.take(np.array(taken))
+            naive.under_way -= set(taken)
+        check(state, naive)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(moves, st.integers(1, SLOTS))
+def test_of_too_many_that_are_ready_those_sent_to_longest_ago_come_first(moves, count):
+    state, naive = new_state(), Naive()
+    for _, slots, _ in moves:
+        idle = [slot for slot in slots if slot not in naive.under_way]
+        if idle:
+            state.send(np.array(idle), Verb.STEP)
+            naive.send(idle, (Verb.STEP, 0))
+    state.done[:] = naive.done = list(naive.tickets)
+    chosen = state.oldest(state.ready(), count).tolist()
+    by_age = sorted(naive.under_way, key=lambda s: (naive.sent_at[s], naive.tickets[s]))
+    assert chosen == sorted(by_age[:count])
+
+
+def test_a_row_of_another_command_is_not_there():
+    state = new_state(2)
+    state.send_all(0)
+    state.take_all()
+    state.send_all(0)
+    for words, complete in (([2, 1], False), ([2, 3], False), ([2, 2], True)):
+        state.done[:] = words
+        assert state.complete() == complete
+
+
+def test_tickets_go_on_after_the_last_32_bit_number():
+    state = new_state(2)
+    state.tickets.base = TICKET_MASK
+    state.send_all(0)
+    assert state.complete()
+    state.done[:] = TICKET_MASK
+    assert not state.complete()
+
+
+def test_a_slot_takes_one_command_at_a_time():
+    state = new_state(3)
+    state.send(np.array([1]), Verb.STEP)
+    state.check_sendable(np.array([0, 2]), started=False)
+    with pytest.raises(OrderError, match=r"slots \[1\] have a command under way"):
+        state.check_sendable(np.array([0, 1]), started=False)
+    with pytest.raises(OrderError, match=r"slots \[0, 2\] have nothing under way"):
+        state.check_under_way(state.all)
+
+
+def test_a_slot_is_reset_before_its_first_step_and_after_a_fault():
+    state = new_state(3)
+    reset = np.array([0, 2])
+    state.start(reset, np.array([1, 1]))
+    assert state.unstarted == 1
+    with pytest.raises(OrderError, match=r"slots \[1\] have not been reset"):
+        state.check_sendable(state.all, started=True)
+    state.check_sendable(state.all, started=False)
+    state.stop(np.array([2]))
+    with pytest.raises(OrderError, match=r"slots \[1, 2\] have not been reset"):
+        state.check_sendable(state.all, started=True)
+
+
+def test_only_a_reset_that_was_the_last_command_counts_as_one():
+    state = new_state(2)
+    state.send(state.all, Verb.RESET)
+    state.start(state.all, state.tickets_of(state.all))
+    assert state.is_reset(0) and state.is_reset(1)
+    state.take(state.all)
+    state.send(np.array([1]), Verb.STEP)
+    assert state.is_reset(0) and not state.is_reset(1)
+
+
+def test_messages_are_kept_until_the_result_of_their_command_is_taken():
+    state = new_state(3)
+    state.messages = {0: ["a"], 2: ["b", "c"]}
+    state.results_taken(np.array([0, 1]), np.array([False, False]))
+    assert state.messages == {2: ["b", "c"]}
+
+
+def test_a_task_assigned_ahead_belongs_to_the_first_episode_that_begins_after_it():
+    state, slots = new_state(2), np.array([0, 1])
+    state.send_all(0)
+    state.requests.assign(1, state.tickets.of(1), "push")
+    state.results_taken(slots, np.array([True, True]))  # it was under way before
+    assert state.requests.assigned.keys() == {1}
+    state.send_all(0)
+    state.results_taken(slots, np.array([True, False]))
+    assert state.requests.assigned.keys() == {1}
+    state.send_all(0)
+    state.results_taken(slots, np.array([False, True]))
+    assert not state.requests.assigned
+    assert state.requests.about(1, state.tickets.of(1)) == {"task": "push"}
+
+
+def test_every_second_is_the_policys_or_waiting_or_copying(monkeypatch):
+    now = iter([0.0, 3.0, 4.0, 10.0, 11.0, 20.0])
+    monkeypatch.setattr("corral.engine.pool.state.perf_counter", lambda: next(now))
+    state = new_state()  # opened at 0
+    state.enter()  # 3: a policy thought since
+    state.send_all(0)
+    state.leave()  # 4: sending took one
+    state.waited_since(4.5)  # 10
+    state.take_all()
+    state.leave()  # 11
+    state.enter()  # 20
+    assert state.policy_seconds == 3.0 + 9.0
+    assert state.waiting_seconds == 5.5
+    assert state.copying_seconds == 2.0
+
+
+@pytest.mark.parametrize(
+    ("slots", "text"),
+    [
+        ([], "slots is empty"),
+        ([0, 0], "named twice"),
+        ([3], "there are slots 0 to 2"),
+        ([-1], "there are slots 0 to 2"),
+        ([[0]], "expected a list of integers"),
+        ([0.5], "expected a list of integers"),
+    ],
+)
+def test_slots_that_cannot_be_meant_are_refused(slots, text):
+    with pytest.raises(OptionError, match=text):
+        chosen_slots(slots, 3)
