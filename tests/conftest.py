@@ -9,9 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import prepared_workers
 import pytest
 from absent import pytest_addoption, pytest_configure  # noqa: F401
+from prepared_workers import Templates
 from running import ENV, Script
+
+from corral.engine.executors import spawn
+from corral.engine.worker import serialization
+
+FRESH_WORKERS = ("engine/executors", "engine/transport", "engine/worker", "faults")
+"""Folders whose tests are about how workers start, and what they begin with."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,6 +60,30 @@ def nobodys_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Runs of tests are not written down among those of the user who runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CORRAL_RUNS", str(tmp_path_factory.getbasetemp() / "runs"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def worker_templates() -> Iterator[Templates]:
+    """Fork workers that have done their imports; see `prepared_workers`."""
+    templates = Templates(spawn._popen, spawn.interpreter)
+    yield templates
+    templates.close()
+
+
+@pytest.fixture(autouse=True)
+def forked_workers(
+    request: pytest.FixtureRequest, worker_templates: Templates
+) -> Iterator[None]:
+    """Workers are forked from a template, but where their start is the matter."""
+    folder = request.path.relative_to(Path(__file__).parent).as_posix()
+    fresh = request.node.get_closest_marker("fresh_workers") is not None
+    if fresh or folder.startswith(FRESH_WORKERS) or not prepared_workers.are_possible():
+        yield
+        return
+    environ = serialization.environment(threads=1, device=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spawn, "_popen", worker_templates.for_environment(environ).popen)
         yield
 
 

@@ -170,10 +170,11 @@ def test_what_makes_no_env_is_the_callers_mistake(start_candidate, name):
 
 
 def test_closing_leaves_no_process(start_candidate):
+    me = psutil.Process()
+    before = me.children(recursive=True)
     ours = start_candidate("Env", layout("process", 2))
     ours.build()
-    me = psutil.Process()
-    family = [one for one in me.children(recursive=True) if one.is_running()]
+    family = [one for one in me.children(recursive=True) if one not in before]
     assert len(family) >= 3
     ours.close()
     ours.close()

@@ -165,6 +165,7 @@ def test_the_generator_and_the_call_are_named():
     assert generators.measure_uses(bad.Walk, 0, 10) == {}
 
 
+@pytest.mark.fresh_workers  # forked ones would have the same hashes
 @pytest.mark.parametrize("env", [bad.Undecided, bad.ReadsSets])
 def test_an_env_that_no_seed_repeats_is_told(env, monkeypatch):
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)

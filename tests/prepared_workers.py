@@ -1,0 +1,267 @@
+"""Worker processes that begin where their imports end, for a tenth of the CPU time.
+
+A fresh worker imports numpy, Gymnasium and our engine before its first message: 0.2 s
+of CPU time, most of what a test of a pool costs. A template process imports the same
+once, and a fork of it goes on where the imports of a fresh worker would have ended:
+
+    tests ── Popen ──► template: imports what `worker.main.BOOTSTRAP` imports
+      │                    └── fork ──► between ── fork ──► worker: main(...)
+      └── is the parent of the worker, once `between` has ended ──┘
+
+The worker is a process as any other: its own session, descriptors, directory,
+environment and affinity; a child of the test process, killed and reaped as one. All of
+them hash text alike, which no two fresh ones do. A start that the imports could tell
+from the template's (other flags, other environment variables) is a fresh one. So is
+every start of the tests marked `fresh_workers`, of those in conftest.FRESH_WORKERS, and
+of all tests with CORRAL_TESTS_FRESH_WORKERS=1.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import fcntl
+import gc
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+SWITCH = "CORRAL_TESTS_FRESH_WORKERS"
+_PR_SET_CHILD_SUBREAPER = 36
+_NUMBER_BYTES = 8
+_MAX_DESCRIPTORS = 64
+_UNREAD_BY_IMPORTS = ("PYTEST_", "CORRAL_WORKER")
+"""Environment variables that differ from start to start, and that no import reads."""
+_TEMPLATE = (
+    "import sys; "
+    "sys.path[:] = eval(sys.argv[1]); "
+    "from corral.engine.worker.main import main; "
+    "sys.path.append(sys.argv[2]); "
+    "from prepared_workers import next_worker; "
+    "main(**next_worker(int(sys.argv[3])))"
+)
+
+
+# The tests' side ----------------------------------------------------------------------
+
+
+def are_possible() -> bool:
+    """Whether this system can do it, and nobody asked for fresh workers."""
+    return sys.platform == "linux" and SWITCH not in os.environ
+
+
+class Templates:
+    """The template that fits what the tests have made of their environment.
+
+    Libraries set variables when they are imported, so it is another one now and then.
+    """
+
+    def __init__(
+        self,
+        fresh: Callable[..., subprocess.Popen[bytes]],
+        interpreter: Callable[[], list[str]],
+    ) -> None:
+        self._made_of = fresh, interpreter
+        self._template: Template | None = None
+
+    def for_environment(self, environ: dict[str, str]) -> Template:
+        """The one that was started with these variables."""
+        if self._template is None or not self._template.was_started_with(environ):
+            self.close()
+            self._template = Template(*self._made_of, environ)
+        return self._template
+
+    def close(self) -> None:
+        """End it."""
+        if self._template is not None:
+            self._template.close()
+            self._template = None
+
+
+class Template:
+    """Forks workers, in the place of `spawn._popen`, which is `fresh`."""
+
+    def __init__(
+        self,
+        fresh: Callable[..., subprocess.Popen[bytes]],
+        interpreter: Callable[[], list[str]],
+        environ: dict[str, str],
+    ) -> None:
+        self._fresh = fresh
+        self._interpreter = interpreter
+        self._command = interpreter()
+        self._environ = _read_by_imports(environ)
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair()
+        path = ascii([os.path.abspath(entry) for entry in sys.path])
+        here = os.path.dirname(__file__)
+        with theirs:
+            self._process = subprocess.Popen(
+                [*self._command, "-c", _TEMPLATE, path, here, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=environ,
+                start_new_session=True,
+            )
+
+    def popen(self, arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        """Start a worker."""
+        if not self._fits(options["env"]):
+            return self._fresh(arguments, **options)
+        with open(os.devnull, "rb") as nothing:
+            standard = [nothing.fileno(), options["stdout"], options["stderr"]]
+            request = {
+                "argv": arguments,
+                "environ": options["env"],
+                "descriptors": [0, 1, 2, *options["pass_fds"]],
+                "affinity": os.sched_getaffinity(0),
+                "directory": os.getcwd(),
+            }
+            with self._lock:
+                pid = self._forked(request, [*standard, *options["pass_fds"]])
+        return _ForkedProcess(arguments, pid)
+
+    def was_started_with(self, environ: dict[str, str]) -> bool:
+        """Whether imports could tell these variables from the template's."""
+        return _read_by_imports(environ) == self._environ
+
+    def _fits(self, environ: dict[str, str]) -> bool:
+        return (
+            self.was_started_with(environ)
+            and self._interpreter() == self._command
+            and os.path.exists(".")
+        )
+
+    def _forked(self, request: Any, descriptors: list[int]) -> int:
+        data = pickle.dumps(request)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # An orphan goes to the nearest ancestor that takes orphans: for now, to us.
+        _take_orphans(True)
+        try:
+            self._socket.sendmsg([_packed(len(data))], [rights])
+            self._socket.sendall(data)
+            return _number(_read(self._socket, _NUMBER_BYTES))
+        finally:
+            _take_orphans(False)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def close(self) -> None:
+        """End the template."""
+        self._socket.close()
+        self._process.wait()
+
+
+class _ForkedProcess(subprocess.Popen):  # type: ignore[type-arg]
+    """A child of ours that another process has forked."""
+
+    def __init__(self, arguments: list[str], pid: int) -> None:
+        self.args = arguments
+        self.pid = pid
+        self.returncode: Any = None
+        self.stdin = self.stdout = self.stderr = None
+        self._child_created = True
+        self._communication_started = False
+        self._input = None
+        self._waitpid_lock = threading.Lock()
+
+
+def _read_by_imports(environ: dict[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(_UNREAD_BY_IMPORTS)
+    }
+
+
+def _take_orphans(whether: bool) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0)
+
+
+# The template's side ------------------------------------------------------------------
+
+
+def next_worker(descriptor: int) -> dict[str, Any]:
+    """Fork a worker for each request; returns in the worker, with what `main` takes."""
+    requests = socket.socket(fileno=descriptor)
+    gc.freeze()  # else every worker would copy these pages when it collects or ends
+    while True:
+        length, received, *_ = socket.recv_fds(
+            requests, _NUMBER_BYTES, _MAX_DESCRIPTORS
+        )
+        if not length:
+            sys.exit()
+        request = pickle.loads(_read(requests, _number(length)))
+        if (pid := _fork_orphan()) == 0:
+            requests.detach()
+            return _as_if_fresh(request, received)
+        for number in received:
+            os.close(number)
+        requests.sendall(_packed(pid))
+
+
+def _fork_orphan() -> int:
+    """Fork a process whose parent has ended: its id, or 0 in that process."""
+    reader, writer = os.pipe()
+    between = os.fork()
+    if between == 0:
+        orphan = os.fork()
+        if orphan == 0:
+            return 0
+        os.write(writer, _packed(orphan))
+        os._exit(0)
+    os.waitpid(between, 0)
+    pid = _number(os.read(reader, _NUMBER_BYTES))
+    os.close(reader)
+    os.close(writer)
+    return pid
+
+
+def _as_if_fresh(request: dict[str, Any], received: list[int]) -> dict[str, Any]:
+    """Become what Popen and the bootstrap would have made of a new process."""
+    os.setsid()
+    wanted: list[int] = request["descriptors"]
+    above = max(*wanted, *received) + 1
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD, above) for number in received]
+    os.closerange(0, above)
+    for number, target in zip(moved, wanted, strict=True):
+        os.dup2(number, target)
+        os.close(number)
+    os.sched_setaffinity(0, request["affinity"])
+    os.chdir(request["directory"])
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    sys.argv[1:] = request["argv"]
+    sys.path[:] = eval(sys.argv[1])
+    np.random.seed()  # as `random` does by itself
+    arguments: dict[str, Any] = eval(sys.argv[2])
+    return arguments
+
+
+# Both sides ---------------------------------------------------------------------------
+
+
+def _packed(number: int) -> bytes:
+    return number.to_bytes(_NUMBER_BYTES, "little")
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+def _read(source: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        part = source.recv(length - len(data))
+        if not part:
+            raise EOFError("the template of workers, or its test process, has ended")
+        data += part
+    return data
