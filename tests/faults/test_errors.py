@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import pickle
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -66,7 +67,7 @@ class Case:
 
 REPLAY = "corral.replay(path)"
 RESTART = 'on_fault="restart"'
-NATIVE = 'isolation="slot"'
+NATIVE = 'backend="serial" under gdb'
 
 
 def died(at: str, deed: Callable[[], Any], *says: str, **fields: Any) -> Case:
@@ -311,6 +312,93 @@ def test_a_fault_can_be_copied_with_what_holds_it() -> None:
 # Words --------------------------------------------------------------------------------
 
 
+def said_by(pool: corral.Pool, *batches: Any) -> list[str]:
+    """The lines of the error that one of these batches of actions ends in."""
+    with pytest.raises(CorralError) as caught, pool:
+        pool.reset(seeds=range(70, 70 + pool.num_envs), tasks=["up"] * pool.num_envs)
+        for actions in batches:
+            pool.step(actions)
+    return re.sub(r"pid \d+", "pid 9", str(caught.value)).splitlines()
+
+
+def pool_of(at: str, deed: Callable[[], Any], **options: Any) -> corral.Pool:
+    """Two slots in one worker, the second of which does that."""
+    envs = [lambda: Faulty("never"), lambda: Faulty(at, deed)]
+    asked = {"backend": "process", "workers": 1, "isolation": "shared", "seed": 7}
+    return corral.Pool(envs, **{**asked, **options})
+
+
+EPISODE = ["Episode: seed 71, step 2, task 'up'", f"Last actions: {FINE}, {FAIL}"]
+OUTPUT = ["Last output:", "    last words in step"]
+OTHERS = 'Other envs in its process: 1 (without them: isolation="slot")'
+REPRODUCE = "To reproduce: fault.save(path); corral.replay(path)"
+
+
+def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
+    assert said_by(pool_of("step", boom), [FINE, FINE], [FINE, FAIL]) == [
+        "slot 1, worker 0, pid 9: ZeroDivisionError in step: boom",
+        *EPISODE,
+        *OUTPUT,
+        OTHERS,
+        'To continue: on_fault="restart"',
+        REPRODUCE,
+    ]
+
+
+def test_so_does_a_worker_that_is_killed() -> None:
+    assert said_by(pool_of("step", kill), [FINE, FINE], [FINE, FAIL]) == [
+        "slot 1, worker 0, pid 9: the process was ended by SIGKILL during step (often "
+        "the out-of-memory killer)",
+        "Its other slot is lost with it.",
+        *EPISODE,
+        *OUTPUT,
+        "Close the pool.",
+        "If memory ran out (see the kernel's log): fewer workers, or "
+        'isolation="slot" with memory_limit=',
+        'To continue: on_fault="restart"',
+        REPRODUCE,
+    ]
+
+
+def test_so_does_a_worker_that_hangs() -> None:
+    pool = pool_of("step", hang, step_timeout=0.5)
+    said = said_by(pool, [FINE, FINE], [FINE, FAIL])
+    stack = [line for line in said if line.startswith("    ")]
+    assert any("in hang" in line for line in stack)
+    assert not any("corral/engine" in line for line in stack)
+    assert [line for line in said if line not in stack] == [
+        "slot 1, worker 0, pid 9: step took longer than 0.5 s",
+        *EPISODE,
+        "Stack:",
+        "Last output:",
+        "Close the pool.",
+        "If it is only slow, allow more time: step_timeout=",
+        'To continue: on_timeout="restart"',
+        REPRODUCE,
+    ]
+
+
+def test_so_do_actions_of_another_shape() -> None:
+    pool = pool_of("step", boom, backend="serial", workers=None)
+    assert said_by(pool, np.zeros((2, 3))) == [
+        "actions has shape (2, 3); expected (2,): one for each of 2 slots"
+    ]
+
+
+def test_so_does_a_factory_that_fails() -> None:
+    with pytest.raises(StartError) as caught:
+        pool_of("construct", boom)
+    assert re.sub(r"pid \d+", "pid 9", str(caught.value)).splitlines() == [
+        "slot 1, worker 0, pid 9 could not be built: ZeroDivisionError: boom",
+        "Pool seed: 7",
+        "Last output:",
+        "    last words in construct",
+        OTHERS,
+        'To debug it in your own process: backend="serial"',
+        REPRODUCE,
+    ]
+
+
 def words_of(**fields: Any) -> str:
     return str(error_for(Fault(worker=2, pid=9, **fields)))
 
@@ -319,7 +407,7 @@ def test_a_slot_that_was_given_up_says_after_how_many_restarts() -> None:
     text = words_of(kind="died", command="step", slot=3, restarts=4, gave_up=True)
     assert "given up after 4 restarts" in text and "max_restarts=" in text
     again = words_of(kind="died", command="step", slot=3, restarts=1)
-    assert "so far 1 restart." in again and "max_restarts=" not in again
+    assert "Before that: 1 restart\n" in again and "max_restarts=" not in again
 
 
 def test_a_shardmate_says_who_took_its_worker_down() -> None:
@@ -352,12 +440,12 @@ def test_a_worker_that_could_not_be_started_says_which_limit(error, says) -> Non
 
 def test_a_bus_error_speaks_of_memory() -> None:
     text = words_of(kind="died", command="step", exit_code=-7, signal_name="SIGBUS")
-    assert "shared memory that ran full" in text and "more memory" in text
+    assert "often full shared memory" in text and "more memory" in text
 
 
 def test_big_actions_are_shown_in_short() -> None:
     text = words_of(kind="raised", command="step", last_actions=(np.zeros(5000),) * 8)
-    assert "The last actions were: [0., 0., 0., ..., 0., 0., 0.]" in text
+    assert "Last actions: [0., 0., 0., ..., 0., 0., 0.]" in text
     assert len(text) < 1000
 
 

@@ -89,4 +89,4 @@ def test_two_robots_in_one_process_are_refused_with_the_remedy():
     with corral.Pool(endless, 2, backend="process", workers=1) as pool:
         with pytest.raises(corral.errors.EnvError, match="getJointState") as caught:
             pool.reset()
-        assert 'if it works alone (isolation="slot")' in str(caught.value)
+        assert 'without them: isolation="slot"' in str(caught.value)

@@ -1,7 +1,6 @@
-"""What to do about a fault: one line for every kind, in the user's syntax.
+"""What to do about a fault: a line for each thing to do, in the user's syntax.
 
-Whoever trains by `corral train` is not told Python's keywords; and how a run goes on is
-the run's to say.
+In `corral train` options are written as settings, and the run says how to go on.
 """
 
 from __future__ import annotations
@@ -11,66 +10,58 @@ import errno
 from corral.engine.faults.option_syntax import PYTHON_SYNTAX, OptionSyntax
 from corral.errors import Fault, UsageError
 
-_NATIVE = (
-    "Where Python was is in the output above. If the env is not safe beside others in "
-    "one process, {alone} gives each its own; to catch it in a debugger, "
-    "run the program with {serial} under gdb."
-)
+_NATIVE = "To debug it: run the program with {serial} under gdb"
 _SIGNALS = {
     "SIGKILL": (
-        "If memory ran out (the kernel's log says so): fewer workers, or "
-        "{alone} with {memory_limit} for an env that leaks."
+        "If memory ran out (see the kernel's log): fewer workers, or {alone} with "
+        "{memory_limit}"
     ),
     "SIGSEGV": _NATIVE,
     "SIGABRT": _NATIVE,
     "SIGFPE": _NATIVE,
-    "SIGILL": "Install the library that crashed for this CPU, or build it here.",
+    "SIGILL": "Install the library that crashed for this CPU, or build it here",
     "SIGBUS": (
         "If memory ran out: fewer or smaller slots, or more memory for the container "
-        "(and --shm-size, where the env uses /dev/shm itself)."
+        "(--shm-size, if the env uses /dev/shm)"
     ),
-    "SIGTERM": "Somebody ended it: a scheduler, a time limit, or a user.",
 }
 _ERRNOS = {
     errno.EMFILE: (
-        "This process may open no more files: raise its limit (`ulimit -n`), or use "
-        "fewer workers."
+        "This process may open no more files: raise the limit (`ulimit -n`), or use "
+        "fewer workers"
     ),
-    errno.ENFILE: "The machine has too many open files: use fewer workers.",
+    errno.ENFILE: "The machine has too many open files: use fewer workers",
     errno.ENOSPC: (
         "Shared memory is full: give the container more (--shm-size, or its memory "
-        "limit), or use fewer or smaller slots."
+        "limit), or use fewer or smaller slots"
     ),
-    errno.ENOMEM: "Memory is full: use fewer or smaller slots, or fewer workers.",
+    errno.ENOMEM: "Memory is full: use fewer or smaller slots, or fewer workers",
     errno.EFBIG: (
-        "This process may not make memory or files that large (`ulimit -f`): raise "
-        "that, or use fewer or smaller slots."
+        "This process may not create memory or files of that size: raise the limit "
+        "(`ulimit -f`), or use fewer or smaller slots"
     ),
     errno.EAGAIN: (
-        "This user may start no more processes (`ulimit -u`, or the container's pids "
-        "limit): raise that, or use fewer workers."
+        "This user may start no more processes: raise the limit (`ulimit -u`, or the "
+        "container's pids limit), or use fewer workers"
     ),
 }
 _RESOURCE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """These mean the same when an env's own constructor meets them."""
 _UNSTARTED = (
-    "Workers are run by the interpreter that runs you; where that is not a Python, as "
-    "in an embedded one, name it by multiprocessing.set_executable(path)."
+    "Workers are started with sys.executable. In an embedded interpreter, set it: "
+    "multiprocessing.set_executable(path)"
 )
 _BY_TRANSFER = {
-    "sending an info home": "Let infos hold plain data: numbers, arrays, text.",
+    "sending an info home": "Let infos hold plain data: numbers, arrays, text",
     "sending a result home": (
-        "Let it return plain data, or do what you want with it beside the env: "
-        "pool.apply(function)."
+        "Let it return plain data, or use it beside the env: pool.apply(function)"
     ),
     "opening what it sent home": (
-        "It can be unpickled in the worker alone: return plain data, or make its "
-        "module importable here too."
+        "It can be unpickled in the worker only: return plain data, or make its module "
+        "importable here too"
     ),
 }
-_BY_TRANSFER_IN_PYTHON = {
-    "sending an info home": " Or keep that key out of them with infos=[...]."
-}
+_BY_TRANSFER_IN_PYTHON = {"sending an info home": "Or leave that key out: infos=[...]"}
 """Where there is an option besides."""
 _TIMEOUTS = {
     "construct": "start_timeout",
@@ -79,28 +70,31 @@ _TIMEOUTS = {
 }
 
 
-def advice_for(fault: Fault, syntax: OptionSyntax = PYTHON_SYNTAX) -> str:
-    """What to do next; "" where the error itself says so."""
-    parts = [_shared_process(fault, syntax), _first(fault, syntax)]
+def advice_for(fault: Fault, syntax: OptionSyntax = PYTHON_SYNTAX) -> list[str]:
+    """What to do next, a line each; none where the error itself says so."""
+    lines = [_shared_process(fault, syntax), _first(fault, syntax)]
     if syntax.in_python:
-        parts += [_continuing(fault), _replay(fault)]
-    return " ".join(part for part in parts if part)
+        lines = [_closing(fault), *lines, _continuing(fault), _replay(fault)]
+    return [line for line in lines if line]
+
+
+def _closing(fault: Fault) -> str:
+    """What the pool needs; under `corral train` the pool is the run's."""
+    broken = fault.kind in ("died", "hung") and fault.item is None
+    return "Close the pool." if broken and fault.command not in _STARTING else ""
 
 
 def _continuing(fault: Fault) -> str:
-    """How the next one is mended, where that helps."""
+    """How to continue after such faults, where a restart helps."""
     if fault.item is not None:
-        again = 'To have such items run again: on_fault="restart".'
+        again = 'To run such items again: on_fault="restart"'
         return "" if fault.gave_up else again
     if fault.gave_up:
-        return (
-            "max_restarts= and restarts_per_minute= say how often a slot may be "
-            "restarted."
-        )
+        return "To allow more restarts: max_restarts=, restarts_per_minute="
     if not helped_by_restarts(fault):
         return ""
     option = "on_timeout" if fault.kind == "hung" else "on_fault"
-    return f'To go on with a new one: {option}="restart".'
+    return f'To continue: {option}="restart"'
 
 
 def helped_by_restarts(fault: Fault) -> bool:
@@ -114,18 +108,15 @@ def helped_by_restarts(fault: Fault) -> bool:
 
 
 _RESTARTED_COMMANDS = ("step", "reset")
+_STARTING = ("start", "construct")
 
 
 def _shared_process(fault: Fault, syntax: OptionSyntax) -> str:
     """The hint that other envs in its process may be why it failed."""
     if not fault.company:
         return ""
-    others = "another env" if fault.company == 1 else f"{fault.company} other envs"
     alone = syntax.option("isolation", "slot")
-    return (
-        f"It shared its process with {others}; if it works alone ({alone}), they "
-        "interfere with each other."
-    )
+    return f"Other envs in its process: {fault.company} (without them: {alone})"
 
 
 def _first(fault: Fault, syntax: OptionSyntax) -> str:
@@ -133,7 +124,8 @@ def _first(fault: Fault, syntax: OptionSyntax) -> str:
         return ""  # it says so itself
     if fault.command in _BY_TRANSFER:
         said = _BY_TRANSFER[fault.command]
-        return said + _BY_TRANSFER_IN_PYTHON.get(fault.command, "") * syntax.in_python
+        other = _BY_TRANSFER_IN_PYTHON.get(fault.command)
+        return f"{said}\n{other}" if other and syntax.in_python else said
     said = _BY_KIND[fault.kind](fault, syntax)
     return said.format(
         alone=syntax.option("isolation", "slot"),
@@ -147,13 +139,13 @@ def _replay(fault: Fault) -> str:
     if episode is None:
         return ""
     if episode.missing:
-        return f"It cannot be replayed: {episode.missing}."
-    return "To run it again by itself: fault.save(path), then corral.replay(path)."
+        return f"It cannot be replayed: {episode.missing}"
+    return "To reproduce: fault.save(path); corral.replay(path)"
 
 
 def _raised(fault: Fault, syntax: OptionSyntax) -> str:
     if fault.item is not None:
-        return "To debug it, call the function with that item yourself."
+        return "To debug it: call the function with that item yourself"
     if fault.command == "construct":
         return _start(fault, syntax)
     return ""
@@ -167,23 +159,23 @@ def _start(fault: Fault, syntax: OptionSyntax) -> str:
         return _ERRNOS[number]
     if ours and number is not None:
         return _UNSTARTED
-    return "To debug it, build it in your own process: {serial}."
+    return "To debug it in your own process: {serial}"
 
 
 def _died(fault: Fault, syntax: OptionSyntax) -> str:
     if fault.signal_name is not None:
         return _SIGNALS.get(fault.signal_name, "")
     if fault.exit_code == 1 and "Traceback" in fault.output:
-        return "Python itself ended, for the reason above."
+        return "Python itself ended, for the reason above"
     if fault.exit_code is not None:
-        return "Look for os._exit, or for a library that calls C's exit()."
-    return "That is a defect of Corral's: its traceback is on stderr."
+        return "Look for os._exit, or for a library that calls C's exit()"
+    return "This is a bug in Corral: its traceback is on stderr"
 
 
 def _hung(fault: Fault, syntax: OptionSyntax) -> str:
     longer = None if syntax.in_python or not fault.limit else 10 * fault.limit
     option = syntax.option(timeout_of(fault), longer)
-    return f"If it is only slow, give it longer: {option}."
+    return f"If it is only slow, allow more time: {option}"
 
 
 def timeout_of(fault: Fault) -> str:
@@ -192,7 +184,7 @@ def timeout_of(fault: Fault) -> str:
 
 
 def _shardmate(fault: Fault, syntax: OptionSyntax) -> str:
-    return "If it happens often, {alone} keeps one slot's end from its neighbours."
+    return "If it happens often: {alone} gives each slot its own worker"
 
 
 _BY_KIND = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,13 @@ from corral.errors import (
 )
 
 _CAUSES = {
-    "SIGKILL": "killed, often by the out-of-memory killer",
+    "SIGKILL": "often the out-of-memory killer",
     "SIGSEGV": "a crash in native code",
     "SIGABRT": "an abort in native code",
-    "SIGFPE": "a floating-point or integer-division crash in native code",
-    "SIGILL": "an illegal instruction, often a library built for another CPU",
-    "SIGBUS": "a bus error, often shared memory that ran full",
-    "SIGTERM": "terminated from outside",
+    "SIGFPE": "an arithmetic error in native code",
+    "SIGILL": "an illegal instruction: often a library built for another CPU",
+    "SIGBUS": "a bus error: often full shared memory",
+    "SIGTERM": "sent by a scheduler, a time limit or a user",
 }
 MAX_LINES = 40
 """Of output, or of a stack, that an error shows; the fault has all of it."""
@@ -122,29 +123,27 @@ def message_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> st
             return first  # the caller's own mistake, whatever the env was at
     else:
         first = _MESSAGES[fault.kind](fault)
-    if syntax is None or not syntax.in_python:
-        first = first.replace(_CLOSE, ".")  # the pool is the run's
-    advice = "" if syntax is None else advice_for(fault, syntax)
-    return "\n".join(
-        [first, *_episode(fault), *_worker(fault), *([advice] if advice else [])]
-    )
+    advice = [] if syntax is None else advice_for(fault, syntax)
+    return "\n".join([first, *_episode(fault), *_worker(fault), *advice])
 
 
 def _episode(fault: Fault) -> list[str]:
-    lines = []
-    if fault.seed is not None:
-        whose = "pool" if fault.kind == "start" or not _in_episode(fault) else "episode"
-        at = f"; this was its step {fault.step}" if fault.step else ""
-        lines.append(f"The {whose}'s seed is {fault.seed}{at}.")
-    elif fault.step:
-        lines.append(f"It was step {fault.step} of an episode without a seed.")
+    lines, about = [], []
+    if fault.kind == "start" or not _in_episode(fault):
+        lines += [] if fault.seed is None else [f"Pool seed: {fault.seed}"]
+    else:
+        about.append("no seed" if fault.seed is None else f"seed {fault.seed}")
+    if fault.step:
+        about.append(f"step {fault.step}")
     if fault.has_task or fault.task is not None:
-        lines.append(f"Its task is {fault.task!r:.200}.")
+        about.append(f"task {fault.task!r:.200}")
     if fault.options is not None:
-        lines.append(f"It was reset with options {fault.options!r:.200}.")
+        about.append(f"options {fault.options!r:.200}")
+    if about:
+        lines.append(f"Episode: {', '.join(about)}")
     if fault.last_actions:
         shown = ", ".join(_shown(action) for action in fault.last_actions)
-        lines.append(f"The last actions were: {shown}.")
+        lines.append(f"Last actions: {shown}")
     return lines
 
 
@@ -165,16 +164,25 @@ def _in_episode(fault: Fault) -> bool:
 def _worker(fault: Fault) -> list[str]:
     lines = []
     if fault.restarts:
-        many = "given up after" if fault.gave_up else "not the first time; so far"
-        lines.append(
-            f"It was {many} {fault.restarts} restart{'s' * (fault.restarts > 1)}."
-        )
+        many = "It was given up after" if fault.gave_up else "Before that:"
+        lines.append(f"{many} {fault.restarts} restart{'s' * (fault.restarts > 1)}")
     if fault.stack.strip():
-        lines.append(f"Where it was:\n{_tail(fault.stack)}")
+        lines.append(f"Stack:\n{_tail(_users_part(fault.stack))}")
     if fault.output.strip():
         count = MAX_LINES_BESIDE_TRACEBACK if fault.traceback else MAX_LINES
-        lines.append(f"The worker's last output:\n{_tail(fault.output, count)}")
+        lines.append(f"Last output:\n{_tail(fault.output, count)}")
     return lines
+
+
+def _users_part(stack: str) -> str:
+    """A stack without Corral's own frames; all of it if there are no others."""
+    lines = stack.rstrip().splitlines()
+    kept = [line for line in lines if not any(own in line for own in _OWN_FRAMES)]
+    return "\n".join(kept if any("File " in line for line in kept) else lines)
+
+
+_OWN_FRAMES = (f'File "{Path(__file__).parents[1]}', 'File "<string>"')
+"""Where frames of a worker begin that are not the env's."""
 
 
 def _tail(text: str, lines: int = MAX_LINES) -> str:
@@ -194,43 +202,29 @@ def _start(fault: Fault) -> str:
 
 def _died(fault: Fault) -> str:
     name = fault.signal_name
+    cause = f" ({_CAUSES[name]})" if name in _CAUSES else ""
     if name is not None:
-        how = f"the process ended by {name} ({_CAUSES.get(name, 'a signal')})"
+        how = f"the process was ended by {name}"
     elif fault.exit_code is not None:
-        how = f"the process ended with exit code {fault.exit_code} (os._exit in it?)"
+        how = f"the process ended with exit code {fault.exit_code}"
     else:
-        how = "the thread ended, which no env can bring about"
-    died = f"{where(fault)}: {how} during {fault.command}"
-    if fault.item is not None or fault.command == "start":
-        return f"{died}."  # nothing else is lost with it
-    return f"{died}{_lost_with_it(fault)}{_CLOSE}"
-
-
-def _lost_with_it(fault: Fault) -> str:
-    if fault.others < 1:
-        return ""
+        how = "the worker thread ended"
+    died = f"{where(fault)}: {how} during {fault.command}{cause}"
+    if fault.item is not None or fault.command == "start" or fault.others < 1:
+        return died  # nothing else is lost with it
     other = "" if fault.slot is None else "other "
     lost = "slots are" if fault.others > 1 else "slot is"
-    return f". Its {other}{lost} lost with it"
+    return f"{died}\nIts {other}{lost} lost with it."
 
 
 def _hung(fault: Fault) -> str:
-    late = f" ({fault.error_text})" if fault.error_text else ""
-    said = f"{where(fault)}: no answer in time to {fault.command}{late}."
-    if fault.item is not None or fault.command in ("start", "construct"):
-        return said
-    return f"{said} Its worker was ended{_CLOSE}"
-
-
-_CLOSE = "; close the pool."
+    what = "the function" if fault.item is not None else fault.command
+    return f"{where(fault)}: {what} took {fault.error_text or 'too long'}"
 
 
 def _shardmate(fault: Fault) -> str:
-    beside = "" if fault.beside is None else f", which slot {fault.beside} took down"
-    return (
-        f"{where(fault)}: its episode was cut short with its worker{beside}; the env "
-        "itself did nothing wrong."
-    )
+    why = "" if fault.beside is None else f", which slot {fault.beside} took down"
+    return f"{where(fault)}: its episode was cut short with its worker{why}"
 
 
 _MESSAGES = {

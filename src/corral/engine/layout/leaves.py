@@ -240,4 +240,4 @@ def check_count(items: Any, count: int, name: str) -> None:
 
 def one_each(count: int) -> str:
     """What a batch of actions is."""
-    return f"one action for each of the {count} slots" if count != 1 else "one action"
+    return f"one for each of {count} slots" if count != 1 else "one action"
