@@ -13,6 +13,7 @@ from tried_envs import (
     Forking,
     Marked,
     Pupil,
+    SlowToRepeat,
     Stuck,
     TellsTime,
     Unseeded,
@@ -153,6 +154,13 @@ def test_threads_run_where_nothing_is_known_and_the_layout_says_so():
 
     layout = layout_of(unsendable, backend="thread")
     assert "the factory cannot be sent to a worker process" in layout.sharing
+
+
+def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_one(tmp_path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    slow = functools.partial(SlowToRepeat, marks)
+    assert "not known" in layout_of(slow, backend="thread").sharing
 
 
 # What it costs ------------------------------------------------------------------------

@@ -27,6 +27,20 @@ class Unseeded(Plain):
         return float(int.from_bytes(os.urandom(4), "little"))
 
 
+class SlowToRepeat(Unseeded):
+    """The fourth that is made takes longer to reset than a trial may."""
+
+    def __init__(self, marks):
+        super().__init__()
+        self._number = len(os.listdir(marks))
+        open(os.path.join(marks, str(self._number)), "x").close()
+
+    def reset(self, *, seed=None, options=None):
+        if self._number == 3:
+            time.sleep(1.0)
+        return super().reset(seed=seed)
+
+
 class UnseededLater(Plain):
     """The same, but for episodes that are given a seed."""
 

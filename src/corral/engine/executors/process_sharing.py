@@ -141,8 +141,8 @@ class SharingProbe:
         except (TimeoutError, FaultError) as error:
             if isinstance(error, WorkerDied):
                 _say_what_crashed(error.fault)
-            if len(self.executor.shards) > 1:
-                self.executor.respawn(worker)
+            # Its answer may still come, and would be taken for the next one.
+            self.executor.respawn(worker)
             return False
 
     def clean(self, found: Measurement) -> None:
