@@ -67,6 +67,10 @@ def test_the_root_offers_these_names():
     ]
 
 
+def test_a_name_that_was_used_once_is_found_at_once():
+    assert corral.Decision is vars(corral)["Decision"]
+
+
 def test_all_is_sorted_and_without_doubles():
     assert list(corral.__all__) == sorted(set(corral.__all__))
 

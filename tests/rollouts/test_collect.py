@@ -6,8 +6,11 @@ import copy
 import functools
 import gc
 import itertools
+import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import gymnasium
@@ -21,7 +24,7 @@ from hypothesis import strategies as st
 from plain_loop import PlainLoop, Thinker, TrueRow, assert_same_rollout
 
 import corral
-from corral import Collector, Decision, Pool, Rollout, Step
+from corral import Collector, Decision, Pool, Rollout, Step, rollouts
 from corral.errors import EnvError, OptionError, OrderError, SpaceMismatch
 
 ROOT = 3
@@ -207,12 +210,15 @@ def test_infos_are_there_in_every_row() -> None:
             assert collector.collect(rows).extras["told"].all()
 
 
+class Quiet:
+    """Does the same whatever it sees."""
+
+    def act(self, step: Step, carry: Any, rng: Any) -> Decision:
+        return Decision(np.ones(len(step), np.int64))
+
+
 def test_observations_of_no_fixed_size_are_collected() -> None:
     from api.envs import Wordy
-
-    class Quiet:
-        def act(self, step: Step, carry: Any, rng: Any) -> Decision:
-            return Decision([1] * len(step))
 
     rollouts = []
     with Pool(Wordy, 3, backend="serial", seed=0) as pool:
@@ -305,6 +311,38 @@ def test_an_episode_starts_with_what_the_policy_says() -> None:
     rollout = collector.collect(9)
     assert (rollout.extras["carry"][rollout.started] == 50).all()
     assert (rollout.extras["carry"][0][~rollout.started[0]] < 50).all()
+
+
+# What it costs ------------------------------------------------------------------------
+
+
+def test_a_row_of_all_slots_takes_few_calls_of_its_own() -> None:
+    """Counted rather than timed; those of the pool are not among them."""
+    room = os.path.dirname(rollouts.__file__)
+    calls = []
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        own = event == "call" and code.co_filename.startswith(room)
+        if own and not code.co_name.startswith("<"):
+            calls.append((code.co_filename, code.co_name))
+
+    long = functools.partial(Countdown, float, 10_000)
+    with Pool(long, SLOTS, backend="serial", seed=ROOT) as pool:
+        collector = Collector(pool, Quiet())
+        collector.collect(1)  # the first begins the episodes
+        counts = []
+        for rows in (1, 2):
+            calls.clear()
+            sys.setprofile(count)
+            try:
+                collector.collect(rows)
+            finally:
+                sys.setprofile(None)
+            counts.append(len(calls))
+    assert len({file for file, _ in calls}) <= 6
+    assert counts[0] <= 32
+    assert counts[1] - counts[0] <= 7
 
 
 # Memory -------------------------------------------------------------------------------
