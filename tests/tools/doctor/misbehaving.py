@@ -93,6 +93,36 @@ class ClosesAll(Walk):
         ClosesAll.worlds = 0
 
 
+class SaysItShares(OneWorld):
+    metadata = {"corral.isolation": "shared"}  # noqa: RUF012
+
+
+class ReusesNumbers(Walk):
+    """Has the number of envs that there are: after a close, that of another one.
+
+    Args:
+        folder: where the worlds are, one file for each number.
+    """
+
+    def __init__(self, folder) -> None:
+        super().__init__()
+        taken = list(folder.glob(f"{os.getpid()}-*"))
+        self.world = folder / f"{os.getpid()}-{len(taken)}"
+        self.world.touch()
+
+    def move(self, action):
+        self.world.write_text(self.world.read_text() + "." * action)
+        super().move(action)
+        self.place[1] = len(self.world.read_text())
+
+    def reset(self, *, seed=None, options=None):
+        self.world.write_text("")
+        return super().reset(seed=seed)
+
+    def close(self):
+        self.world.unlink(missing_ok=True)
+
+
 class CrashesInCompany(Walk):
     """Takes its process down as soon as there are two."""
 

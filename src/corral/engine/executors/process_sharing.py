@@ -200,24 +200,27 @@ class SharingQuestion:
         known = self.known_answer()
         if known is not None:
             return known
-        slots = self.assignment.slots
-        alone = replace(self.assignment, shards=shards(slots, 1))
-        try:
-            executor = ProcessExecutor(alone)
-        except FactoryError:
-            return SharingAnswer(None, UNSENDABLE_REASON)
-        try:
-            executor.launch()
-            sharing = (
-                SharingProbe(executor, self.probe_slots, question).measure().sharing
-            )
-        except FaultError as error:  # here it may be built all the same
-            _say_what_crashed(error.fault)
-            sharing = SharingAnswer(
-                None, f"an env could not be tried ({error.fault.kind})"
-            )
-        finally:
-            executor.close(2.0)
-        assert sharing is not None
+        sharing = try_sharing(self.assignment, self.probe_slots, question)
         self.store(sharing)
         return sharing
+
+
+def try_sharing(
+    assignment: Assignment, probe_slots: list[int], question: ProbeRequest
+) -> SharingAnswer:
+    """Try the envs of these slots in a process that ends; nothing is looked up."""
+    alone = replace(assignment, shards=shards(assignment.slots, 1))
+    try:
+        executor = ProcessExecutor(alone)
+    except FactoryError:
+        return SharingAnswer(None, UNSENDABLE_REASON)
+    try:
+        executor.launch()
+        sharing = SharingProbe(executor, probe_slots, question).measure().sharing
+    except FaultError as error:  # here it may be built all the same
+        _say_what_crashed(error.fault)
+        return SharingAnswer(None, f"an env could not be tried ({error.fault.kind})")
+    finally:
+        executor.close(2.0)
+    assert sharing is not None
+    return sharing

@@ -4,12 +4,15 @@
     together   first ─ ─ ─ ─ ─ ─ ─ ─        built again, stepped by turns, the second
                second    ─ ─ ─ ─ ─ ─ ─ ─    some turns behind the first, and still at
                                             it when the first is closed
+               later               ─ ─ ─    (the doctor) and another one is built
 
 Each of them gets the seeds and actions of its recording, and has to return the same:
 observation, reward, flags and infos. A recording has two episode ends. Where none comes
 in little time, a TimeLimit is told to end the episode, or the env is reset early.
 
-What is done here never raises for an env's sake: it comes to a `SharingAnswer`.
+What is done here never raises for an env's sake: it comes to a `SharingAnswer`. Pools
+ask before they place their slots, and so does `corral doctor`. In a replay of a fault
+envs take turns in the same way.
 """
 
 from __future__ import annotations
@@ -35,6 +38,10 @@ RECORDING_SECONDS = (0.06, 0.03, 0.02)
 """Seconds for the episodes of a recording; one step each takes what it takes."""
 TURN_LAG = 5
 """Turns that one env is behind the other."""
+LATER_ROUNDS = 2
+"""Turns that the others take between a close and the next constructor."""
+MAX_KEPT_BYTES = 1024
+"""Of an array that is kept as it is; of a larger one, a digest."""
 TIME_ENTRIES = ("info['episode']['t']",)
 """Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's."""
 
@@ -58,6 +65,8 @@ class SharingAnswer:
     """Whether an env forked this process: in the caller, copies of it would go on."""
     sources: dict[str, str] = field(default_factory=dict)
     """Path -> digest, of the text that it is true for."""
+    difference: str = ""
+    """Which env did what else than alone, where that was seen."""
 
 
 class RecordedEnv(Protocol):
@@ -103,6 +112,8 @@ class Difference:
     guest: int
     turn: int
     places: tuple[str, ...]
+    text: str = ""
+    """Which env, which of its resets and steps, and both values."""
 
     @property
     def in_infos_alone(self) -> bool:
@@ -140,6 +151,14 @@ class OutOfTime(Exception):
     """Nothing can be told in the time there is."""
 
 
+class GuestFailed(Exception):
+    """An env failed beside another: which one, and in what; its error is the cause."""
+
+    def __init__(self, name: str, call: str) -> None:
+        super().__init__(f"{name} fails in {call}()")
+        self.at_once = (name, call) == ("the second env", "reset")
+
+
 class Stopwatch:
     """Seconds of this thread, without those in which others had the cores."""
 
@@ -163,12 +182,15 @@ class Stopwatch:
 # Alone --------------------------------------------------------------------------------
 
 
-def record(guest: RecordedEnv, seeded: bool = False) -> Recording:
+def record(
+    guest: RecordedEnv, seeded: bool = False, patience: float = 1.0
+) -> Recording:
     """Run one env across the ends of two episodes, and a little further.
 
     Args:
         guest: the env.
         seeded: whether every episode gets a seed, or the first one alone.
+        patience: how many times as long as usual an episode may take to end.
     """
     found, began, own = Recording(), time.perf_counter(), own_time()
     seeds = range(RECORDED_ENDS + 1) if seeded else [0, *[None] * RECORDED_ENDS]
@@ -178,7 +200,7 @@ def record(guest: RecordedEnv, seeded: bool = False) -> Recording:
         found.responses.append(response_to(turn, guest.reset(seed)))
         last = episode == RECORDED_ENDS
         most = CUT_EPISODE_STEPS if last or found.early else MAX_RECORDED_STEPS
-        over = _episode(guest, found, most, RECORDING_SECONDS[episode])
+        over = _episode(guest, found, most, patience * RECORDING_SECONDS[episode])
         if not (over or last):
             _end(guest, found)
     found.seconds = time.perf_counter() - began
@@ -236,6 +258,7 @@ def run_together(
     recordings: Sequence[Recording],
     watch: Stopwatch,
     look: Callable[[], None],
+    later: bool = False,
 ) -> list[Difference]:
     """Build the envs and run their recordings by turns; where they did something else.
 
@@ -247,55 +270,86 @@ def run_together(
         recordings: what each did alone.
         watch: when it has to be given up.
         look: called once, while all of them are there.
+        later: whether the first is built once more when it was closed.
     """
-    guests = [build(number) for number in range(len(recordings))]
+    count = len(recordings)
+    guests = [build(number) for number in range(count)]
+    starts = [TURN_LAG * place for place in range(count)]
+    lengths = [len(one.turns) for one in recordings]
+    closing = max(lengths) + starts[-1] - TURN_LAG
+    rounds = closing + TURN_LAG
+    building = closing + LATER_ROUNDS if later else -1
+    if later:
+        recordings = [*recordings, recordings[0]]
+        starts, lengths = [*starts, building], [*lengths, lengths[0]]
+        rounds = max(rounds, building + lengths[0])
     found: list[Difference] = []
-    rounds = by_turns([len(one.turns) for one in recordings], TURN_LAG)
-    for number, turns in enumerate(rounds):
-        for place, turn in turns:
-            watch.check()
-            places = _difference_in(guests[place], recordings[place], turn)
-            if places:
-                found.append(Difference(place, turn, places))
-                if not found[-1].in_infos_alone:
-                    return found
-        if number == len(rounds) - 1 - TURN_LAG:
+    for number in range(rounds):
+        if number == closing:
             look()
             close(0)
+        if number == building:
+            guests.append(build(0))
+        for place, turn in turns_of(number, lengths, starts):
+            watch.check()
+            name = _guest_name(place, count)
+            try:
+                places, text = _difference_in(guests[place], recordings[place], turn)
+            except Exception as error:
+                kind, _ = recordings[place].turns[turn]
+                raise GuestFailed(name, kind) from error
+            if places:
+                text = f"{name}, {text}"
+                found.append(Difference(place % count, turn, places, text))
+                if not found[-1].in_infos_alone:
+                    return found
     return found
 
 
-def by_turns(lengths: Sequence[int], lag: int) -> list[list[tuple[int, int]]]:
-    """Rounds in which each env that has any left takes its next turn: (env, turn).
+def turns_of(
+    number: int, lengths: Sequence[int], starts: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Which envs take which of their turns in a round: (env, turn).
 
     Args:
+        number: of the round.
         lengths: how many turns each env takes.
-        lag: how many rounds an env begins after the one before it.
+        starts: the round in which it takes its first.
     """
     return [
-        [
-            (place, number - lag * place)
-            for place, count in enumerate(lengths)
-            if 0 <= number - lag * place < count
-        ]
-        for number in range(max(lengths) + lag * (len(lengths) - 1))
+        (place, number - start)
+        for place, (count, start) in enumerate(zip(lengths, starts, strict=True))
+        if 0 <= number - start < count
     ]
+
+
+def _guest_name(place: int, count: int) -> str:
+    if place == count:
+        return "an env built later"
+    names = ("the first env", "the second env")
+    return names[place] if place < len(names) else f"env {place + 1}"
 
 
 def _difference_in(
     guest: RecordedEnv, recording: Recording, turn: int
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], str]:
+    """The places in which it did something else, and the first of them in words."""
     command = recording.turns[turn]
     now = response_to(command, _take_turn(guest, command))
     then = recording.responses[turn]
     if now == then:
-        return ()
-    places = {**now, **then}
-    return tuple(
+        return (), ""
+    places = tuple(
         place
-        for place in places
+        for place in {**now, **then}
         if place not in TIME_ENTRIES and now.get(place) != then.get(place)
     )
+    if not places:
+        return (), ""
+    kind = command[0]
+    count = sum(one[0] == kind for one in recording.turns[:turn])
+    told = both_values(places[0], now.get(places[0]), then.get(places[0]))
+    return places, f"{kind} {count + (kind == 'step')}: {told}"
 
 
 def replay_and_compare(
@@ -311,9 +365,10 @@ def replay_and_compare(
     """
     found: list[Difference] = []
     for turn in range(len(recording.turns)):
-        places = _difference_in(guest, recording, turn)
+        places, text = _difference_in(guest, recording, turn)
         if places:
-            found.append(Difference(place, turn, places))
+            text = f"{_guest_name(place, place + 1)}, {text}"
+            found.append(Difference(place, turn, places, text))
         if turn == 0:
             begun()
     return found
@@ -369,11 +424,32 @@ def _short(value: Any) -> Any:
     if isinstance(value, (float, np.generic)):
         return repr(value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return _digest(repr((value.shape, value.dtype.str)).encode(), value.tobytes())
+        kept = value.shape, value.dtype.str, value.tobytes()
+        if value.nbytes <= MAX_KEPT_BYTES:
+            return kept
+        return _digest(repr(kept[:2]).encode(), kept[2])
     try:
         return _digest(pickle.dumps(value))
     except Exception:
         return type(value).__qualname__  # as much of it as can be compared
+
+
+def both_values(place: str, together: Any, alone: Any) -> str:
+    """A place where two answers differ, with both values if they were kept."""
+    arrays = [
+        np.frombuffer(kept[2], kept[1]).reshape(kept[0])
+        for kept in (together, alone)
+        if isinstance(kept, tuple)
+    ]
+    if len(arrays) == 2 and arrays[0].shape == arrays[1].shape:
+        pairs = zip(arrays[0].flat, arrays[1].flat, strict=True)
+        apart = [one.tobytes() != other.tobytes() for one, other in pairs]
+        at = np.unravel_index(int(np.argmax(apart)), arrays[0].shape)
+        place += f"[{', '.join(str(int(index)) for index in at)}]" if at else ""
+        together, alone = (array[at].item() for array in arrays)
+    if isinstance(together, (bytes, tuple)) or isinstance(alone, (bytes, tuple)):
+        return f"{place} differs"
+    return f"{place} is {together!s:.60} together and {alone!s:.60} alone"
 
 
 def _digest(*parts: bytes) -> bytes:

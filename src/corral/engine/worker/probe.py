@@ -30,6 +30,7 @@ from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import ForkCount
 from corral.engine.worker.import_time import ImportTimer
 from corral.engine.worker.isolation_probe import (
+    GuestFailed,
     OutOfTime,
     Recording,
     SharingAnswer,
@@ -59,6 +60,10 @@ WAITING_CPU_SHARE = 0.5
 """Envs that compute for less of a step than this leave their core to others."""
 MIN_WAITING_STEP_SECONDS = 1e-3
 """Seconds of a step from which on that is made use of, where it is not declared."""
+THOROUGH_PATIENCE = 10.0
+"""How many times as long as usual an episode may take for the doctor."""
+FAILED_ONCE_REASON = "an env failed once beside another"
+UNREAD_REASON = "what all envs of a process share cannot be compared"
 LONG_BUILD_SECONDS = 0.1
 """Seconds of a constructor, imports left out: three of these take most of that."""
 
@@ -103,6 +108,9 @@ class ProbeRequest:
     """Seconds of a constructor from which on no others are built for it."""
     seeded: bool = False
     """Whether every episode of a recording gets a seed, or the first one alone."""
+    thorough: bool = False
+    """Whether what the env says does not count, episodes may take longer, and another
+    env is built after one was closed: for `corral doctor`."""
 
 
 class SameEnvTwice(Exception):
@@ -173,6 +181,8 @@ class Probe:
         self.reached("built")
         asked = self.question
         minds = asked.judges or self.job.options.checks_sharing
+        if asked.thorough:
+            return self._compare_sharing(first)
         known = _known_sharing(first, self.job) if minds else None
         if not asked.judges and (known is None or known.safe):
             return self._alone_and_at_once(first) if threads else self._in_turn(first)
@@ -289,7 +299,10 @@ class Probe:
                 probed_env = first if guest == 0 else self._new(guest)
                 if probed_env is not first:
                     probed_env.build()
-                known[slot] = isolation_probe.record(probed_env, self.question.seeded)
+                patience = THOROUGH_PATIENCE if self.question.thorough else 1.0
+                known[slot] = isolation_probe.record(
+                    probed_env, self.question.seeded, patience
+                )
         return [known[self._slot_of(guest)] for guest in range(len(self._factories))]
 
     def _in_threads(self, first: ProbedEnv, measured: Measurement) -> bool:
@@ -315,23 +328,24 @@ class Probe:
             raise
         except SameEnvTwice:
             return SharingAnswer(None, "the factory returns the same env again"), None
-        except Exception:
-            return self._tried_again(recordings, watch)
+        except Exception as error:
+            return self._tried_again(recordings, watch, error)
         assert self._after is not None
         changed = shared_state.first_change(self._before, self._after)
+        seen = next((one.text for one in found if not one.in_infos_alone), "")
         if changed:
             text = f"an env changes what all envs of a process share: {changed}"
-            return SharingAnswer(False, text), None
+            return SharingAnswer(False, text, difference=seen), None
         if self._drawn:
             return _draws(self._drawn, "in its constructor"), None
         text = "an env does something else when another one runs in its process"
         doubt = UnexplainedDifference(text, recordings, found) if found else None
         unread = self._before.unread or self._after.unread
         if unread:
-            text = f"what all envs of a process share cannot be compared: {unread}"
-            return SharingAnswer(None, text), doubt
+            text = f"{UNREAD_REASON}: {unread}"
+            return SharingAnswer(None, text, difference=seen), doubt
         text = "two of them in one process did the same as alone"
-        return SharingAnswer(True, text), doubt
+        return SharingAnswer(True, text, difference=seen), doubt
 
     def _together(
         self, recordings: list[Recording], watch: Stopwatch
@@ -365,6 +379,7 @@ class Probe:
                 recordings,
                 watch,
                 look,
+                self.question.thorough,
             )
         finally:
             if self._after is None:
@@ -416,7 +431,7 @@ class Probe:
         return [difference for found, _ in walks for difference in found]
 
     def _tried_again(
-        self, recordings: list[Recording], watch: Stopwatch
+        self, recordings: list[Recording], watch: Stopwatch, failure: Exception
     ) -> tuple[SharingAnswer, UnexplainedDifference | None]:
         """One failed beside another: once more, since it may also do so by chance."""
         self._clear()
@@ -425,8 +440,8 @@ class Probe:
         except OutOfTime:
             raise
         except Exception as error:
-            text = f"side by side in one process an env fails with {_error_text(error)}"
-            if self._trials[-1].calls <= 1:
+            text = f"side by side in one process {error}: {_error_text(error)}"
+            if not isinstance(error, GuestFailed) or error.at_once:
                 text = (
                     "the second one in a process cannot be built and reset "
                     f"({_error_text(error)})"
@@ -434,9 +449,8 @@ class Probe:
             return SharingAnswer(None, text), UnexplainedDifference(
                 text, recordings, []
             )
-        return SharingAnswer(
-            None, "an env failed once beside another, and then not"
-        ), None
+        text = f"{FAILED_ONCE_REASON}, and then not ({_error_text(failure)})"
+        return SharingAnswer(None, text), None
 
     def _snapshot(self, before: Snapshot | None = None) -> Snapshot:
         envs = [
@@ -510,6 +524,8 @@ def _has_children() -> bool:
 
 
 def _error_text(error: BaseException) -> str:
+    if isinstance(error, GuestFailed) and error.__cause__ is not None:
+        error = error.__cause__
     return f"{type(error).__name__}: {error!s:.120}"
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from corral.engine.parallel_map import map as run_in_workers
-from corral.engine.worker.isolation_probe import by_turns
+from corral.engine.worker.isolation_probe import turns_of
 from corral.errors import EpisodeRecord, Fault
 from corral.tools.doctor.rerun import At, SavedEnv, episode_of, failing_of, inside
 from corral.tools.doctor.worker_task import quiet
@@ -178,8 +178,9 @@ def _play(task: _NeighbourTask, envs: list[SavedEnv]) -> None:
     """Let them take turns in the order of their slots."""
     turns = [_turns(task, env, place) for place, env in enumerate(envs)]
     order = sorted(range(len(envs)), key=lambda place: envs[place].slot)
-    for taken in by_turns([len(turns[place]) for place in order], 0):
-        for place, turn in taken:
+    lengths = [len(turns[place]) for place in order]
+    for number in range(max(lengths)):
+        for place, turn in turns_of(number, lengths, [0] * len(lengths)):
             try:
                 turns[order[place]][turn]()
             except BaseException as error:
