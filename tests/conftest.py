@@ -18,7 +18,13 @@ from running import ENV, Script
 from corral.engine.executors import spawn
 from corral.engine.worker import serialization
 
-FRESH_WORKERS = ("engine/executors", "engine/transport", "engine/worker", "faults")
+FRESH_WORKERS = (
+    "cli",
+    "engine/executors",
+    "engine/transport",
+    "engine/worker",
+    "faults",
+)
 """Folders whose tests are about how workers start, and what they begin with."""
 
 
@@ -79,6 +85,7 @@ def forked_workers(
     folder = request.path.relative_to(Path(__file__).parent).as_posix()
     fresh = request.node.get_closest_marker("fresh_workers") is not None
     if fresh or folder.startswith(FRESH_WORKERS) or not prepared_workers.are_possible():
+        worker_templates.close()  # some of these tests count our children
         yield
         return
     environ = serialization.environment(threads=1, device=None)

@@ -32,8 +32,9 @@ BACKENDS = ["serial", "thread", "process"]
 
 @pytest.fixture(autouse=True)
 def nothing_left():
+    before = psutil.Process().children(recursive=True)
     yield
-    assert not psutil.Process().children(recursive=True)
+    assert psutil.Process().children(recursive=True) == before
     assert not [t for t in threading.enumerate() if t.name.startswith("corral")]
 
 

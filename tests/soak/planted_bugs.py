@@ -154,9 +154,9 @@ BUGS = (
     # The pool and its executors ----------------------------------------------------
     Bug(
         "Slots that were sent to one by one are levelled to a ticket too low.",
-        "engine/pool",
-        "self.base += int(self._offsets[0])",
-        "self.base += int(self._offsets[0]) - 1",
+        "engine/layout/tickets.py",
+        "self.base += self._words[0]",
+        "self.base += self._words[0] - 1",
         ("engine/pool",),
     ),
     Bug(
@@ -175,16 +175,16 @@ BUGS = (
     ),
     Bug(
         "What recv returned with copy=True changes with the step after the next.",
-        "engine/pool/rows.py",
-        "            leaves = [leaf.copy() for leaf in leaves]\n",
-        "",
+        "engine/pool",
+        "(map(_copied, views) if copy else views)",
+        "views",
         ("contracts/test_pool.py",),
     ),
     Bug(
         "A dead worker is blamed on its first slot, whichever it was at.",
         "engine/pool",
-        "if seen is not None and self.is_unfinished(seen, done):",
-        "if False:",
+        "fault.slot if fault.slot in late else late[0]",
+        "late[0]",
         ("engine/pool", "faults/test_blamed_slot.py"),
     ),
     Bug(
