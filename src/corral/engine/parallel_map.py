@@ -30,9 +30,8 @@ from corral.engine.faults.restart_limits import RestartLimits
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.codec import Codecs
 from corral.engine.worker import serialization
-from corral.engine.worker.commands import Ask
+from corral.engine.worker.commands import Ask, ShardOptions
 from corral.engine.worker.letters import Reply
-from corral.engine.worker.shard import ShardOptions
 from corral.errors import CorralError, Fault, FaultError, OptionError
 
 Item = TypeVar("Item")

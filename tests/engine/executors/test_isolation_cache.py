@@ -15,8 +15,8 @@ from corral.engine.executors.isolation_cache import (
     read_cached,
     write_cached,
 )
+from corral.engine.worker.commands import ShardOptions
 from corral.engine.worker.isolation_probe import SharingAnswer
-from corral.engine.worker.shard import ShardOptions
 from corral.engine.worker.shared_state import digest_of
 from corral.tools.testing.stateful_envs import Plain
 

@@ -13,10 +13,10 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from corral import this_worker
+from corral.engine.worker.commands import Job, ProbeRequest, ShardOptions
 from corral.engine.worker.context import here
-from corral.engine.worker.probe import Measurement, Probe, ProbeRequest
-from corral.engine.worker.shard import ShardOptions
-from corral.engine.worker.worker import Job, Worker
+from corral.engine.worker.probe import Measurement, Probe
+from corral.engine.worker.worker import Worker
 
 SECONDS = 0.06
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from corral.core import EnvSpec, Factory
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import DataViews
-from corral.engine.worker.commands import Ask, Verb
+from corral.engine.worker.commands import Ask, ResumeState, ShardOptions, Verb
 from corral.engine.worker.letters import Letter, Reply
-from corral.engine.worker.shard import ResumeState, ShardOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ from corral.engine.executors.process import ProcessExecutor
 from corral.engine.executors.process_sharing import SharingProbe, SharingQuestion
 from corral.engine.executors.serial import SerialExecutor
 from corral.engine.executors.thread import ThreadExecutor
+from corral.engine.worker.commands import ProbeRequest
 from corral.engine.worker.isolation_probe import SharingAnswer
-from corral.engine.worker.probe import Measurement, ProbeRequest
+from corral.engine.worker.probe import Measurement
 from corral.errors import IsolationError, OptionError
 
 EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = {

@@ -75,11 +75,22 @@ from corral.engine.transport.block import Block
 from corral.engine.transport.lifeline import Lifeline
 from corral.engine.transport.mailbox import MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays, share
-from corral.engine.worker import main, serialization
-from corral.engine.worker.commands import Ask, Verb, entry
-from corral.engine.worker.probe import ProbeRequest
-from corral.engine.worker.shard import ResumeState
-from corral.engine.worker.worker import Job
+from corral.engine.worker import serialization
+from corral.engine.worker.commands import (
+    Ask,
+    BindBlock,
+    BuildShard,
+    Job,
+    ProbeEnvs,
+    ProbeRequest,
+    ProcessSetup,
+    RepeatRecording,
+    ResumeState,
+    Verb,
+    entry,
+)
+from corral.engine.worker.letters import BuildFailed
+from corral.engine.worker.probe import ProbeResult, ProbeStage
 from corral.errors import ClosedError, Fault
 
 PROBED_EXIT_SECONDS = 0.3
@@ -204,7 +215,7 @@ class ProcessExecutor(SignalledExecutor):
         probe_slots: Sequence[int],
         question: ProbeRequest,
         reached: Callable[[str], Any],
-    ) -> main.ProbeResult:
+    ) -> ProbeResult:
         """Have a worker try envs of these slots that are not the pool's own.
 
         Raises:
@@ -214,20 +225,20 @@ class ProcessExecutor(SignalledExecutor):
         """
         self._post(
             worker,
-            self._pack(main.ProbeEnvs(self._probe_job(worker, probe_slots), question)),
+            self._pack(ProbeEnvs(self._probe_job(worker, probe_slots), question)),
         )
         answer = self._await_start(worker)
-        while isinstance(answer, main.ProbeStage):
+        while isinstance(answer, ProbeStage):
             reached(answer.name)
             answer = self._await_probe(worker, _probe_timeout(question))
-        assert isinstance(answer, main.ProbeResult)
+        assert isinstance(answer, ProbeResult)
         return answer
 
     def repeats_recording(
         self, worker: int, probe_slots: Sequence[int], doubt: bytes, limit: float
     ) -> bool:
         """Whether envs in another process repeat what those that were tried did."""
-        message = main.RepeatRecording(self._probe_job(worker, probe_slots), doubt)
+        message = RepeatRecording(self._probe_job(worker, probe_slots), doubt)
         self._post(worker, self._pack(message))
         return bool(self._await_probe(worker, limit))
 
@@ -248,7 +259,7 @@ class ProcessExecutor(SignalledExecutor):
                 if passed > limit:
                     raise
                 continue
-            if isinstance(answer, main.BuildFailed):
+            if isinstance(answer, BuildFailed):
                 raise error_for(
                     _as_start_fault(answer.fault, self._output.tail(worker))
                 )
@@ -289,7 +300,7 @@ class ProcessExecutor(SignalledExecutor):
         specs: list[EnvSpec] = []
         try:
             for worker in range(len(self.shards)):
-                self._post(worker, self._pack(main.BuildShard(self.job(worker))))
+                self._post(worker, self._pack(BuildShard(self.job(worker))))
             for worker in range(len(self.shards)):
                 specs.extend(self._await_start(worker).specs)
         except BaseException:
@@ -324,7 +335,7 @@ class ProcessExecutor(SignalledExecutor):
         except TimeoutError as error:
             pid = self._processes[worker].pid
             raise error_for(self._build_timeout_fault(worker, pid, timeout)) from error
-        if isinstance(answer, main.BuildFailed):
+        if isinstance(answer, BuildFailed):
             raise error_for(_as_start_fault(answer.fault, self._output.tail(worker)))
         return answer
 
@@ -334,9 +345,7 @@ class ProcessExecutor(SignalledExecutor):
         plan = plan_data(assignment.slots, codecs.obs, codecs.action, start=block.size)
         with start_errors(assignment.seed):
             uninterrupted(lambda: self._extend(plan))
-        self._bind = main.BindBlock(
-            plan, serialization.dumps(codecs), self._worker_spin
-        )
+        self._bind = BindBlock(plan, serialization.dumps(codecs), self._worker_spin)
         bind = self._pack(self._bind)
         for worker in range(len(self.shards)):
             self._post(worker, bind)
@@ -479,7 +488,7 @@ class ProcessExecutor(SignalledExecutor):
         self._posted_seen = b""  # looking through it may have ended half-way
         self._generations[worker] += 1
         self._ring_for_lost_rings()
-        job = self._pack(main.BuildShard(self.job(worker)))
+        job = self._pack(BuildShard(self.job(worker)))
         bind = self._pack(dataclasses.replace(self._bind, resume=resume))
         setup = self._packed.setup_message(control.plan)
         self._away[worker] = Replacement(
@@ -516,7 +525,7 @@ class ProcessExecutor(SignalledExecutor):
             mailbox.post_bytes(setup, timeout)
             mailbox.post_bytes(build, timeout)
             answer = mailbox.fetch(timeout)
-            if isinstance(answer, main.BuildFailed):
+            if isinstance(answer, BuildFailed):
                 raise error_for(
                     _as_start_fault(answer.fault, self._output.tail(worker))
                 )
@@ -654,7 +663,7 @@ class _PackedFunctions:
     def setup_message(self, control: Any) -> bytes:
         """The same first message for every worker."""
         return pickle.dumps(
-            main.ProcessSetup(
+            ProcessSetup(
                 argv=serialization.portable_argv(),
                 log_levels=serialization.pack_log_levels(),
                 registry=serialization.pack_registry(),

@@ -24,8 +24,9 @@ from corral.engine.executors.isolation_cache import (
     write_cached,
 )
 from corral.engine.executors.process import ProcessExecutor
+from corral.engine.worker.commands import ProbeRequest
 from corral.engine.worker.isolation_probe import SharingAnswer
-from corral.engine.worker.probe import Measurement, ProbeRequest
+from corral.engine.worker.probe import Measurement
 from corral.errors import FactoryError, Fault, FaultError, WorkerDied
 
 NOT_REPEATABLE_REASON = (

@@ -31,15 +31,16 @@ from corral.engine.worker.commands import (
     MORE_FOLLOWS_BIT,
     STEP_ALL_ENTRIES,
     Ask,
+    Job,
+    ResumeState,
     Verb,
     as_one_command,
     entry,
 )
 from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.letters import Letter, Reply, describe, unpickled_copy
-from corral.engine.worker.shard import ResumeState
 from corral.engine.worker.shard_outputs import ShardOutputs
-from corral.engine.worker.worker import Job, Worker
+from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError, Fault
 
 
@@ -91,8 +92,8 @@ class SerialExecutor:
     @property
     def envs(self) -> EnvList:
         """The environments themselves; one that is put in goes on in its slot."""
-        shard = self._worker.shard
-        return EnvList([adapter.env for adapter in shard.adapters], shard.replace_env)
+        envs = self._worker.shard.envs
+        return EnvList([adapter.env for adapter in envs.adapters], envs.exchange)
 
     def build(self) -> list[EnvSpec]:
         """Build every env here."""

@@ -44,11 +44,11 @@ from corral.engine.worker.commands import (
     MAIL_ENTRY,
     STEP_ALL_ENTRIES,
     Ask,
+    ResumeState,
     Verb,
     as_one_command,
 )
 from corral.engine.worker.letters import Letter, Reply, SealedMessage
-from corral.engine.worker.shard import ResumeState
 from corral.errors import ClosedError, Fault, FaultError, OptionError
 
 HEALTH_CHECK_SECONDS = 0.02

@@ -26,11 +26,11 @@ from corral.engine.transport import doorbell
 from corral.engine.transport.block import Block
 from corral.engine.transport.doorbell import Doorbell
 from corral.engine.transport.mailbox import LocalMailbox, MailboxClosed
-from corral.engine.worker.commands import Ask, Verb, entry
+from corral.engine.worker.commands import Ask, Job, Verb, entry
 from corral.engine.worker.forked_copies import guard_of
 from corral.engine.worker.letters import Letter, unpickled_copy
 from corral.engine.worker.serve import WorkerEndpoint, serve
-from corral.engine.worker.worker import Job, Worker
+from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 
 

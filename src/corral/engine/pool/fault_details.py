@@ -24,9 +24,9 @@ from corral.engine.layout.plan import (
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.question import Question
 from corral.engine.pool.state import PoolState
+from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
-from corral.engine.worker.shard import sampled_task
 from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
 
 MAX_SHOWN_ACTIONS = 8

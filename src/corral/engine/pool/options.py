@@ -19,7 +19,7 @@ from corral.engine.executors.contract import Assignment
 from corral.engine.faults.restart_limits import RestartBudget, RestartLimits
 from corral.engine.layout.action_check import ActionCheck
 from corral.engine.worker.autoreset import MODES
-from corral.engine.worker.shard import ShardOptions
+from corral.engine.worker.commands import ShardOptions
 from corral.errors import Fault, OptionError, SpacesDiffer
 
 

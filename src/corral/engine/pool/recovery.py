@@ -35,13 +35,13 @@ from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.options import FaultPolicy
 from corral.engine.pool.state import Command, PoolState
 from corral.engine.worker import commands
+from corral.engine.worker.commands import ResumeState
 from corral.engine.worker.record import (
     EPISODE_LOST,
     EPISODE_OVER,
     HAS_INFOS,
     NEXT_EPISODE_DUE,
 )
-from corral.engine.worker.shard import ResumeState
 from corral.errors import Fault, FaultError
 
 HEALTH_CHECK_INTERVAL = 0.02

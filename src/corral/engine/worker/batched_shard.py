@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import NO_TASK, EnvSpec
-from corral.engine.adapters.batched import BatchedEnv, BatchSlot, Outcome, build_batch
+from corral.core import EnvSpec
+from corral.engine.adapters.batched import Outcome
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
     BEFORE_RESET,
     BUSY_SINCE,
-    CONSTRUCTING,
     CURRENT_COMMAND,
     CURRENT_SLOT,
     NO_SLOT,
@@ -36,17 +35,20 @@ from corral.engine.layout.plan import (
 )
 from corral.engine.worker import autoreset
 from corral.engine.worker.batch_table import BatchTable
-from corral.engine.worker.commands import MORE_FOLLOWS, WIDE_ACTIONS
-from corral.engine.worker.episode import SlotEpisode
-from corral.engine.worker.profilers import stop_profilers
+from corral.engine.worker.commands import MORE_FOLLOWS, WIDE_ACTIONS, ResumeState
+from corral.engine.worker.episode_plan import SelfResettingPlan
 from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEEDS_CARE
-from corral.engine.worker.shard import ResumeState, Shard, refuse_other_spaces
+from corral.engine.worker.shard import Shard
+from corral.engine.worker.shard_envs import BatchEnvs
 from corral.engine.worker.shard_outputs import ShardOutputs
-from corral.errors import Fault, OptionError
+from corral.errors import Fault
 
 
 class BatchedShard(Shard):
     """One vector of environments; its sub-envs are the slots."""
+
+    envs_type = BatchEnvs
+    envs: BatchEnvs
 
     # Building -------------------------------------------------------------------------
 
@@ -59,15 +61,14 @@ class BatchedShard(Shard):
         """What resets returned, until it is asked for, and the time that each took."""
         self._lost: dict[int, Fault] = {}
         """Slots whose episode ended with the env, and why."""
-        self._resetting = False
-        self._factories = factories
-        self._take(build_batch(factories[0], self.slots))
-        self.guard()
-        return [adapter.spec for adapter in self.adapters]
-
-    def _take(self, batch: BatchedEnv) -> None:
-        self._batch = batch
-        self.adapters = [BatchSlot(batch, i) for i in range(len(self.slots))]
+        specs = super().build(factories)
+        self._batch = self.envs.batch
+        self._whole: SelfResettingPlan | None = None
+        """The plan, if the env begins its episodes by itself."""
+        if self._batch.resets_itself is not None:
+            name = type(self._batch.env).__name__
+            self.plan = self._whole = SelfResettingPlan(self.slots, self.options, name)
+        return specs
 
     def bind(
         self,
@@ -147,10 +148,9 @@ class BatchedShard(Shard):
     def _reset_together(self, gathered: list[tuple[int, int | None]]) -> None:
         tickets = {index: self._advance(index) for index, _ in gathered}
         for index, seed in gathered:
-            self.episodes[index].broken = False
-            if seed is not None:
-                self.episodes[index].next_seed = seed
-        self._resetting = True
+            self.plan.reset(index, seed)
+        if self._whole is not None:
+            self._whole.resets_all = True
         self._begin_together(list(tickets))
         for index, ticket in tickets.items():
             row = ticket & 1
@@ -162,7 +162,8 @@ class BatchedShard(Shard):
             except BaseException as error:
                 self._fail(index, row, None, error)
             self._publish(index, ticket)
-        self._resetting = False
+        if self._whole is not None:
+            self._whole.resets_all = False
 
     def _step_together(self, indexes: list[int], mode: int) -> None:
         wide, mode = divmod(mode % MORE_FOLLOWS, WIDE_ACTIONS)
@@ -307,7 +308,7 @@ class BatchedShard(Shard):
         vitals[CURRENT_COMMAND] = STEPPING
 
     def _wanted_of(self, index: int) -> tuple[int | None, dict[str, Any] | None, Any]:
-        episode = self.episodes[index]
+        episode = self.plan.episodes[index]
         return episode.seed, episode.options, episode.task
 
     def _prepare(self, index: int) -> None:
@@ -326,22 +327,6 @@ class BatchedShard(Shard):
         self._recorder.reset_took(index, seconds)
         return result
 
-    def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
-        seed = super()._next_seed(slot, episode)
-        if self._batch.resets_itself is None:
-            return seed
-        # It is given one seed, when it is reset as a whole.
-        return seed if self._resetting and slot == self.slots.start else None
-
-    def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
-        task = super()._next_task(slot, episode)
-        if task is not NO_TASK and self._batch.resets_itself is not None:
-            raise OptionError(
-                f"{type(self._batch.env).__name__} restarts its episodes by itself and "
-                "cannot be given a task for one"
-            )
-        return task
-
     # Faults ---------------------------------------------------------------------------
 
     def _fail(
@@ -351,28 +336,16 @@ class BatchedShard(Shard):
         self._failing = error
         super()._fail(index, row, mode, error)
 
-    def _rebuild(self, index: int, delay: float, again: bool) -> None:
-        """Put a new env in the place of one that failed; all slots lose theirs."""
-        spec = self._batch.spec
-        self._vitals[CURRENT_COMMAND] = CONSTRUCTING
-        time.sleep(delay)
-        self._recorder.mark()
-        self._close_failed_env(index)
-        batch = build_batch(self._factories[0], self.slots)
-        self.guard()
-        if self.owns_process:
-            stop_profilers()
-        refuse_other_spaces(batch, spec)
-        self._vitals[CURRENT_COMMAND] = STEPPING
-        self._take(batch)
-        self._closed_envs.clear()
+    def lose_episode(self, index: int, repeated: bool) -> None:
+        """The slot's episode went with the env; all slots lose theirs."""
+        self._batch = self.envs.batch
         self._lose_others(index)
-        self._break_off(index, again)
+        super().lose_episode(index, repeated)
 
     def _lose_others(self, index: int) -> None:
         """Slots beside the one that failed are without their episodes too."""
         self._began.clear()
-        for other, episode in enumerate(self.episodes):
+        for other, episode in enumerate(self.plan.episodes):
             under_way = episode.number >= 0 and not self.care[other] & NEEDS_CARE
             # One that is about to begin another has lost nothing.
             if other == index or other in self._prepared or not under_way:
@@ -386,6 +359,6 @@ class BatchedShard(Shard):
     def _make_steppable(self) -> None:
         """A new env that is stepped as a whole: also before all slots have begun."""
         if not self._batch.masks_steps:
-            tasks = [episode.task for episode in self.episodes]
+            tasks = [episode.task for episode in self.plan.episodes]
             self._batch.reset({i: (0, None, task) for i, task in enumerate(tasks)})
             self.guard()

@@ -1,8 +1,9 @@
-"""What a worker can be asked to do.
+"""What a worker can be told and asked to do.
 
-Frequent commands are one 32-bit entry in the worker's queue: verb, autoreset mode and
-slot. Everything else is a message in the mailbox, announced by a MAIL entry so that it
-keeps its place in the order::
+Until it serves, a worker process reads messages from its mailbox: ProcessSetup,
+ProbeEnvs*, RepeatRecording*, BuildShard, BindBlock. From then on, a frequent command is
+one 32-bit entry in its queue: verb, autoreset mode and slot. Everything else is a
+message in the mailbox, announced by a MAIL entry so that it keeps its place::
 
     entry   | verb : 4 | mode : 4 | index : 24 |
 """
@@ -10,10 +11,16 @@ keeps its place in the order::
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from corral.core import NO_TASK
+from corral.engine.faults.restart_limits import RestartBudget
+from corral.engine.layout.plan import ControlPlan, DataPlan
+from corral.engine.transport import doorbell
 
 INDEX_BITS = 24
 INDEX_MASK = (1 << INDEX_BITS) - 1
@@ -105,3 +112,135 @@ class NewRootSeed:
     """A new root seed: episodes are counted from the start again."""
 
     seed: int
+
+
+# Before it serves --------------------------------------------------------------------
+
+SHARING_PROBE_SECONDS = 0.5
+"""For finding out whether envs may share a process, from when the first one stands."""
+LONG_BUILD_SECONDS = 0.1
+"""Seconds of a constructor, imports left out: three of these take most of that."""
+
+
+@dataclass(slots=True)
+class ProcessSetup:
+    """The first message: what the process should look like."""
+
+    argv: list[Any]
+    log_levels: dict[str, int]
+    registry: list[bytes]
+    control: ControlPlan
+    bell_kind: doorbell.Kind
+
+
+@dataclass(slots=True)
+class ShardOptions:
+    """How a shard treats its episodes."""
+
+    root_seed: int = 0
+    seeded: bool = True
+    """Whether episodes get seeds from (root seed, slot, episode), or start bare."""
+    infos: str | tuple[str, ...] = "all"
+    sample_task: Callable[[int, int, np.random.Generator], Any] | None = None
+    isolate_rng: bool = False
+    restarts: RestartBudget | None = None
+    """How often an env that raised may be built again; None for never."""
+    memory_limit: int | None = None
+    """Bytes; a worker that holds more ends at the end of its slot's episode."""
+    batched: bool = False
+    """Whether one vector of environments is the whole shard: see `batched_shard`."""
+    checks_sharing: bool = False
+    """Whether envs share a process here, and one that must not is to be refused."""
+
+
+@dataclass(slots=True)
+class Job:
+    """All that a worker is told when it starts."""
+
+    worker: int
+    slots: range
+    factories: Any
+    """One per slot; callables, or bytes that open to them."""
+    options: ShardOptions
+    worker_init: Any = None
+    per_worker: Any = None
+    function: Any = None
+    """What `corral.map` maps."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    device: str | None = None
+    owns_process: bool = False
+    """Whether global generators and thread counts are the worker's to set."""
+    threads: int | None = None
+    generation: int = 0
+    """How many workers have run these slots before."""
+
+    @property
+    def seed(self) -> int | None:
+        """The root seed, where it means anything to the caller."""
+        return self.options.root_seed if self.function is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """What a probe is to find out."""
+
+    seconds: float = 0.0
+    """For timing; 0 for what comes along."""
+    judges: bool = True
+    """Whether envs may share a process."""
+    limit: float = SHARING_PROBE_SECONDS
+    """Seconds for that."""
+    long_to_build: float = LONG_BUILD_SECONDS
+    """Seconds of a constructor from which on no others are built for it."""
+    seeded: bool = False
+    """Whether every episode of a recording gets a seed, or the first one alone."""
+    thorough: bool = False
+    """Whether what the env says does not count, episodes may take longer, and another
+    env is built after one was closed: for `corral doctor`."""
+
+
+@dataclass(slots=True)
+class ProbeEnvs:
+    """Try some envs that are not the worker's own, time them, close them."""
+
+    job: Job
+    question: ProbeRequest
+
+
+@dataclass(slots=True)
+class RepeatRecording:
+    """Do alone what envs did elsewhere, and tell whether it is the same."""
+
+    job: Job
+    doubt: bytes
+
+
+@dataclass(slots=True)
+class BuildShard:
+    """Build the shard."""
+
+    job: Job
+
+
+@dataclass(slots=True)
+class ResumeState:
+    """Where a worker that takes another's place goes on."""
+
+    tickets: list[int]
+    """The last command that each slot has finished."""
+    care: bytes
+    columns: list[Any]
+    """The info columns defined so far."""
+    tasks: list[Any]
+    """What each slot's episode was about, for those that are begun again."""
+
+
+@dataclass(slots=True)
+class BindBlock:
+    """Take your part of the block and start serving."""
+
+    plan: DataPlan
+    codecs: bytes
+    spin: float
+    resume: ResumeState | None = None
+    """(of a worker that takes another's place)"""

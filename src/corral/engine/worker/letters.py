@@ -1,4 +1,4 @@
-"""What travels through the mailbox: letters about a slot, and replies to a question."""
+"""What a worker posts: letters about a slot, replies, and whether its shard stands."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import cloudpickle
 
+from corral.core import EnvSpec
 from corral.engine.faults.report import (
     MAX_TEXT_CHARACTERS,
     MAX_TRACEBACK_CHARACTERS,
@@ -64,6 +65,20 @@ class Reply:
     faults: list[Fault]
     slots: tuple[int, ...] = ()
     """Whose values they are."""
+
+
+@dataclass(slots=True)
+class ShardBuilt:
+    """The shard stands."""
+
+    specs: list[EnvSpec]
+
+
+@dataclass(slots=True)
+class BuildFailed:
+    """It does not; and why."""
+
+    fault: Fault
 
 
 def describe(

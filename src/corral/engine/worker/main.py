@@ -2,7 +2,7 @@
 
 bootstrap (path set, package imported)
   -> main: lifeline, signals, output
-  -> mailbox: Welcome, ProbeEnvs*, RepeatRecording*, Build, BindBlock
+  -> mailbox: ProcessSetup, ProbeEnvs*, RepeatRecording*, BuildShard, BindBlock
   -> serve until told to close
   -> every env closed, whichever way it ended
 """
@@ -17,12 +17,11 @@ import pickle
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 
-from corral.core import EnvSpec
 from corral.engine.faults import stacks
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
@@ -30,9 +29,7 @@ from corral.engine.layout.plan import (
     CLOSING,
     CURRENT_COMMAND,
     WORKER_ENDED,
-    ControlPlan,
     ControlViews,
-    DataPlan,
     DataViews,
 )
 from corral.engine.transport import child_processes, descriptors, doorbell, lifeline
@@ -40,18 +37,33 @@ from corral.engine.transport.block import Block
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays
 from corral.engine.worker import serialization
+from corral.engine.worker.commands import (
+    BindBlock,
+    BuildShard,
+    Job,
+    ProbeEnvs,
+    ProcessSetup,
+    RepeatRecording,
+)
 from corral.engine.worker.forked_copies import guard_of
 from corral.engine.worker.letters import (
+    BuildFailed,
     Letter,
     Reply,
     SealedMessage,
+    ShardBuilt,
     describe,
     for_travel,
 )
-from corral.engine.worker.probe import Measurement, Probe, ProbeRequest, repeated
+from corral.engine.worker.probe import (
+    Probe,
+    ProbeResult,
+    ProbeStage,
+    repeated,
+)
 from corral.engine.worker.serve import WorkerEndpoint, serve
-from corral.engine.worker.shard import ResumeState, WorkerRetired
-from corral.engine.worker.worker import Job, Worker
+from corral.engine.worker.shard import WorkerRetired
+from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 
 # What the parent runs us with. Nothing but the built-in sys is imported before the path
@@ -63,84 +75,6 @@ BOOTSTRAP = (
     "from corral.engine.worker.main import main; "
     "main(**eval(sys.argv[2]))"
 )
-
-
-@dataclass(slots=True)
-class ProcessSetup:
-    """The first message: what the process should look like."""
-
-    argv: list[Any]
-    log_levels: dict[str, int]
-    registry: list[bytes]
-    control: ControlPlan
-    bell_kind: doorbell.Kind
-
-
-@dataclass(slots=True)
-class ProbeEnvs:
-    """Try some envs that are not the worker's own, time them, close them."""
-
-    job: Job
-    question: ProbeRequest
-
-
-@dataclass(slots=True)
-class ProbeStage:
-    """How far it has come: "built" is the first of them, then it was run "alone"."""
-
-    name: str
-
-
-@dataclass(slots=True)
-class ProbeResult:
-    """What was found, and what another process has to be asked, if anything."""
-
-    measured: Measurement
-    doubt: bytes | None = None
-    trouble: str = ""
-    """What to say if there is no doubt left."""
-    in_infos_alone: bool = False
-    """Whether the doubt is about infos, and nothing that a learner sees."""
-
-
-@dataclass(slots=True)
-class RepeatRecording:
-    """Do alone what envs did elsewhere, and tell whether it is the same."""
-
-    job: Job
-    doubt: bytes
-
-
-@dataclass(slots=True)
-class BuildShard:
-    """Build the shard."""
-
-    job: Job
-
-
-@dataclass(slots=True)
-class BindBlock:
-    """Take your part of the block and start serving."""
-
-    plan: DataPlan
-    codecs: bytes
-    spin: float
-    resume: ResumeState | None = None
-    """(of a worker that takes another's place)"""
-
-
-@dataclass(slots=True)
-class ShardBuilt:
-    """The shard stands."""
-
-    specs: list[EnvSpec]
-
-
-@dataclass(slots=True)
-class BuildFailed:
-    """It does not; and why."""
-
-    fault: Fault
 
 
 def main(

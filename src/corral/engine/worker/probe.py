@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from corral.engine.adapters.isolation import isolation_of
 from corral.engine.faults.run_delay import own_time
 from corral.engine.worker import isolation_probe, shared_state
+from corral.engine.worker.commands import Job, ProbeRequest
 from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import ForkCount
 from corral.engine.worker.import_time import ImportTimer
@@ -46,7 +47,7 @@ from corral.engine.worker.probed_env import (
 )
 from corral.engine.worker.serialization import opened
 from corral.engine.worker.shared_state import Snapshot
-from corral.engine.worker.worker import Job, Worker
+from corral.engine.worker.worker import Worker
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 TIMING_ROUNDS = 3
 MAX_COLD_RATIO = 2.0
 """How many times as long as the second env's steps the first one's may be."""
-SHARING_PROBE_SECONDS = 0.5
-"""For finding out whether envs may share a process, from when the first one stands."""
 WAITING_CPU_SHARE = 0.5
 """Envs that compute for less of a step than this leave their core to others."""
 MIN_WAITING_STEP_SECONDS = 1e-3
@@ -64,8 +63,6 @@ THOROUGH_PATIENCE = 10.0
 """How many times as long as usual an episode may take for the doctor."""
 FAILED_ONCE_REASON = "an env failed once beside another"
 UNREAD_REASON = "what all envs of a process share cannot be compared"
-LONG_BUILD_SECONDS = 0.1
-"""Seconds of a constructor, imports left out: three of these take most of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +91,23 @@ class Measurement:
     """Whether closed envs have left processes behind, which end with the worker."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeRequest:
-    """What a probe is to find out."""
+@dataclass(slots=True)
+class ProbeStage:
+    """How far it has come: "built" is the first of them, then it was run "alone"."""
 
-    seconds: float = 0.0
-    """For timing; 0 for what comes along."""
-    judges: bool = True
-    """Whether envs may share a process."""
-    limit: float = SHARING_PROBE_SECONDS
-    """Seconds for that."""
-    long_to_build: float = LONG_BUILD_SECONDS
-    """Seconds of a constructor from which on no others are built for it."""
-    seeded: bool = False
-    """Whether every episode of a recording gets a seed, or the first one alone."""
-    thorough: bool = False
-    """Whether what the env says does not count, episodes may take longer, and another
-    env is built after one was closed: for `corral doctor`."""
+    name: str
+
+
+@dataclass(slots=True)
+class ProbeResult:
+    """What was found, and what another process has to be asked, if anything."""
+
+    measured: Measurement
+    doubt: bytes | None = None
+    trouble: str = ""
+    """What to say if there is no doubt left."""
+    in_infos_alone: bool = False
+    """Whether the doubt is about infos, and nothing that a learner sees."""
 
 
 class SameEnvTwice(Exception):
@@ -454,7 +451,9 @@ class Probe:
 
     def _snapshot(self, before: Snapshot | None = None) -> Snapshot:
         envs = [
-            probed_env.env for probed_env in self._trials if probed_env.shard.adapters
+            probed_env.env
+            for probed_env in self._trials
+            if probed_env.shard.envs.adapters
         ]
         return shared_state.snapshot(envs, self._factories, before)
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from corral.core import NO_TASK
 from corral.engine.faults.run_delay import run_delay
+from corral.engine.worker.commands import Job
 from corral.engine.worker.context import WorkerContext
+from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.global_rng import numpy_generator, python_generator
-from corral.engine.worker.shard import Shard, sampled_task
+from corral.engine.worker.shard import Shard
 from corral.engine.worker.shared_state import generator_states
-from corral.engine.worker.worker import Job
 
 THREADS_KEY = "corral.threads"
 """The key of an env's metadata that says its steps release the GIL."""
@@ -69,8 +70,8 @@ class ProbedEnv:
     ) -> None:
         options = replace(job.options, checks_sharing=False)
         self.slot = slot
-        self.shard = Shard(job.worker, range(slot, slot + 1), options)
-        self.shard.guard = self._guard = guard
+        self.shard = Shard(job.worker, range(slot, slot + 1), options, guard=guard)
+        self._guard = guard
         self.calls = 0
         """Resets and steps so far."""
         self._options = options
@@ -80,7 +81,7 @@ class ProbedEnv:
     def build(self) -> bool:
         """Build it; returns whether the env says that it releases the GIL."""
         (spec,) = self.shard.build([self._make])
-        self._adapter = self.shard.adapters[0]
+        self._adapter = self.shard.envs.adapters[0]
         self._permitted = getattr(self._adapter, "permitted", None)
         # A copy: the env's own, which others may share, must not notice. Drawn
         # beforehand: with two threads each draw would be in the other's way.
@@ -104,7 +105,7 @@ class ProbedEnv:
         self.calls += 1
         task = sampled_task(self._options, self.slot, self._episode)
         self._episode += 1
-        with self.shard.randomness_of(self.slot):
+        with self.shard.envs.randomness_of(self.slot):
             return self._guarded(self._adapter.reset, seed, None, task)
 
     def step(self, action: Any) -> Any:
@@ -112,7 +113,7 @@ class ProbedEnv:
         self.calls += 1
         if self._permitted is not None:
             action = self._permitted(action)
-        with self.shard.randomness_of(self.slot):
+        with self.shard.envs.randomness_of(self.slot):
             return self._guarded(self._adapter.step, action)
 
     def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -177,9 +178,9 @@ class ProbedEnv:
 
     def close_quietly(self) -> None:
         """Close what another one may have broken: what it says to that is no news."""
-        while self.shard.adapters:
+        while self.shard.envs.adapters:
             with suppress(Exception):
-                self._guarded(self.shard.adapters.pop().close)
+                self._guarded(self.shard.envs.adapters.pop().close)
 
 
 def _waited_for_core() -> float:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.worker import serialization
-from corral.engine.worker.shard import ShardOptions
-from corral.engine.worker.worker import Job, Worker, worker_rng
+from corral.engine.worker.commands import Job, ShardOptions
+from corral.engine.worker.worker import Worker, worker_rng
 from corral.errors import FactoryError, OptionError
 
 MAX_SHARED_BYTES = 64 << 20

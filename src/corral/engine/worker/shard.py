@@ -1,4 +1,4 @@
-"""The slots one worker runs: builds their envs, resets, steps and records them.
+"""The slots one worker runs: takes their commands, and steps and records them.
 
 The same code runs under every executor. `index` counts from the shard's first slot;
 `slot` is the pool's number.
@@ -10,32 +10,21 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import Any, ClassVar
 
-import numpy as np
-
-from corral.core import NO_TASK, Adapter, EnvSpec
-from corral.engine.adapters import adapt
-from corral.engine.adapters.isolation import isolation_of
+from corral.core import NO_TASK, EnvSpec
 from corral.engine.faults.process_memory import memory_of
 from corral.engine.faults.report import message_for
-from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.info_copy import owned_info
 from corral.engine.layout.plan import (
     BEFORE_RESET,
-    BEGIN_TICKET,
     BUSY_SINCE,
-    CONSTRUCTING,
     CURRENT_COMMAND,
     CURRENT_SLOT,
-    EPISODE_NUMBER,
-    EPISODE_RESTARTS,
-    EPISODE_SEED,
-    FIRST_BEGIN_TICKET,
     NO_SLOT,
     RESETTING,
     RETIREMENT_STAGE,
@@ -43,14 +32,12 @@ from corral.engine.layout.plan import (
     TICKET_MASK,
     DataViews,
 )
-from corral.engine.worker import autoreset
-from corral.engine.worker.commands import WIDE_ACTIONS
-from corral.engine.worker.episode import NO_ACTION, SlotEpisode
+from corral.engine.worker import autoreset, restarting
+from corral.engine.worker.commands import WIDE_ACTIONS, ResumeState, ShardOptions
+from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.info_writer import InfoWriter
-from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.letters import NotSent, describe
-from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.record import (
     EPISODE_ENDED,
     EPISODE_LOST,
@@ -61,75 +48,26 @@ from corral.engine.worker.record import (
     REWARD_UNWRITTEN,
     Recorder,
 )
-from corral.engine.worker.seeds import SeedDomain, episode_seed
+from corral.engine.worker.restarting import FailedCommand
+from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.step_results import as_reward, defined_at, five_of, two_of
 from corral.errors import (
     Fault,
-    IsolationError,
-    OrderError,
     SpaceMismatch,
-    SpacesDiffer,
 )
 
 LOGGER = logging.getLogger("corral")
-_NO_CONTEXT = nullcontext()
-
-
-@dataclass(slots=True)
-class ShardOptions:
-    """How a shard treats its episodes."""
-
-    root_seed: int = 0
-    seeded: bool = True
-    """Whether episodes get seeds from (root seed, slot, episode), or start bare."""
-    infos: str | tuple[str, ...] = "all"
-    sample_task: Callable[[int, int, np.random.Generator], Any] | None = None
-    isolate_rng: bool = False
-    restarts: RestartBudget | None = None
-    """How often an env that raised may be built again; None for never."""
-    memory_limit: int | None = None
-    """Bytes; a worker that holds more ends at the end of its slot's episode."""
-    batched: bool = False
-    """Whether one vector of environments is the whole shard: see `batched_shard`."""
-    checks_sharing: bool = False
-    """Whether envs share a process here, and one that must not is to be refused."""
-
-
-class _Isolated:
-    """Steps with the slot's own global generators."""
-
-    __slots__ = ("_isolation", "_slot", "_stepper")
-
-    def __init__(self, stepper: Any, isolation: IsolatedRng, slot: int) -> None:
-        self._stepper = stepper
-        self._isolation = isolation
-        self._slot = slot
-
-    def step(self, action: Any) -> Any:
-        with self._isolation.of(self._slot):
-            return self._stepper.step(action)
 
 
 class WorkerRetired(BaseException):
     """This worker holds too much memory and makes room for another."""
 
 
-@dataclass(slots=True)
-class ResumeState:
-    """Where a worker that takes another's place goes on."""
-
-    tickets: list[int]
-    """The last command that each slot has finished."""
-    care: bytes
-    columns: list[Any]
-    """The info columns defined so far."""
-    tasks: list[Any]
-    """What each slot's episode was about, for those that are begun again."""
-
-
 class Shard:
     """The envs of one worker, walked slot by slot."""
+
+    envs_type: ClassVar[type[ShardEnvs]] = ShardEnvs
 
     def __init__(
         self,
@@ -137,53 +75,39 @@ class Shard:
         slots: range,
         options: ShardOptions,
         lock: AbstractContextManager[Any] | None = None,
+        guard: Guard = no_guard,
+        owns_process: bool = False,
     ) -> None:
+        """Make a shard without envs; see `ShardEnvs` for the last three."""
         self.worker = worker
         self.slots = slots
         self.options = options
-        self.adapters: list[Adapter] = []
-        self._closed_envs: set[int] = set()
-        """Envs that were closed, and not built again."""
+        self.guard = guard
+        self.envs = self.envs_type(slots, options, guard, owns_process, lock)
+        self.plan = EpisodePlan(slots, options)
         self.care = bytearray(len(slots))
         """By slot: what the recorder has to stop for; see there."""
-        self.guard: Guard = no_guard
-        """Ends a forked copy of this worker; called where the env's code came back."""
-        self.owns_process = False
-        """Whether it is ours to stop the profilers that a new env has started."""
+        self.mailed_actions: dict[int, list[Any]] = {}
+        """By slot: the leaves of its next action that do not lie in the block."""
+        self.raw_actions: dict[int, Any] = {}
+        """By slot: its next action, where the caller's own object was sent."""
         self._standing = -1
         """The slot whose transition stands while its next episode begins."""
-        self.episodes = [SlotEpisode() for _ in slots]
-        self._begun = False
-        """Whether any episode was begun here."""
         # The ticket of slot i is base + offsets[i]; a command to the whole shard moves
         # the base alone, so as long as no slot was sent to by itself one row fits all.
         self._base = 0
         self._offsets = [0] * len(slots)
         self._even = True
-        self._generator_seeds: dict[int, int] = {}
-        self._isolation = (
-            IsolatedRng(self._generator_seed, lock) if options.isolate_rng else None
-        )
 
     # Building -------------------------------------------------------------------------
 
-    def build(self, factories: Sequence[Callable[[], Any]]) -> list[EnvSpec]:
+    def build(self, factories: Sequence[Callable[..., Any]]) -> list[EnvSpec]:
         """Build every env; if one cannot be built, those before it are closed."""
-        self._factories = factories
-        for slot, factory in zip(self.slots, factories, strict=True):
-            try:
-                with self.randomness_of(slot):
-                    self.adapters.append(_adapted(factory()))
-                self.guard()
-                if self.options.checks_sharing and len(self.adapters) == 1:
-                    _check_may_share(self.adapters[0].env)
-            except BaseException as error:
-                self.guard(error)
-                self.close()
-                with suppress(Exception):  # some exceptions take no attributes
-                    error.slot = slot  # type: ignore[attr-defined]
-                raise
-        return [adapter.spec for adapter in self.adapters]
+        try:
+            return self.envs.build(factories)
+        except BaseException:
+            self.close()
+            raise
 
     def bind(
         self,
@@ -213,19 +137,12 @@ class Shard:
         # in the cache. 2 x 32 Ants, which do not fit in it: 6.6k steps/s, now 7.2k.
         # Not where the caller itself runs the envs and may count on their order.
         self._to_and_fro = outputs.ring is not None
-        self._episode_words: list[Any] = [words.data for words in outputs.episode]
+        self.plan.bind(outputs.episode)
         self._encode = codecs.obs.encoder(obs, "obs")
         final = [array[:, part] for array in views.final_obs]
         self._encode_final = codecs.obs.encoder(final, "obs")
         self._obs, self._final = obs, final
-        # By the WIDE_ACTIONS bit of a command: the space's own dtypes, or wide ones.
-        actions = [
-            [array[:, part] for array in arrays]
-            for arrays in (views.action, views.wide_action)
-        ]
-        self._decode = [codecs.action.decoder(arrays) for arrays in actions]
-        self._decode_all = [codecs.action.walker(arrays) for arrays in actions]
-        self._action_mask = views.action_mask
+        self._bind_actions(views, codecs, part)
         self.columns = Columns(views.arena, views.presence)
         self.info_writer = InfoWriter(
             slots=self.slots,
@@ -240,28 +157,17 @@ class Shard:
         self._outputs = outputs
         if resume is not None:
             self._take_over(resume)
-        self._steppers = [self._stepper(index) for index in range(len(self.slots))]
+        self._steppers = self.envs.steppers
 
-    def _stepper(self, index: int) -> Any:
-        """Whose `step` is called for a slot."""
-        stepper = self.adapters[index].stepper
-        if self._isolation is None:
-            return stepper
-        return _Isolated(stepper, self._isolation, self.slots[index])
-
-    def replace_env(self, index: int, env: Any) -> None:
-        """Let another env go on in this slot; the one before is not closed."""
-        self.adapters[index] = self.adapters[index].exchanged(env)
-        self._steppers[index] = self._stepper(index)
-        self._closed_envs.discard(index)
-
-    def _generator_seed(self, slot: int) -> int:
-        seed = self._generator_seeds.get(slot)
-        return episode_seed(self.options.root_seed, slot) if seed is None else seed
-
-    def randomness_of(self, slot: int) -> AbstractContextManager[Any]:
-        """The slot's own global generators, where they were asked for."""
-        return self._isolation.of(slot) if self._isolation else _NO_CONTEXT
+    def _bind_actions(self, views: DataViews, codecs: Codecs, part: slice) -> None:
+        # By the WIDE_ACTIONS bit of a command: the space's own dtypes, or wide ones.
+        actions = [
+            [array[:, part] for array in arrays]
+            for arrays in (views.action, views.wide_action)
+        ]
+        self._decode = [codecs.action.decoder(arrays) for arrays in actions]
+        self._decode_all = [codecs.action.walker(arrays) for arrays in actions]
+        self._action_mask = views.action_mask
 
     # Commands -------------------------------------------------------------------------
 
@@ -340,11 +246,9 @@ class Shard:
         self._publish(index, ticket)
 
     def _action(self, index: int, ticket: int, wide: int) -> Any:
-        episode = self.episodes[index]
-        if episode.raw_action is not NO_ACTION:
-            action, episode.raw_action = episode.raw_action, NO_ACTION
-            return action
-        mailed, episode.mailed_action = episode.mailed_action, None
+        if index in self.raw_actions:
+            return self.raw_actions.pop(index)
+        mailed = self.mailed_actions.pop(index, None)
         return self._decode[wide](ticket & self._action_mask, index, mailed)
 
     def reset(self, index: int, seed: int | None, mode: int = 0) -> None:
@@ -353,10 +257,7 @@ class Shard:
         row = ticket & 1
         try:
             self.retire_if_outgrown(BEFORE_RESET)
-            # What the caller begins is another episode, also after one that broke off.
-            self.episodes[index].broken = False
-            if seed is not None:
-                self.episodes[index].next_seed = seed
+            self.plan.reset(index, seed)
             self.begin(index, row)
             self.write_started(index, row, valid=True)
         except BaseException as error:
@@ -406,94 +307,24 @@ class Shard:
         self.care[index] &= ~NEEDS_CARE
 
     def _prepare(self, index: int) -> None:
-        """Say what the slot's next episode is: its number, seed, options and task."""
-        episode, slot = self.episodes[index], self.slots[index]
-        self._count(index, episode)
-        episode.options, episode.next_options = episode.next_options, None
-        episode.task = self._next_task(slot, episode)
-        if self._isolation is not None:
-            self.reseed(slot, episode.seed)
-        self._begun = True
+        """Go on to the slot's next episode, before its env does."""
+        episode = self.plan.begin(index, self._ticket(index))
+        if self.options.isolate_rng:
+            self.envs.reseed(self.slots[index], episode.seed)
 
     def _reset_env(self, index: int) -> Any:
         """Have the env begin what was prepared, in time."""
-        episode = self.episodes[index]
-        vitals, began = self._vitals, time.perf_counter()
-        vitals[BUSY_SINCE], vitals[CURRENT_COMMAND] = began, RESETTING
-        reset = self.adapters[index].reset
-        if self._isolation is None:
-            result = reset(episode.seed, episode.options, episode.task)
-        else:
-            with self._isolation.of(self.slots[index]):
-                result = reset(episode.seed, episode.options, episode.task)
+        episode, began = self.plan.episodes[index], time.perf_counter()
+        self._vitals[BUSY_SINCE], self._vitals[CURRENT_COMMAND] = began, RESETTING
+        result = self.envs.reset(index, episode.seed, episode.options, episode.task)
         self.guard()
         self._recorder.reset_took(index, time.perf_counter() - began)
-        vitals[CURRENT_COMMAND] = STEPPING
+        self._vitals[CURRENT_COMMAND] = STEPPING
         return result
-
-    def reseed(self, slot: int, seed: int | None) -> None:
-        """Give an episode global generators that depend on its seed alone.
-
-        Else it could not be replayed from its seed, task and actions.
-        """
-        if self._isolation is not None and seed is not None:
-            self._generator_seeds[slot] = episode_seed(seed)
-            self._isolation.forget(slot)
-
-    def _count(self, index: int, episode: SlotEpisode) -> None:
-        """Number and seed an episode; one that broke off keeps its number."""
-        began = episode.began = self._ticket(index)
-        if episode.broken:
-            episode.restarts += 1
-        else:
-            episode.number += 1
-            episode.restarts = 0
-        if not (episode.broken and episode.next_task is NO_TASK):
-            episode.first_began = began
-        episode.broken = False
-        episode.seed = self._next_seed(self.slots[index], episode)
-        # Before anything of the env's is run: it may be the end of us.
-        words = self._episode_words[index]
-        words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = (
-            episode.number,
-            episode.restarts,
-        )
-        words[EPISODE_SEED] = self._seed_word(index)
-        words[BEGIN_TICKET], words[FIRST_BEGIN_TICKET] = began, episode.first_began
-
-    def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
-        seed, episode.next_seed = episode.next_seed, None
-        root, number = self.options.root_seed, episode.number
-        if seed is None and episode.restarts:
-            # Also where resets are bare: an env that is new was never given a seed.
-            return episode_seed(
-                root, slot, number, SeedDomain.RESTARTS, episode.restarts
-            )
-        if seed is None and self.options.seeded:
-            return episode_seed(root, slot, number)
-        return seed
-
-    def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
-        task, episode.next_task = episode.next_task, NO_TASK
-        if task is NO_TASK and episode.restarts and episode.task is not NO_TASK:
-            return episode.task
-        if task is NO_TASK:
-            return sampled_task(self.options, slot, episode.number)
-        return task
 
     def write_started(self, index: int, row: int, valid: bool) -> None:
         """A record with no transition behind it: a reset, or a filler row."""
-        self._recorder.start(row, index, self._seed_word(index), valid)
-
-    def _seed_word(self, index: int) -> int:
-        """The seed of the slot's episode as the block has it: -1 for none."""
-        seed = self.episodes[index].seed
-        return -1 if seed is None or seed >> 63 else seed
-
-    def mark_started(self, index: int, row: int) -> None:
-        """The transition stands; its observation is the next episode's first."""
-        self._fields["started"][row, index] = True
-        self._fields["seed"][row, index] = self._seed_word(index)
+        self._recorder.start(row, index, self.plan.episodes[index].seed_word, valid)
 
     # Outcomes -------------------------------------------------------------------------
 
@@ -537,33 +368,21 @@ class Shard:
         standing, self._standing = self._standing == index, -1
         stepped = mode is not None and not (standing or self.care[index] & EPISODE_OVER)
         command = "step" if stepped else "reset"
-        first = fault = self.described(index, command, error)
-        # The caller's own mistake, and an env that has changed, are not mended by it.
-        while not isinstance(error, (OrderError, SpacesDiffer)):
-            delay = self._restart_delay(index)
-            if delay is None:
-                fault = replace(fault, gave_up=self.options.restarts is not None)
-                break
-            command = "construct"
-            try:
-                self._rebuild(index, delay, again=mode is None)
-                command = "reset"
-                self._restart(index, row, mode, standing)
-            except BaseException as again:
-                self.guard(again)
-                self._standing = -1
-                error, fault = again, self.described(index, command, again)
-                continue
-            self.info_writer.letter(index).restarted = first
-            return
-        self._fields["valid"][row, index] = False
-        self.info_writer.letter(index).fault = fault
+        fault = self.described(index, command, error)
+        failed = FailedCommand(index, row, mode, standing)
+        left = restarting.answered(self, failed, error, fault)
+        self._standing = -1
+        if left is None:
+            self.info_writer.letter(index).restarted = fault
+        else:
+            self._fields["valid"][row, index] = False
+            self.info_writer.letter(index).fault = left
 
     def described(self, index: int, command: str, error: BaseException) -> Fault:
         """An exception of a slot's env, with what is known of its episode."""
         if isinstance(error, NotSent) and error.__cause__ is not None:
             command, error = "sending an info home", error.__cause__
-        episode = self.episodes[index]
+        episode, budget = self.plan.episodes[index], self.options.restarts
         begun = episode.number >= 0
         taken = self._ticket(index) - episode.began & TICKET_MASK
         fault = describe(
@@ -576,80 +395,21 @@ class Shard:
             task=None if episode.task is NO_TASK else episode.task,
             has_task=episode.task is not NO_TASK,
             options=episode.options,
-            restarts=self._spent(index),
+            restarts=0 if budget is None else budget.count(self.slots[index]),
         )
         if isinstance(error, SpaceMismatch):  # raised here: say where it came from
-            came = defined_at(self.adapters[index], command)
+            came = defined_at(self.envs.adapters[index], command)
             fault = replace(fault, traceback=f"{fault.traceback or ''}{came}")
         return fault
 
-    # Restarts -------------------------------------------------------------------------
-
-    def _spent(self, index: int) -> int:
-        budget = self.options.restarts
-        return 0 if budget is None else budget.count(self.slots[index])
-
-    def _restart_delay(self, index: int) -> float | None:
-        budget = self.options.restarts
-        if budget is None:
-            return None
-        return budget.spend(self.slots[index], time.monotonic())
-
-    def _rebuild(self, index: int, delay: float, again: bool) -> None:
-        """Put a new env in the place of one that failed.
-
-        Args:
-            index: whose.
-            delay: seconds to wait first.
-            again: whether the caller's own reset is to be repeated as it was.
-        """
-        self._vitals[CURRENT_COMMAND] = CONSTRUCTING
-        time.sleep(delay)
+    def mark(self, doing: int) -> None:
+        """Let the parent see what this worker is at, and since when: from now on."""
+        self._vitals[CURRENT_COMMAND] = doing
         self._recorder.mark()
-        self._close_failed_env(index)
-        with self.randomness_of(self.slots[index]):
-            adapter = _adapted(self._factories[index]())
-        self.guard()
-        if self.owns_process:
-            stop_profilers()
-        refuse_other_spaces(adapter, self.adapters[index].spec)
-        self._vitals[CURRENT_COMMAND] = STEPPING
-        self.adapters[index] = adapter
-        self._closed_envs.discard(index)
-        self._steppers[index] = self._stepper(index)
-        self._break_off(index, again)
 
-    def _break_off(self, index: int, again: bool) -> None:
-        """The slot's episode went with its env; the next may be the same `again`."""
-        episode = self.episodes[index]
-        episode.broken = True
-        if again:
-            episode.next_seed = episode.seed
-            episode.next_options = episode.options
-            episode.next_task = episode.task
-
-    def _close_failed_env(self, index: int) -> None:
-        """Close an env that has failed, whatever it says to that; but once."""
-        if index in self._closed_envs:
-            return
-        self._closed_envs.add(index)
-        try:
-            self.adapters[index].close()
-        except BaseException as error:  # SystemExit too: it has failed already
-            self.guard(error)
-        self.guard()
-
-    def _restart(self, index: int, row: int, mode: int | None, standing: bool) -> None:
-        """Answer the command that failed, from the new env."""
-        if not standing:  # what it wrote of the outcome is void
-            self.info_writer.discard(index)
-        if mode is None:
-            self.begin(index, row)
-            self.write_started(index, row, valid=True)
-        elif standing:
-            self.begin_next(index, row)
-        else:
-            autoreset.after_a_fault(self, index, row, mode)
+    def lose_episode(self, index: int, repeated: bool) -> None:
+        """The slot's episode went with its env, which is another now."""
+        self.plan.break_off(index, repeated)
 
     def cut(self, index: int, row: int) -> None:
         """A row for a step that never came back: truncated where it stood, no data."""
@@ -672,43 +432,36 @@ class Shard:
         self._standing = index
         self.begin(index, row)
         self._standing = -1
-        self.mark_started(index, row)
+        self._fields["started"][row, index] = True
+        self._fields["seed"][row, index] = self.plan.episodes[index].seed_word
 
     def break_off(self, index: int) -> None:
         """The episode ended with its worker: the next one is this one again."""
         self.care[index] &= ~EPISODE_LOST
-        self.episodes[index].broken = True
+        self.plan.break_off(index)
 
     def retire_if_outgrown(self, stage: int) -> None:
         """End this worker, between two episodes, if it holds too much memory."""
         limit = self.options.memory_limit
         # One that is too big before its first episode would be replaced for ever.
-        if limit is None or not self._begun or (memory_of(os.getpid()) or 0) <= limit:
+        if limit is None or not self.plan.has_begun:
             return
-        self._vitals[RETIREMENT_STAGE] = stage
-        raise WorkerRetired
+        if (memory_of(os.getpid()) or 0) > limit:
+            self._vitals[RETIREMENT_STAGE] = stage
+            raise WorkerRetired
 
     def _take_over(self, resume: ResumeState) -> None:
         self._base, self._offsets = 0, list(resume.tickets)
         self._even = False
         self.care[:] = resume.care
         self.columns.adopt(resume.columns)
-        for index, episode in enumerate(self.episodes):
-            values = self._outputs.episode[index].tolist()
-            episode.task = resume.tasks[index]
-            episode.number, episode.restarts = (
-                values[EPISODE_NUMBER],
-                values[EPISODE_RESTARTS],
-            )
-            episode.began, episode.first_began = (
-                values[BEGIN_TICKET],
-                values[FIRST_BEGIN_TICKET],
-            )
-            episode.seed = None if values[EPISODE_SEED] < 0 else values[EPISODE_SEED]
-            # Cut short and not begun again, if its last row is of no transition.
-            last = resume.tickets[index] & 1, index
-            over = self.care[index] & EPISODE_OVER
-            episode.broken = bool(over and not self._fields["valid"][last])
+        # Cut short and not begun again, if its last row is of no transition.
+        valid = self._fields["valid"]
+        broken = [
+            bool(self.care[index] & EPISODE_OVER and not valid[ticket & 1, index])
+            for index, ticket in enumerate(resume.tickets)
+        ]
+        self.plan.take_over(resume.tasks, broken)
 
     # The rest -------------------------------------------------------------------------
 
@@ -718,59 +471,10 @@ class Shard:
         It is logged as well, since most who close envs can no longer raise anything.
         """
         self.guard()
-        faults = []
-        for index, adapter in enumerate(self.adapters):
-            if index in self._closed_envs:
-                continue
-            try:
-                adapter.close()
-                self.guard()
-            except BaseException as error:
-                self.guard(error)
-                faults.append(self.described(index, "close", error))
-        self.adapters = []
+        faults = [
+            self.described(index, "close", error) for index, error in self.envs.close()
+        ]
         for fault in faults:
             with suppress(Exception):  # the interpreter itself may be ending
                 LOGGER.warning("%s\n%s", message_for(fault), fault.traceback)
         return faults
-
-
-def sampled_task(options: ShardOptions, slot: int, number: int) -> Any:
-    """The task of an episode that was given none."""
-    if options.sample_task is None:
-        return NO_TASK
-    seed = episode_seed(options.root_seed, slot, number, SeedDomain.TASKS)
-    return options.sample_task(slot, number, np.random.default_rng(seed))
-
-
-def _check_may_share(env: Any) -> None:
-    """Refuse a second env in this process, where the first must be alone in it."""
-    verdict = isolation_of(env)
-    if verdict is not None and verdict.isolation == "slot":
-        raise IsolationError(
-            f"{verdict.subject} must be alone in its process ({verdict.reason}), and "
-            'here several slots would share one. isolation="slot" gives each its own; '
-            'isolation="shared" builds them together all the same'
-        )
-
-
-def _adapted(env: Any) -> Adapter:
-    """The env's adapter; what cannot have one may still own processes and sockets."""
-    try:
-        return adapt(env)
-    except BaseException:
-        with suppress(Exception):
-            env.close()
-        raise
-
-
-def refuse_other_spaces(built: Any, spec: EnvSpec) -> None:
-    """Refuse, and close, what was built again and has other spaces than before."""
-    for name in ("observation_space", "action_space"):
-        ours, theirs = getattr(built.spec, name), getattr(spec, name)
-        if ours != theirs:
-            with suppress(BaseException):  # what follows says more
-                built.close()
-            raise SpacesDiffer(
-                f"built again it has another {name}: {ours} instead of {theirs}"
-            )

@@ -9,12 +9,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from corral.core import NO_TASK, EnvSpec
+from corral.core import EnvSpec
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
     ANSWERING,
@@ -28,46 +27,26 @@ from corral.engine.layout.plan import (
 )
 from corral.engine.worker import commands
 from corral.engine.worker.batched_shard import BatchedShard
-from corral.engine.worker.commands import INDEX_BITS, INDEX_MASK, Ask, Verb
+from corral.engine.worker.commands import (
+    INDEX_BITS,
+    INDEX_MASK,
+    Ask,
+    Job,
+    ResumeState,
+    Verb,
+)
 from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.letters import Reply, describe
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.seeds import SeedDomain, episode_seed, seed_globals
 from corral.engine.worker.serialization import opened
-from corral.engine.worker.shard import ResumeState, Shard, ShardOptions
+from corral.engine.worker.shard import Shard
 from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.errors import Fault, OptionError
 
 RESERVED_METHODS = ("reset", "step", "close")
 """Calling these behind the shard's back would break the order of its episodes."""
-
-
-@dataclass(slots=True)
-class Job:
-    """All that a worker is told when it starts."""
-
-    worker: int
-    slots: range
-    factories: Any
-    """One per slot; callables, or bytes that open to them."""
-    options: ShardOptions
-    worker_init: Any = None
-    per_worker: Any = None
-    function: Any = None
-    """What `corral.map` maps."""
-    shared: dict[str, Any] = field(default_factory=dict)
-    device: str | None = None
-    owns_process: bool = False
-    """Whether global generators and thread counts are the worker's to set."""
-    threads: int | None = None
-    generation: int = 0
-    """How many workers have run these slots before."""
-
-    @property
-    def seed(self) -> int | None:
-        """The root seed, where it means anything to the caller."""
-        return self.options.root_seed if self.function is None else None
 
 
 class Worker:
@@ -84,9 +63,9 @@ class Worker:
             rng=worker_rng(job.options.root_seed, job.slots),
         )
         kind = BatchedShard if job.options.batched else Shard
-        self.shard = kind(job.worker, job.slots, job.options, lock)
-        self.shard.owns_process = job.owns_process
-        self.shard.guard = guard
+        self.shard = kind(
+            job.worker, job.slots, job.options, lock, guard, job.owns_process
+        )
         self.closing = False
         self._prepared = False
         self._vitals: Any = [0.0] * (CACHE_LINE_BYTES // 8)  # until there is a block
@@ -210,24 +189,18 @@ class Worker:
         self.shard.columns.adopt(message.columns)
 
     def _prepare(self, message: commands.NextEpisode) -> None:
-        episode = self.shard.episodes[message.index]
-        if message.options is not None:
-            episode.next_options = message.options
-        if message.task is not NO_TASK:
-            episode.next_task = message.task
-        if message.seed is not None:
-            episode.next_seed = message.seed
+        self.shard.plan.request(
+            message.index, message.seed, message.options, message.task
+        )
 
     def _take_action(self, message: commands.MailedAction) -> None:
-        self.shard.episodes[message.index].mailed_action = message.values
+        self.shard.mailed_actions[message.index] = message.values
 
     def _take_raw_action(self, message: commands.RawAction) -> None:
-        self.shard.episodes[message.index].raw_action = message.value
+        self.shard.raw_actions[message.index] = message.value
 
     def _reroot(self, message: commands.NewRootSeed) -> None:
-        self.shard.options.root_seed = message.seed
-        for episode in self.shard.episodes:
-            episode.number, episode.restarts, episode.broken = -1, 0, False
+        self.shard.plan.restart_count(message.seed)
         if self.job.owns_process:
             seed_globals(self._globals_seed(message.seed))
 
@@ -277,7 +250,7 @@ class Worker:
                 self._vitals[CURRENT_SLOT] = index
                 slots.append(slot)
             try:
-                with self.shard.randomness_of(-1 if slot is None else slot):
+                with self.shard.envs.randomness_of(-1 if slot is None else slot):
                     values.append(work(index))
                 self.guard()
             except BaseException as error:
@@ -301,19 +274,19 @@ class Worker:
                 f"Trying to call function `{name}` with `call`, "
                 f"use `{name}` directly instead."
             )
-        return self.shard.adapters[index].call(name, args, kwargs)
+        return self.shard.envs.adapters[index].call(name, args, kwargs)
 
     def _get_attr(self, index: int, message: Ask) -> Any:
-        return self.shard.adapters[index].get_attr(message.payload)
+        return self.shard.envs.adapters[index].get_attr(message.payload)
 
     def _set_attr(self, index: int, message: Ask) -> None:
         name, values = message.payload
         position = message.indexes.index(index)
-        self.shard.adapters[index].set_attr(name, values[position])
+        self.shard.envs.adapters[index].set_attr(name, values[position])
 
     def _apply(self, index: int, message: Ask) -> Any:
         function, args = message.payload
-        return function(self.shard.adapters[index].env, *args)
+        return function(self.shard.envs.adapters[index].env, *args)
 
     _ANSWERS: ClassVar[dict[str, Callable[[Worker, int, Ask], Any]]] = {
         "apply": _apply,

@@ -47,17 +47,17 @@ class SavedEnv:
     @property
     def adapter(self) -> Adapter | None:
         """The env, once it is built."""
-        adapters = self._worker.shard.adapters
+        adapters = self._worker.shard.envs.adapters
         index = self.slot - self._worker.shard.slots.start
         return adapters[index] if index < len(adapters) else None
 
     def reset(self) -> None:
         """Begin the episode."""
         self.at = ("reset", 0)
-        episode, shard = self._episode, self._worker.shard
+        episode, envs = self._episode, self._worker.shard.envs
         assert self.adapter is not None
-        shard.reseed(self.slot, episode.seed)
-        with shard.randomness_of(self.slot):
+        envs.reseed(self.slot, episode.seed)
+        with envs.randomness_of(self.slot):
             result = self.adapter.reset(episode.seed, episode.options, episode.task)
         try:
             obs, info = result
@@ -72,7 +72,7 @@ class SavedEnv:
             self.reset()
         self.at = ("step", self.at[1] + 1)
         assert self.adapter is not None
-        with self._worker.shard.randomness_of(self.slot):
+        with self._worker.shard.envs.randomness_of(self.slot):
             result = self.adapter.step(action)
         obs, reward, terminated, truncated, info = five_of(result)
         as_reward(reward)

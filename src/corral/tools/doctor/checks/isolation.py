@@ -16,9 +16,9 @@ from corral.engine.adapters.isolation import ISOLATION_KEY
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.process_sharing import NOT_REPEATABLE_REASON, try_sharing
 from corral.engine.faults.report import error_for
+from corral.engine.worker.commands import ProbeRequest, ShardOptions
 from corral.engine.worker.isolation_probe import SharingAnswer
-from corral.engine.worker.probe import FAILED_ONCE_REASON, UNREAD_REASON, ProbeRequest
-from corral.engine.worker.shard import ShardOptions
+from corral.engine.worker.probe import FAILED_ONCE_REASON, UNREAD_REASON
 from corral.errors import Fault
 from corral.tools.doctor.contract import Check
 from corral.tools.doctor.finding import Finding, Severity

@@ -1,0 +1,202 @@
+"""Which episode each slot of a shard is in, and what its next one will be.
+
+The number, seed, options and task of an episode are decided before its env is reset.
+Its words in the block are written first of all: whatever the user's code does then,
+even to the process, the parent knows which episode it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import NO_TASK
+from corral.engine.layout.plan import (
+    BEGIN_TICKET,
+    EPISODE_NUMBER,
+    EPISODE_RESTARTS,
+    EPISODE_SEED,
+    FIRST_BEGIN_TICKET,
+)
+from corral.engine.worker.commands import ShardOptions
+from corral.engine.worker.seeds import SeedDomain, episode_seed
+from corral.errors import OptionError
+
+
+@dataclass(slots=True)
+class SlotEpisode:
+    """The episode that a slot is in, and what was asked of its next one."""
+
+    number: int = -1
+    restarts: int = 0
+    """How often this episode was begun again, after a fault."""
+    began: int = 0
+    """The ticket of the command that it began in."""
+    first_began: int = 0
+    """The same of the first time, if it was begun again."""
+    broken: bool = False
+    """Whether the next one is this one again."""
+    options: dict[str, Any] | None = None
+    seed: int | None = None
+    task: Any = NO_TASK
+    next_task: Any = NO_TASK
+    next_options: dict[str, Any] | None = None
+    next_seed: int | None = None
+
+    @property
+    def seed_word(self) -> int:
+        """The seed as the block has it: -1 for none."""
+        return -1 if self.seed is None or self.seed >> 63 else self.seed
+
+
+class EpisodePlan:
+    """The episodes of a shard's slots."""
+
+    def __init__(self, slots: range, options: ShardOptions) -> None:
+        self.slots = slots
+        self.options = options
+        self.episodes = [SlotEpisode() for _ in slots]
+        self.has_begun = False
+        """Whether any episode was begun here."""
+
+    def bind(self, words: NDArray[np.int64]) -> None:
+        """Take the shard's part of the block: [shard, 8]; see `layout.plan`."""
+        self._words: list[Any] = [one.data for one in words]
+
+    def begin(self, index: int, ticket: int) -> SlotEpisode:
+        """Go on to the slot's next episode, which begins in this command."""
+        episode, slot = self.episodes[index], self.slots[index]
+        _count(episode, ticket)
+        episode.seed = self._next_seed(slot, episode)
+        # Before anything of the user's is run: it may be the end of us.
+        words = self._words[index]
+        words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = (
+            episode.number,
+            episode.restarts,
+        )
+        words[EPISODE_SEED] = episode.seed_word
+        words[BEGIN_TICKET], words[FIRST_BEGIN_TICKET] = ticket, episode.first_began
+        episode.options, episode.next_options = episode.next_options, None
+        episode.task = self._next_task(slot, episode)
+        self.has_begun = True
+        return episode
+
+    def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
+        seed, episode.next_seed = episode.next_seed, None
+        root, number = self.options.root_seed, episode.number
+        if seed is None and episode.restarts:
+            # Also where resets are bare: an env that is new was never given a seed.
+            again = SeedDomain.RESTARTS, episode.restarts
+            return episode_seed(root, slot, number, *again)
+        if seed is None and self.options.seeded:
+            return episode_seed(root, slot, number)
+        return seed
+
+    def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
+        task, episode.next_task = episode.next_task, NO_TASK
+        if task is NO_TASK and episode.restarts and episode.task is not NO_TASK:
+            return episode.task
+        if task is NO_TASK:
+            return sampled_task(self.options, slot, episode.number)
+        return task
+
+    # What is asked of the next episode ------------------------------------------------
+
+    def request(
+        self,
+        index: int,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,
+        task: Any = NO_TASK,
+    ) -> None:
+        """Take what was asked of a slot's next episode; the rest stays as it was."""
+        episode = self.episodes[index]
+        if seed is not None:
+            episode.next_seed = seed
+        if options is not None:
+            episode.next_options = options
+        if task is not NO_TASK:
+            episode.next_task = task
+
+    def reset(self, index: int, seed: int | None) -> None:
+        """The caller begins another episode, also after one that broke off."""
+        self.episodes[index].broken = False
+        if seed is not None:
+            self.episodes[index].next_seed = seed
+
+    def break_off(self, index: int, repeated: bool = False) -> None:
+        """The next episode is this one again; `repeated` with all that was asked."""
+        episode = self.episodes[index]
+        episode.broken = True
+        if repeated:
+            self.request(index, episode.seed, episode.options, episode.task)
+
+    def restart_count(self, root: int) -> None:
+        """Count episodes from the start again, with seeds from another root."""
+        self.options.root_seed = root
+        for episode in self.episodes:
+            episode.number, episode.restarts, episode.broken = -1, 0, False
+
+    def take_over(self, tasks: Sequence[Any], broken: Sequence[bool]) -> None:
+        """Go on where the worker before was, as far as the block tells."""
+        for index, episode in enumerate(self.episodes):
+            words, seed = self._words[index], self._words[index][EPISODE_SEED]
+            episode.number, episode.restarts = (
+                words[EPISODE_NUMBER],
+                words[EPISODE_RESTARTS],
+            )
+            episode.began, episode.first_began = (
+                words[BEGIN_TICKET],
+                words[FIRST_BEGIN_TICKET],
+            )
+            episode.seed = None if seed < 0 else seed
+            episode.task, episode.broken = tasks[index], broken[index]
+
+
+class SelfResettingPlan(EpisodePlan):
+    """The plan where one env is the whole shard and begins its episodes by itself."""
+
+    def __init__(self, slots: range, options: ShardOptions, env: str) -> None:
+        super().__init__(slots, options)
+        self.resets_all = False
+        """Whether the env is being reset as a whole."""
+        self._env = env
+
+    def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
+        seed = super()._next_seed(slot, episode)
+        # It is given one seed, when it is reset as a whole.
+        return seed if self.resets_all and slot == self.slots.start else None
+
+    def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
+        task = super()._next_task(slot, episode)
+        if task is not NO_TASK:
+            raise OptionError(
+                f"{self._env} restarts its episodes by itself and cannot be given a "
+                "task for one"
+            )
+        return task
+
+
+def _count(episode: SlotEpisode, ticket: int) -> None:
+    """Number an episode; one that broke off keeps its number."""
+    episode.began = ticket
+    if episode.broken:
+        episode.restarts += 1
+    else:
+        episode.number += 1
+        episode.restarts = 0
+    if not (episode.broken and episode.next_task is NO_TASK):
+        episode.first_began = ticket
+    episode.broken = False
+
+
+def sampled_task(options: ShardOptions, slot: int, number: int) -> Any:
+    """The task of an episode that was given none."""
+    if options.sample_task is None:
+        return NO_TASK
+    seed = episode_seed(options.root_seed, slot, number, SeedDomain.TASKS)
+    return options.sample_task(slot, number, np.random.default_rng(seed))

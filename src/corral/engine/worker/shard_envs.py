@@ -1,0 +1,229 @@
+"""The envs of a shard: built, built again after a fault, exchanged, closed.
+
+With `isolate_rng` each slot has its own global generators, which are in place while its
+env's code runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+
+from corral.core import Adapter, EnvSpec
+from corral.engine.adapters import adapt
+from corral.engine.adapters.batched import BatchedEnv, BatchSlot, build_batch
+from corral.engine.adapters.isolation import isolation_of
+from corral.engine.worker.commands import ShardOptions
+from corral.engine.worker.forked_copies import Guard
+from corral.engine.worker.isolated_rng import IsolatedRng
+from corral.engine.worker.profilers import stop_profilers
+from corral.engine.worker.seeds import episode_seed
+from corral.errors import IsolationError, SpacesDiffer
+
+_NO_CONTEXT = nullcontext()
+
+
+class ShardEnvs:
+    """One env per slot.
+
+    Args:
+        slots: the shard's.
+        options: whether generators are isolated, and whether envs may share a process.
+        guard: ends a forked copy of this worker; called where an env's code came back.
+        owns_process: whether it is ours to stop the profilers that a new env started.
+        lock: held while generators are in place, where threads share them.
+    """
+
+    def __init__(
+        self,
+        slots: range,
+        options: ShardOptions,
+        guard: Guard,
+        owns_process: bool,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self.adapters: list[Adapter] = []
+        self.steppers: list[Any] = []
+        """Whose `step` is called, by slot; changed in place, never another list."""
+        self._slots = slots
+        self._options = options
+        self._guard = guard
+        self._owns_process = owns_process
+        self._factories: Sequence[Callable[..., Any]] = ()
+        self._closed: set[int] = set()
+        """Envs that were closed, and not built again."""
+        self._generator_seeds: dict[int, int] = {}
+        self._isolation = (
+            IsolatedRng(self._generator_seed, lock) if options.isolate_rng else None
+        )
+
+    def build(self, factories: Sequence[Callable[..., Any]]) -> list[EnvSpec]:
+        """Build every env; an error has the `slot` it came from."""
+        self._factories = factories
+        for index, slot in enumerate(self._slots):
+            try:
+                self.adapters.append(self._built(index))
+                self._guard()
+                if self._options.checks_sharing and len(self.adapters) == 1:
+                    _check_may_share(self.adapters[0].env)
+            except BaseException as error:
+                self._guard(error)
+                with suppress(Exception):  # some exceptions take no attributes
+                    error.slot = slot  # type: ignore[attr-defined]
+                raise
+        self.steppers[:] = map(self._stepper, range(len(self.adapters)))
+        return [adapter.spec for adapter in self.adapters]
+
+    def _built(self, index: int) -> Any:
+        with self.randomness_of(self._slots[index]):
+            return _adapted(self._factories[index]())
+
+    def _stepper(self, index: int) -> Any:
+        stepper = self.adapters[index].stepper
+        if self._isolation is None:
+            return stepper
+        return _IsolatedStepper(stepper, self._isolation, self._slots[index])
+
+    def reset(
+        self, index: int, seed: int | None, options: dict[str, Any] | None, task: Any
+    ) -> Any:
+        """Have a slot's env begin an episode."""
+        reset = self.adapters[index].reset
+        if self._isolation is None:
+            return reset(seed, options, task)
+        with self._isolation.of(self._slots[index]):
+            return reset(seed, options, task)
+
+    def rebuild(self, index: int) -> None:
+        """Put a new env in the place of one that failed."""
+        spec = self.adapters[index].spec
+        self._close_failed(index)
+        built = self._built(index)
+        self._guard()
+        if self._owns_process:
+            stop_profilers()
+        _refuse_other_spaces(built, spec)
+        self._install(index, built)
+
+    def _close_failed(self, index: int) -> None:
+        """Close an env that has failed, whatever it says to that; but once."""
+        if index in self._closed:
+            return
+        self._closed.add(index)
+        try:
+            self.adapters[index].close()
+        except BaseException as error:  # SystemExit too: it has failed already
+            self._guard(error)
+        self._guard()
+
+    def _install(self, index: int, built: Any) -> None:
+        self.adapters[index] = built
+        self.steppers[index] = self._stepper(index)
+        self._closed.discard(index)
+
+    def exchange(self, index: int, env: Any) -> None:
+        """Let another env go on in this slot; the one before is not closed."""
+        self._install(index, self.adapters[index].exchanged(env))
+
+    def close(self) -> Iterator[tuple[int, BaseException]]:
+        """Close every env, whatever the others do; yields the errors."""
+        self._guard()
+        for index, adapter in enumerate(self.adapters):
+            if index in self._closed:
+                continue
+            try:
+                adapter.close()
+                self._guard()
+            except BaseException as error:
+                self._guard(error)
+                yield index, error
+        self.adapters.clear()
+
+    # Global generators ----------------------------------------------------------------
+
+    def randomness_of(self, slot: int) -> AbstractContextManager[Any]:
+        """The slot's own global generators, where they were asked for."""
+        return self._isolation.of(slot) if self._isolation else _NO_CONTEXT
+
+    def reseed(self, slot: int, seed: int | None) -> None:
+        """Give an episode global generators that depend on its seed alone.
+
+        Else it could not be replayed from its seed, task and actions.
+        """
+        if self._isolation is not None and seed is not None:
+            self._generator_seeds[slot] = episode_seed(seed)
+            self._isolation.forget(slot)
+
+    def _generator_seed(self, slot: int) -> int:
+        seed = self._generator_seeds.get(slot)
+        return episode_seed(self._options.root_seed, slot) if seed is None else seed
+
+
+class BatchEnvs(ShardEnvs):
+    """One vector of environments; the adapter of a slot is its part of that."""
+
+    batch: BatchedEnv
+
+    def build(self, factories: Sequence[Callable[..., Any]]) -> list[EnvSpec]:
+        """Build the one env; the factory is the same for every slot."""
+        self._factories = factories
+        self._install(0, self._built(0))
+        self._guard()
+        return [adapter.spec for adapter in self.adapters]
+
+    def _built(self, index: int) -> BatchedEnv:
+        return build_batch(self._factories[0], self._slots)
+
+    def _install(self, index: int, built: BatchedEnv) -> None:
+        self.batch = built
+        self.adapters[:] = [BatchSlot(built, i) for i in range(len(self._slots))]
+        self._closed.clear()
+
+
+class _IsolatedStepper:
+    """Steps with the slot's own global generators."""
+
+    __slots__ = ("_isolation", "_slot", "_stepper")
+
+    def __init__(self, stepper: Any, isolation: IsolatedRng, slot: int) -> None:
+        self._stepper = stepper
+        self._isolation = isolation
+        self._slot = slot
+
+    def step(self, action: Any) -> Any:
+        with self._isolation.of(self._slot):
+            return self._stepper.step(action)
+
+
+def _adapted(env: Any) -> Adapter:
+    """The env's adapter; what cannot have one may still own processes and sockets."""
+    try:
+        return adapt(env)
+    except BaseException:
+        with suppress(Exception):
+            env.close()
+        raise
+
+
+def _check_may_share(env: Any) -> None:
+    """Refuse a second env in this process, where the first must be alone in it."""
+    verdict = isolation_of(env)
+    if verdict is not None and verdict.isolation == "slot":
+        raise IsolationError(
+            f"{verdict.subject} must be alone in its process ({verdict.reason}), and "
+            'here several slots would share one. isolation="slot" gives each its own; '
+            'isolation="shared" builds them together all the same'
+        )
+
+
+def _refuse_other_spaces(built: Any, spec: EnvSpec) -> None:
+    """Refuse, and close, what was built again and has other spaces than before."""
+    for name in ("observation_space", "action_space"):
+        ours, theirs = getattr(built.spec, name), getattr(spec, name)
+        if ours != theirs:
+            with suppress(BaseException):  # what follows says more
+                built.close()
+            raise SpacesDiffer(
+                f"built again it has another {name}: {ours} instead of {theirs}"
+            )
