@@ -190,9 +190,9 @@ BUGS = (
     Bug(
         "A worker may take as long as it likes for a step.",
         "engine/executors",
-        "if limit is None or now - mark <= limit:",
-        "if limit is None or now - mark <= limit + 600:",
-        ("faults/test_worker_deaths.py",),
+        "limit is None or now - since <= limit:",
+        "limit is None or now - since <= limit + 600:",
+        ("engine/executors/test_reaping.py", "faults/test_worker_deaths.py"),
     ),
     Bug(
         "The memory of a pool that was closed stays mapped.",

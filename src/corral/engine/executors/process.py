@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import os
-import pickle
 import subprocess
 import threading
 import time
@@ -24,44 +23,40 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-import numpy as np
-
 from corral.core import EnvSpec
 from corral.engine.executors.contract import Assignment, Capabilities
 from corral.engine.executors.openmp import HelperThreads
 from corral.engine.executors.reaping import (
-    SILENT_EXIT_SECONDS,
+    WorkerHealth,
     end,
     has_ended,
     kill,
     wait_for_all,
     wait_until,
 )
-from corral.engine.executors.replacement import Replacement
+from corral.engine.executors.replacement import (
+    Replacement,
+    StartMessages,
+    ring_for_lost_rings,
+)
 from corral.engine.executors.signalled import HEALTH_CHECK_SECONDS, SignalledExecutor
 from corral.engine.executors.spawn import (
     Inheritance,
+    PackedJobs,
     SpawnedWorker,
     descriptors_for,
+    setup_message,
     spawn_worker,
 )
 from corral.engine.executors.start_errors import start_errors
 from corral.engine.executors.uninterrupted import uninterrupted
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults import stacks
-from corral.engine.faults.report import error_for, signal_name
+from corral.engine.faults.report import error_for
 from corral.engine.faults.run_delay import run_delay
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
-    ANSWERING,
-    BUSY_SINCE,
     CACHE_LINE_BYTES,
-    CLOSING,
-    CONSTRUCTING,
-    CURRENT_COMMAND,
-    RESETTING,
-    STEPPING,
-    TICKET_MASK,
     WORKER_ENDED,
     ControlPlan,
     ControlViews,
@@ -73,7 +68,6 @@ from corral.engine.layout.plan import (
 from corral.engine.transport import child_processes, descriptors, doorbell
 from corral.engine.transport.block import Block
 from corral.engine.transport.lifeline import Lifeline
-from corral.engine.transport.mailbox import MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays, share
 from corral.engine.worker import serialization
 from corral.engine.worker.commands import (
@@ -83,13 +77,11 @@ from corral.engine.worker.commands import (
     Job,
     ProbeEnvs,
     ProbeRequest,
-    ProcessSetup,
     RepeatRecording,
     ResumeState,
     Verb,
     entry,
 )
-from corral.engine.worker.letters import BuildFailed
 from corral.engine.worker.probe import ProbeResult, ProbeStage
 from corral.errors import ClosedError, Fault
 
@@ -110,24 +102,12 @@ class ProcessExecutor(SignalledExecutor):
         # Room for the whole pool in each queue: `reassign` may make shards larger.
         workers = max(room, len(self.shards))
         plan = plan_control(assignment.slots, workers, assignment.slots)
-        self._packed = _PackedFunctions(assignment)
+        self._packed = PackedJobs(assignment)
         self._owner = os.getpid()
         self._thread = threading.current_thread()
         self._bound = False
         self._processes: list[subprocess.Popen[bytes]] = []
         self._generations = [0] * workers
-        self._deadlines = {
-            STEPPING: assignment.step_timeout,
-            RESETTING: assignment.reset_timeout,
-            CONSTRUCTING: assignment.start_timeout,
-            ANSWERING: assignment.item_timeout,
-        }
-        self._watches = any(value is not None for value in self._deadlines.values())
-        if assignment.options.memory_limit is not None:
-            self._watches = True  # who makes room may hang in its last `close`
-        self._deadlines[CLOSING] = assignment.close_timeout
-        self._unresponsive: dict[int, tuple[int, float]] = {}
-        """Which command a worker was seen to leave untouched, and since when."""
         self._resources = ExitStack()
         try:
             with start_errors(assignment.seed):
@@ -162,6 +142,14 @@ class ProcessExecutor(SignalledExecutor):
         self._inheritance = Inheritance(
             block, control, bell, lifeline, stack, shared, token=os.urandom(8).hex()
         )
+        mark, generations = self._inheritance.mark, self._generations
+        self._health = WorkerHealth(
+            self._assignment,
+            control,
+            stack,
+            self._output,
+            lambda worker: mark(worker, generations[worker]),
+        )
 
     # Starting -------------------------------------------------------------------------
 
@@ -170,7 +158,7 @@ class ProcessExecutor(SignalledExecutor):
         missing = range(len(self._processes), len(self.shards))
         if not missing:
             return
-        setup = self._packed.setup_message(self._control.plan)
+        setup = setup_message(self._control.plan)
         try:
             uninterrupted(lambda: self._spawn_all(missing))
             # Only now: a big registry cannot be posted before the worker reads it.
@@ -225,7 +213,7 @@ class ProcessExecutor(SignalledExecutor):
         """
         self._post(
             worker,
-            self._pack(ProbeEnvs(self._probe_job(worker, probe_slots), question)),
+            self._pack(ProbeEnvs(self._job(worker, probe_slots), question)),
         )
         answer = self._await_start(worker)
         while isinstance(answer, ProbeStage):
@@ -238,14 +226,9 @@ class ProcessExecutor(SignalledExecutor):
         self, worker: int, probe_slots: Sequence[int], doubt: bytes, limit: float
     ) -> bool:
         """Whether envs in another process repeat what those that were tried did."""
-        message = RepeatRecording(self._probe_job(worker, probe_slots), doubt)
+        message = RepeatRecording(self._job(worker, probe_slots), doubt)
         self._post(worker, self._pack(message))
         return bool(self._await_probe(worker, limit))
-
-    def _probe_job(self, worker: int, probe_slots: Sequence[int]) -> Job:
-        job = dataclasses.replace(self.job(worker), slots=range(len(probe_slots)))
-        job.factories = self._packed.factories_of(probe_slots)
-        return job
 
     def _await_probe(self, worker: int, limit: float) -> Any:
         """The same as `_await_start`, in seconds in which the worker had a core."""
@@ -259,30 +242,22 @@ class ProcessExecutor(SignalledExecutor):
                 if passed > limit:
                     raise
                 continue
-            if isinstance(answer, BuildFailed):
-                raise error_for(
-                    _as_start_fault(answer.fault, self._output.tail(worker))
-                )
-            return answer
+            return self._health.checked(worker, answer)
 
     def respawn(self, worker: int) -> None:
         """Start another process in the place of one that has tried envs."""
         process, mailbox = self._processes[worker], self._mailboxes[worker]
         mailbox.hang_up()
         wait_until(process, time.monotonic() + PROBED_EXIT_SECONDS)
-        end(process)
-        if self._control.stop[worker, 0] != WORKER_ENDED:
-            mark = self._inheritance.mark(worker, self._generations[worker])
-            child_processes.end_marked(mark)
+        self._health.end(worker, process)
         mailbox.close()
         self._bells[worker].close()
         self._lost.pop(worker, None)
         self._clear_worker_state(worker)
-        uninterrupted(lambda: self._respawn(worker))
-        self._post(worker, self._packed.setup_message(self._control.plan))
+        uninterrupted(lambda: self._put_in_place(worker, self._spawn(worker)))
+        self._post(worker, setup_message(self._control.plan))
 
-    def _respawn(self, worker: int) -> None:
-        spawned = self._spawn(worker)
+    def _put_in_place(self, worker: int, spawned: SpawnedWorker) -> None:
         self._processes[worker] = spawned.process
         self._mailboxes[worker] = spawned.mailbox
         self._bells[worker] = spawned.bell
@@ -300,7 +275,7 @@ class ProcessExecutor(SignalledExecutor):
         specs: list[EnvSpec] = []
         try:
             for worker in range(len(self.shards)):
-                self._post(worker, self._pack(BuildShard(self.job(worker))))
+                self._post(worker, self._pack(BuildShard(self._job(worker))))
             for worker in range(len(self.shards)):
                 specs.extend(self._await_start(worker).specs)
         except BaseException:
@@ -308,36 +283,20 @@ class ProcessExecutor(SignalledExecutor):
             raise
         return specs
 
-    def job(self, worker: int) -> Job:
-        """What one worker is told."""
-        assignment, packed = self._assignment, self._packed
-        shard = self.shards[worker]
-        return Job(
-            worker=worker,
-            slots=shard,
-            factories=packed.factories(shard),
-            options=packed.options,
-            worker_init=packed.worker_init,
-            per_worker=packed.per_worker,
-            function=packed.function,
-            shared=self._inheritance.shared or {},  # type: ignore[arg-type]
-            device=assignment.device(worker),
-            owns_process=True,
-            threads=assignment.threads_per_worker,
-            generation=self._generations[worker],
-        )
+    def _job(self, worker: int, probe_slots: Sequence[int] | None = None) -> Job:
+        """What a worker is told to build: its shard, or envs to be tried."""
+        slots = self.shards[worker] if probe_slots is None else range(len(probe_slots))
+        generation, shared = self._generations[worker], self._inheritance.shared
+        return self._packed.job(worker, generation, slots, shared, probe_slots)
 
     def _await_start(self, worker: int) -> Any:
         """The answer of a worker that is building something."""
-        timeout = self._assignment.start_timeout
         try:
-            answer = self._fetch(worker, timeout)
+            answer = self._fetch(worker, self._assignment.start_timeout)
         except TimeoutError as error:
-            pid = self._processes[worker].pid
-            raise error_for(self._build_timeout_fault(worker, pid, timeout)) from error
-        if isinstance(answer, BuildFailed):
-            raise error_for(_as_start_fault(answer.fault, self._output.tail(worker)))
-        return answer
+            fault = self._health.build_timeout(worker, self._pid(worker))
+            raise error_for(fault) from error
+        return self._health.checked(worker, answer)
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Append the data to the block and let the workers serve."""
@@ -352,6 +311,7 @@ class ProcessExecutor(SignalledExecutor):
         for worker in range(len(self.shards)):
             self._await_start(worker)
         self._bound = True
+        self._health.watch(self.shards)
         self._open_channels()
         self._helpers = HelperThreads(len(self.shards), assignment.cores)
         return DataViews(plan, self._data.memory)
@@ -379,29 +339,7 @@ class ProcessExecutor(SignalledExecutor):
         process = self._processes[worker]
         if not has_ended(process):
             return None
-        return self._death_fault(worker, process)
-
-    def _death_fault(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
-        code = end(process)
-        if self._control.stop[worker, 0] != WORKER_ENDED:
-            mark = self._inheritance.mark(worker, self._generations[worker])
-            child_processes.end_marked(mark)
-        command, slot = (
-            self._current_command(worker) if self._bound else ("start", None)
-        )
-        slots = len(self.shards[worker]) if self._bound else 0
-        return Fault(
-            kind="died",
-            command=command,
-            slot=slot,
-            worker=worker,
-            others=slots - (slot is not None),
-            pid=process.pid,
-            seed=None if self._bound else self._assignment.seed,
-            exit_code=code,
-            signal_name=signal_name(code),
-            output=self._output.tail(worker),
-        )
+        return self._health.death(worker, process)
 
     def _await_death(self, worker: int) -> None:
         super()._await_death(worker)
@@ -411,61 +349,13 @@ class ProcessExecutor(SignalledExecutor):
 
     def _raise_if_dead(self, worker: int) -> None:
         super()._raise_if_dead(worker)
-        if self._watches and self._bound:
-            self._raise_if_late(worker)
-
-    def _raise_if_late(self, worker: int) -> None:
-        """A worker that is at one thing for longer than it may take is given up."""
-        now = time.perf_counter()
-        mark, doing = self._control.vitals[
-            worker, [BUSY_SINCE, CURRENT_COMMAND]
-        ].tolist()
-        if not mark:  # it waits, or it has not noticed that it is asked to do something
-            waiting: int = self._consumed[worker][0]
-            if self._sent[worker] == waiting:
-                self._unresponsive.pop(worker, None)
-                return
-            # It may have been seen like this before, with another command since.
-            if self._unresponsive.get(worker, (-1, now))[0] != waiting:
-                self._unresponsive[worker] = waiting, now
-            mark = self._unresponsive[worker][1]
-            doing = STEPPING if self._assignment.slots else ANSWERING
-        else:
-            self._unresponsive.pop(worker, None)
-        limit = self._deadlines.get(doing)
-        if limit is None or now - mark <= limit:
+        if not self._health.has_deadlines:
             return
-        self._unresponsive.pop(worker, None)
-        process = self._processes[worker]
-        stack = stacks.ask_for_stacks(process.pid, self._inheritance.stack)
-        fault = self._death_fault(worker, process)
-        fault = dataclasses.replace(
-            fault,
-            kind="hung",
-            exit_code=None,
-            signal_name=None,
-            stack=stack,
-            limit=limit,
-            error_text=f"longer than {limit:g} s",
-        )
-        self._lost[worker] = fault
-        raise error_for(fault)
-
-    def _build_timeout_fault(
-        self, worker: int, pid: int, timeout: float | None
-    ) -> Fault:
-        """A worker did not build its envs in time."""
-        return Fault(
-            kind="hung",
-            command="construct",
-            worker=worker,
-            pid=pid,
-            seed=self._assignment.seed,
-            limit=timeout,
-            error_text=f"longer than {timeout:g} s",
-            output=self._output.tail(worker),
-            stack=stacks.ask_for_stacks(pid, self._inheritance.stack),
-        )
+        process, sent = self._processes[worker], self._sent[worker]
+        fault = self._health.lateness(worker, process, sent)
+        if fault is not None:
+            self._lost[worker] = fault
+            raise error_for(fault)
 
     def output(self, worker: int) -> str:
         """The last that a worker printed."""
@@ -475,70 +365,36 @@ class ProcessExecutor(SignalledExecutor):
 
     def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
         """Start another in the place of a worker that ended; does not wait for it."""
+        self._forget(worker)
+        ring_for_lost_rings(self._bell, self.done)
+        messages = StartMessages(
+            setup_message(self._control.plan),
+            self._pack(BuildShard(self._job(worker))),
+            self._pack(dataclasses.replace(self._bind, resume=resume)),
+        )
+        self._away[worker] = Replacement(
+            worker,
+            delay,
+            lambda: self._spawn(worker),
+            messages,
+            self._assignment.start_timeout,
+            self._health,
+        )
+        self._open_channels()
+
+    def _forget(self, worker: int) -> None:
+        """What was known of a worker, sent to it and fetched from it."""
         self._lost.pop(worker, None)
-        self._unresponsive.pop(worker, None)
+        self._health.forget(worker)
         self._unwanted[worker] = 0
         self._replies.pop(worker, None)
         self._mailboxes[worker].close()
         self._bells[worker].close()
-        control = self._control
         self._clear_worker_state(worker)
         self._sent[worker] = self._consumed[worker][0] = 0
         self._fetched[worker] = self._posted[worker]
         self._posted_seen = b""  # looking through it may have ended half-way
         self._generations[worker] += 1
-        self._ring_for_lost_rings()
-        job = self._pack(BuildShard(self.job(worker)))
-        bind = self._pack(dataclasses.replace(self._bind, resume=resume))
-        setup = self._packed.setup_message(control.plan)
-        self._away[worker] = Replacement(
-            worker,
-            delay,
-            lambda: self._spawn(worker),
-            lambda spawned: self._prepare(worker, spawned, (setup, job, bind)),
-        )
-        self._open_channels()
-
-    def _ring_for_lost_rings(self) -> None:
-        """A worker may be killed after it said `done` and before it rang for that.
-
-        Others may be between the two right now; they are given a moment. Who waits
-        looks at what is done all the same, so one ring too many does no harm.
-        """
-        missing = 1 << 32
-        for _ in range(20):
-            finished = int(self.done.sum(dtype=np.uint64))
-            missing = min(missing, finished - self._bell.count & TICKET_MASK)
-            if not missing:
-                return
-        if missing < 1 << 31:
-            self._bell.ring(missing)
-            self._bell.flush()
-
-    def _prepare(
-        self, worker: int, spawned: SpawnedWorker, messages: tuple[bytes, bytes, bytes]
-    ) -> None:
-        """Bring a new process to where the one before it was; in a thread."""
-        setup, build, bind = messages
-        mailbox, timeout = spawned.mailbox, self._assignment.start_timeout
-        try:
-            mailbox.post_bytes(setup, timeout)
-            mailbox.post_bytes(build, timeout)
-            answer = mailbox.fetch(timeout)
-            if isinstance(answer, BuildFailed):
-                raise error_for(
-                    _as_start_fault(answer.fault, self._output.tail(worker))
-                )
-            mailbox.post_bytes(bind, timeout)
-            mailbox.fetch(timeout)
-        except TimeoutError as error:
-            fault = self._build_timeout_fault(worker, spawned.process.pid, timeout)
-            kill(spawned.process)
-            raise error_for(fault) from error
-        except MailboxClosed as error:
-            wait_until(spawned.process, time.monotonic() + SILENT_EXIT_SECONDS)
-            fault = self._death_fault(worker, spawned.process)
-            raise error_for(dataclasses.replace(fault, command="start")) from error
 
     def _install_replacement(self, worker: int) -> None:
         """Put a worker in its place, if it is ready."""
@@ -547,15 +403,8 @@ class ProcessExecutor(SignalledExecutor):
             raise ClosedError("this pool was closed while it was waiting")
         if not replacement.finished:
             return
-        if replacement.error is not None:
-            del self._away[worker]
-            raise replacement.error
-        spawned = replacement.spawned
-        assert spawned is not None
-        self._processes[worker] = spawned.process
-        self._mailboxes[worker] = spawned.mailbox
-        self._bells[worker] = spawned.bell
         del self._away[worker]
+        self._put_in_place(worker, replacement.result())
         self._open_channels()
         self.on_return(worker)
 
@@ -613,9 +462,7 @@ class ProcessExecutor(SignalledExecutor):
         self._mailboxes[worker].close()
 
     def _is_closing(self, worker: int) -> bool:
-        """Whether a worker that was asked to close can be seen to do anything."""
-        busy = self._control.vitals[worker, BUSY_SINCE] or not self._bound
-        return bool(busy) and not stacks.is_stopped(self._pid(worker))
+        return self._health.is_closing(worker, self._pid(worker))
 
     def _release(self, deadline: float) -> None:
         for replacement in self._away.values():
@@ -633,54 +480,6 @@ class ProcessExecutor(SignalledExecutor):
         _open_executors.discard(self)
 
 
-class _PackedFunctions:
-    """The user's functions as bytes, packed once."""
-
-    def __init__(self, assignment: Assignment) -> None:
-        pack = serialization.pack
-        self._factories = assignment.factories
-        self.options = assignment.options
-        self.worker_init = _unpacked(assignment.worker_init, "worker_init")
-        self.per_worker = _unpacked(assignment.per_worker, "per_worker")
-        self.function = _unpacked(assignment.function, "the function")
-        sample = assignment.options.sample_task
-        if sample is not None:
-            pack(sample, "sample_task")
-        for slot, factory in enumerate(assignment.factories):
-            if slot == 0 or factory is not assignment.factories[slot - 1]:
-                pack(factory, f"the factory of slot {slot}")
-
-    def factories(self, shard: range) -> serialization.Unpacked:
-        """The factories of a shard; one that is used for all its slots goes once."""
-        return self.factories_of(shard)
-
-    def factories_of(self, slots: Sequence[int]) -> serialization.Unpacked:
-        """The factories of these slots."""
-        return serialization.Unpacked(
-            serialization.dumps([self._factories[i] for i in slots])
-        )
-
-    def setup_message(self, control: Any) -> bytes:
-        """The same first message for every worker."""
-        return pickle.dumps(
-            ProcessSetup(
-                argv=serialization.portable_argv(),
-                log_levels=serialization.pack_log_levels(),
-                registry=serialization.pack_registry(),
-                control=control,
-                bell_kind=doorbell.KIND,
-            )
-        )
-
-
-def _unpacked(function: Any, what: str) -> serialization.Unpacked | None:
-    return (
-        None
-        if function is None
-        else serialization.Unpacked(serialization.pack(function, what))
-    )
-
-
 def _probe_timeout(question: ProbeRequest) -> float:
     """Seconds for what the question is about; who times envs waits for slow ones."""
     building = 4 * question.long_to_build if question.seconds else 0.0
@@ -696,10 +495,6 @@ def _fill_standard_descriptors() -> None:
     while descriptor < 3:
         descriptor = os.open(os.devnull, os.O_RDWR)
     os.close(descriptor)
-
-
-def _as_start_fault(fault: Fault, output: str) -> Fault:
-    return dataclasses.replace(fault, kind="start", output=output)
 
 
 _open_executors: weakref.WeakSet[ProcessExecutor] = weakref.WeakSet()

@@ -1,7 +1,7 @@
 """A worker that takes the place of one that ended, started beside the others.
 
-A thread does the waiting, so that the survivors and the caller go on meanwhile. What
-it made is put in place by the caller's own thread, between two waits.
+A thread starts it and brings it to where the one before was, so that the survivors and
+the caller go on meanwhile. The caller's own thread puts it in place, between two waits.
 """
 
 from __future__ import annotations
@@ -9,29 +9,62 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
-from corral.engine.executors.reaping import SILENT_EXIT_SECONDS, kill
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.engine.executors.reaping import (
+    SILENT_EXIT_SECONDS,
+    WorkerHealth,
+    kill,
+    wait_until,
+)
 from corral.engine.executors.spawn import SpawnedWorker
-from corral.engine.faults.report import shortened
+from corral.engine.faults.report import error_for, shortened
+from corral.engine.layout.plan import TICKET_MASK
+from corral.engine.transport.doorbell import Doorbell
+from corral.engine.transport.mailbox import MailboxClosed
 from corral.errors import CorralError, Fault, FaultError
 
 
+class StartMessages(NamedTuple):
+    """All that a worker is told until it serves, packed."""
+
+    setup: bytes
+    build: bytes
+    bind: bytes
+
+
 class Replacement:
-    """One worker on its way."""
+    """One worker on its way.
+
+    Args:
+        worker: whose place it takes.
+        delay: seconds to wait first.
+        spawn: starts the process.
+        messages: what it is told.
+        timeout: seconds for each of its answers.
+        health: makes the fault of one that fails.
+    """
 
     def __init__(
         self,
         worker: int,
         delay: float,
         spawn: Callable[[], SpawnedWorker],
-        prepare: Callable[[SpawnedWorker], None],
+        messages: StartMessages,
+        timeout: float | None,
+        health: WorkerHealth,
     ) -> None:
         self.worker = worker
         self.spawned: SpawnedWorker | None = None
         self.error: CorralError | None = None
         """Why there is no worker after all."""
         self._delay = delay
-        self._spawn, self._prepare = spawn, prepare
+        self._spawn, self._messages = spawn, messages
+        self._timeout, self._health = timeout, health
         self._cancelled = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"corral-replacement-{worker}", daemon=True
@@ -68,6 +101,31 @@ class Replacement:
             self.spawned.shut_down()
             self.spawned = None
 
+    def _prepare(self, spawned: SpawnedWorker) -> None:
+        """Bring a new process to where the one before it was."""
+        mailbox, timeout, health = spawned.mailbox, self._timeout, self._health
+        try:
+            mailbox.post_bytes(self._messages.setup, timeout)
+            mailbox.post_bytes(self._messages.build, timeout)
+            health.checked(self.worker, mailbox.fetch(timeout))
+            mailbox.post_bytes(self._messages.bind, timeout)
+            mailbox.fetch(timeout)
+        except TimeoutError as error:
+            fault = health.build_timeout(self.worker, spawned.process.pid)
+            kill(spawned.process)
+            raise error_for(fault) from error
+        except MailboxClosed as error:
+            wait_until(spawned.process, time.monotonic() + SILENT_EXIT_SECONDS)
+            fault = health.death(self.worker, spawned.process)
+            raise error_for(replace(fault, command="start")) from error
+
+    def result(self) -> SpawnedWorker:
+        """The worker, once finished; raises if there is none after all."""
+        if self.error is not None:
+            raise self.error
+        assert self.spawned is not None
+        return self.spawned
+
     def cancel(self) -> None:
         """Give it up; its envs are closed if they are built already."""
         self._cancelled.set()
@@ -86,3 +144,20 @@ class Replacement:
             self._thread.join(SILENT_EXIT_SECONDS)
         else:
             spawned.shut_down()
+
+
+def ring_for_lost_rings(bell: Doorbell, done: NDArray[np.uint32]) -> None:
+    """A worker may be killed after it said `done` and before it rang for that.
+
+    Others may be between the two right now; they are given a moment. Who waits looks at
+    what is done all the same, so one ring too many does no harm.
+    """
+    missing = 1 << 32
+    for _ in range(20):
+        finished = int(done.sum(dtype=np.uint64))
+        missing = min(missing, finished - bell.count & TICKET_MASK)
+        if not missing:
+            return
+    if missing < 1 << 31:
+        bell.ring(missing)
+        bell.flush()

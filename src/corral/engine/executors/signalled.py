@@ -24,16 +24,8 @@ from corral.engine.executors.openmp import HelperThreads
 from corral.engine.executors.replacement import Replacement
 from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import (
-    ANSWERING,
     BUSY_SECONDS,
-    CLOSING,
-    CONSTRUCTING,
-    CURRENT_COMMAND,
-    CURRENT_SLOT,
-    NO_SLOT,
-    RESETTING,
     RETIREMENT_STAGE,
-    STEPPING,
     TICKET_MASK,
     ControlViews,
 )
@@ -59,14 +51,6 @@ WORKER_SPIN_SECONDS = 50e-6
 """Longest time a worker burns before it sleeps: about what a wake-up costs."""
 PARENT_SPIN_SECONDS = 400e-6
 """The same for the parent, which has a core for itself when it spins at all."""
-COMMAND_NAMES = {
-    STEPPING: "step",
-    RESETTING: "reset",
-    CONSTRUCTING: "construct",
-    ANSWERING: "call",
-    CLOSING: "close",
-}
-"""How a fault names what a worker was doing."""
 
 
 class SignalledExecutor:
@@ -448,14 +432,6 @@ class SignalledExecutor:
     def _fault_if_dead(self, worker: int) -> Fault | None:
         """The fault of a worker that is no longer there."""
         return None
-
-    def _current_command(self, worker: int) -> tuple[str, int | None]:
-        """The command a worker was last seen at, and the slot, if it was at any."""
-        vitals = self._control.vitals[worker].tolist()
-        command = COMMAND_NAMES.get(vitals[CURRENT_COMMAND], "step")
-        shard = self.shards[worker]
-        at = int(vitals[CURRENT_SLOT])
-        return command, None if at == NO_SLOT or not shard else shard[at]
 
     def _await_death(self, worker: int) -> None:
         """Its mailbox is closed, so it is ending: give the exit code a moment."""

@@ -1,4 +1,4 @@
-"""How a worker process is started: what it inherits, and what its parent keeps.
+"""How a worker process is started: what it inherits and is told, and what we keep.
 
 parent ── Popen(python -c bootstrap) ──► worker: own session, SIGINT ignored
              inherited: block, mailbox, bells, lifeline, log; nothing else
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import spawn
@@ -21,7 +23,7 @@ from corral.engine.executors.contract import Assignment
 from corral.engine.executors.reaping import SILENT_EXIT_SECONDS, end, wait_until
 from corral.engine.executors.start_errors import start_errors
 from corral.engine.executors.worker_output import WorkerOutput
-from corral.engine.layout.plan import CACHE_LINE_BYTES, ControlViews
+from corral.engine.layout.plan import CACHE_LINE_BYTES, ControlPlan, ControlViews
 from corral.engine.transport import child_processes, descriptors, doorbell
 from corral.engine.transport.block import Block
 from corral.engine.transport.doorbell import Doorbell
@@ -29,6 +31,7 @@ from corral.engine.transport.lifeline import Lifeline
 from corral.engine.transport.mailbox import Mailbox
 from corral.engine.transport.shared_arrays import SharedArrays
 from corral.engine.worker import main, serialization
+from corral.engine.worker.commands import Job, ProcessSetup
 
 # What the parent opens; a test counts them.
 _DESCRIPTORS_PER_POOL = 13
@@ -90,6 +93,77 @@ class Inheritance:
         names = ("block", "mailbox", "lifeline_descriptor", "log", "stack")
         shared = [] if self.shared is None else [self.shared.descriptor]
         return [*(arguments[name] for name in names), *arguments["bells"], *shared]
+
+
+class PackedJobs:
+    """What workers are told, with the user's functions as bytes, packed once."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        pack = serialization.pack
+        self._assignment = assignment
+        self._worker_init = _unpacked(assignment.worker_init, "worker_init")
+        self._per_worker = _unpacked(assignment.per_worker, "per_worker")
+        self._function = _unpacked(assignment.function, "the function")
+        sample = assignment.options.sample_task
+        if sample is not None:
+            pack(sample, "sample_task")
+        for slot, factory in enumerate(assignment.factories):
+            if slot == 0 or factory is not assignment.factories[slot - 1]:
+                pack(factory, f"the factory of slot {slot}")
+
+    def job(
+        self,
+        worker: int,
+        generation: int,
+        slots: range,
+        shared: SharedArrays | None,
+        made_of: Sequence[int] | None = None,
+    ) -> Job:
+        """What one worker is told to build.
+
+        Args:
+            worker: which.
+            generation: how many have run these slots before.
+            slots: its shard.
+            shared: arrays for all workers.
+            made_of: slots whose factories it uses, if not those of its own.
+        """
+        factories = self._assignment.factories
+        # Packed together: a factory that is used for many slots travels once.
+        own = [factories[slot] for slot in (slots if made_of is None else made_of)]
+        return Job(
+            worker=worker,
+            slots=slots,
+            factories=serialization.Unpacked(serialization.dumps(own)),
+            options=self._assignment.options,
+            worker_init=self._worker_init,
+            per_worker=self._per_worker,
+            function=self._function,
+            shared=shared or {},  # type: ignore[arg-type]
+            device=self._assignment.device(worker),
+            owns_process=True,
+            threads=self._assignment.threads_per_worker,
+            generation=generation,
+        )
+
+
+def setup_message(control: ControlPlan) -> bytes:
+    """The first message, the same for every worker."""
+    return pickle.dumps(
+        ProcessSetup(
+            argv=serialization.portable_argv(),
+            log_levels=serialization.pack_log_levels(),
+            registry=serialization.pack_registry(),
+            control=control,
+            bell_kind=doorbell.KIND,
+        )
+    )
+
+
+def _unpacked(function: Any, what: str) -> serialization.Unpacked | None:
+    if function is None:
+        return None
+    return serialization.Unpacked(serialization.pack(function, what))
 
 
 @dataclass(slots=True)

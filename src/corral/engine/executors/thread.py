@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from corral.core import EnvSpec
 from corral.engine.executors.contract import Assignment, Capabilities
+from corral.engine.executors.reaping import current_command
 from corral.engine.executors.serial import read_only, start_fault
 from corral.engine.executors.signalled import SignalledExecutor
 from corral.engine.executors.start_errors import start_errors
@@ -153,7 +154,7 @@ class ThreadExecutor(SignalledExecutor):
         """Threads do not die, whatever an env raises; one that did must not hang us."""
         if self._threads[worker].is_alive():
             return None
-        command, slot = self._current_command(worker)
+        command, slot = current_command(self._control, worker, self.shards[worker])
         return Fault("died", command, slot, worker, os.getpid())
 
     def close(self, timeout: float | None) -> None:
