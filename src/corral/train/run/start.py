@@ -22,6 +22,7 @@ from corral.train.recipes.resolve import (
     resolve,
 )
 from corral.train.run import machine, outputs, run_register, signed_config
+from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import remove_drafts
 from corral.train.run.checkpoint import Checkpoint, load_learner
 from corral.train.run.directory import RUNS_FOLDER, RunDirectory, create, find
@@ -62,9 +63,9 @@ def begin(
         lock = RunLock(directory)
         unsigned = signed_config.write(directory, config)
         directory.update_about(**_about(parts, command))
-        training = _training(parts, directory, Progress(), Best(config), wandb)
-        training.lock, training.command = lock, command
-        training.signed = not unsigned
+        began, best = Progress(), Best(config)
+        training = _training(parts, directory, began, best, wandb, command, unsigned)
+        training.lock = lock
     except BaseException:
         if lock is not None:
             lock.close()
@@ -111,11 +112,11 @@ def resume(
             getattr(before, key) == getattr(config, key) for key in RANKING_SETTINGS
         )
         with in_the_users_words(config, command, directory):
-            training = _resumed(path, directory, config, wandb, ranked)
+            training = _resumed(path, directory, config, wandb, ranked, command)
     except BaseException:
         lock.close()
         raise
-    training.lock, training.command = lock, command
+    training.lock = lock
     return training
 
 
@@ -124,7 +125,12 @@ RANKING_SETTINGS = ("best_metric", "best_is")
 
 
 def _resumed(
-    path: Path, directory: RunDirectory, config: Config, wandb: bool, ranked: bool
+    path: Path,
+    directory: RunDirectory,
+    config: Config,
+    wandb: bool,
+    ranked: bool,
+    command: Sequence[str],
 ) -> Training:
     source = path if path.suffix == ".pt" else _newest(directory)
     moment = Checkpoint.load(source)
@@ -154,8 +160,7 @@ def _resumed(
         directory.error.unlink(missing_ok=True)
         progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
         best = Best(config, moment.best if ranked else None)
-        training = _training(parts, directory, progress, best, wandb)
-        training.signed = not unsigned
+        training = _training(parts, directory, progress, best, wandb, command, unsigned)
     except BaseException:
         parts.pool.close()
         raise
@@ -181,11 +186,14 @@ def _training(
     progress: Progress,
     best: Best,
     wandb: bool,
+    command: Sequence[str],
+    unsigned: str,
 ) -> Training:
     config = parts.config
     console = ConsoleSink(config.updates * config.steps_per_update)
     sinks = Outputs(directory, config, console, wandb)
-    training = Training(parts, directory, sinks, progress, best)
+    lines = Announcements(console, config, directory, command, signed=not unsigned)
+    training = Training(parts, directory, sinks, progress, best, lines)
     training.recent.add(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
     return training
 

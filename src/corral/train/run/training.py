@@ -11,11 +11,7 @@ have done without the interruption, bit for bit.
 
 from __future__ import annotations
 
-import os
-import shlex
-import signal
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -30,26 +26,25 @@ from corral.errors import (
     TrainingDiverged,
 )
 from corral.rollouts import finite_check
-from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.parts import Gathered, Parts
 from corral.train.run import report
+from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import write_text
 from corral.train.run.background_video import BackgroundVideo
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory
 from corral.train.run.episode_video import VideoScene
 from corral.train.run.evaluation import (
-    CUT_KEY,
-    FAILED_KEY,
     Best,
     Evaluator,
 )
-from corral.train.run.failure import RunFailure, written_about
+from corral.train.run.failure import RunFailure
 from corral.train.run.outputs import Outputs
-from corral.train.run.recent_episodes import RECENT_EPISODES, RecentEpisodes, row_of
+from corral.train.run.recent_episodes import RecentEpisodes, row_of
 from corral.train.run.restart_log import RestartLog
 from corral.train.run.run_lock import RunLock
 from corral.train.run.single_env_speed import compare
+from corral.train.run.stop_signals import StopSignals
 from corral.train.run.time_split import TimeSplit
 
 DONE, INTERRUPTED = 0, 130
@@ -79,6 +74,7 @@ class Training:
         outputs: Outputs,
         progress: Progress,
         best: Best,
+        announcements: Announcements,
     ) -> None:
         self.parts = parts
         self.config = parts.config
@@ -86,6 +82,7 @@ class Training:
         self.outputs = outputs
         self.progress = progress
         self.best = best
+        self.announce = announcements
         self.evaluator = Evaluator(parts)
         self.restarts = RestartLog(outputs, lambda: [parts.pool, self.evaluator.pool])
         self.evaluator.on_restart = self._restarted
@@ -94,10 +91,7 @@ class Training:
         self.lock: RunLock | None = None
         """On the directory; given back at the end."""
         self.recent = RecentEpisodes()
-        self.command: Sequence[str] = ()
-        """What the user typed; empty where the run is led from Python."""
-        self.signed = True
-        """Whether it can be opened again without being trusted."""
+        self._signals = StopSignals()
         self._time_split = TimeSplit(parts.pool)
         self._began_at = progress.steps
         self._latest: dict[str, float] = {}
@@ -106,19 +100,14 @@ class Training:
         begun = not progress.update  # else some of the way is behind it already
         self._unended = set(range(parts.pool.num_envs)) if begun else set()
         """Slots in which no episode has ended since the last checkpoint."""
-        self._warned_of_cuts = self._warned_of_videos = False
-        self._stop = False
 
     def run(self) -> int:
         """Train to the end, or to Ctrl-C; returns the exit status."""
         config, progress = self.config, self.progress
-        self.outputs.console.say(
-            f"return: the mean of the last {RECENT_EPISODES} episodes of training",
-            "dim",
-        )
+        self.announce.beginning()
         with self._saying_what_is_kept():
-            with self.outputs.console.watching(progress.steps), self._minding_ctrl_c():
-                while progress.update < config.updates and not self._stop:
+            with self.outputs.console.watching(progress.steps), self._signals.heeded():
+                while progress.update < config.updates and not self._signals.came:
                     rollout = self.collect()
                     metrics = self.learn(rollout)
                     self.log(rollout, metrics)
@@ -183,8 +172,7 @@ class Training:
             if improved:
                 self._moment().save(self.directory.best)
                 self._tell_best(results)
-            self._say_results(results, improved)
-            self._say_what_is_odd(results)
+            self.announce.evaluation(self.progress.steps, results, improved)
             if self.config.video == "evaluations":
                 self._record_video(f"update-{self.progress.update:06}")
 
@@ -198,7 +186,8 @@ class Training:
     def checkpoint(self) -> None:
         """End the running episodes, and keep everything the run needs to go on."""
         with self._time_split.spent_on("saving"):
-            self._say_what_is_cut()
+            self.announce.cut_episodes(self._unended)
+            self._unended = set(range(self.parts.pool.num_envs))
             self.parts.collector.end_episodes(self.progress.update)
             self._save_last()
 
@@ -207,20 +196,6 @@ class Training:
         self.directory.interrupted.unlink(missing_ok=True)
         # A fault came after the checkpoint before this one: the run is past it now.
         self.directory.fault.unlink(missing_ok=True)
-
-    def _say_what_is_cut(self) -> None:
-        """Once, where episodes are longer than what lies between two checkpoints."""
-        every = self.config.checkpoint_every or 1
-        if self._unended and not self._warned_of_cuts:
-            self._warned_of_cuts = True
-            self.outputs.console.say(
-                f"Episodes are cut short: in slot {min(self._unended)} none has ended "
-                f"in {every * self.config.ppo.n_steps:,} steps, and a checkpoint ends "
-                f"all of them. If they go on for longer, what comes then is never "
-                f"seen: raise checkpoint_every (now {every} updates).",
-                "yellow",
-            )
-        self._unended = set(range(self.parts.pool.num_envs))
 
     def save_beginning(self) -> None:
         """Before the first update, so that every run can be resumed."""
@@ -258,7 +233,6 @@ class Training:
 
     def finish(self) -> int:
         """Evaluate the best policy, record its video, write the report."""
-        say = self.outputs.console.say
         seconds, split = self.seconds, self._time_split.split()
         steps = self.progress.steps
         measured = self._time_split.sample(steps - self._began_at, ending=True)
@@ -267,45 +241,29 @@ class Training:
         if self._evaluated != self.progress.update:
             self.evaluate()
         self._save_last()
-        say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
+        self.announce.trained(steps, seconds)
         self._wait_for_videos()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
         self._load_best()
         facts |= self._judged()
-        for path in self.parts.export(self.directory.checkpoints):
-            say(f"Also        {path}")
+        self.announce.exported(self.parts.export(self.directory.checkpoints))
         if self.config.video != "never":
             self._record_video("best")
             self._wait_for_videos()
-            if self.background_video.failed > 1:
-                failed = self.background_video.failed
-                say(f"{failed} videos could not be recorded.", "dim")
         self.directory.update_about(**facts)
         self._write_report()
-        say(f"Report      {self.directory.report}", "cyan")
-        say(f"Evaluate    {self._typed('eval')}", "cyan")
+        self.announce.finished(self.background_video.failed)
         return DONE
 
     def interrupt(self) -> int:
         """Save where it stopped, and say how to go on; no video is waited for."""
-        say = self.outputs.console.say
         self.background_video.close()
-        self._say_which_videos_failed()
+        self.announce.failed_video(self.background_video.trouble)
         self._moment().save(self.directory.interrupted)
         self.directory.update_about(state="interrupted", seconds=self.seconds)
         self._write_report()
-        say(
-            f"Stopped after update {self.progress.update} of {self.config.updates} "
-            f"({self.progress.steps:,} steps); everything is saved.",
-            "yellow",
-        )
-        say(f"Go on       {self._typed('train', '--resume')}", "cyan")
-        if self.directory.last.exists():
-            say(
-                "            (bit-equal to a run without the stop, from its last "
-                f"checkpoint: --resume {self.directory.last})"
-            )
+        self.announce.interrupted(self.progress.update, self.progress.steps)
         return INTERRUPTED
 
     def _load_best(self) -> None:
@@ -322,25 +280,13 @@ class Training:
         result = self.evaluator.episodes(
             count, self.evaluator.seed(EvaluationSeed.FINAL)
         )
-        text = (
-            f"Best policy: return {score(result.mean, result.std)} over {count} new "
-            "episodes."
-        )
-        if result.success_rate is not None:
-            text += f" Success rate: {rate(result.success_rate)}."
-        more = self.parts.measured(result)
-        if result.failed:
-            text += f" {len(result.failed)} of them failed, and do not count."
-        text += "".join(f" {name}: {number(value)}." for name, value in more.items())
-        self.outputs.console.say(text, "bold green")
-        again = self._typed("eval")
-        final, spread = float(result.mean), float(result.std)
+        text = self.announce.final_evaluation(result, self.parts.measured(result))
         return {
             "best": self.best.value,
-            "final": final,
-            "final_std": spread,
+            "final": float(result.mean),
+            "final_std": float(result.std),
             "result": text,
-            "again": again,
+            "again": self.announce.typed("eval"),
         }
 
     def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
@@ -369,7 +315,7 @@ class Training:
             self.background_video.record(scene, self.directory.videos / f"{name}.gif")
         except Exception as error:  # a run does not end for want of a picture
             self.background_video.note_failure(error)
-        self._say_which_videos_failed()
+        self.announce.failed_video(self.background_video.trouble)
 
     def _wait_for_videos(self) -> None:
         """Ctrl-C gives them up, and nothing else of what ends a run."""
@@ -381,49 +327,10 @@ class Training:
         except KeyboardInterrupt:
             self.background_video.close()
             say("The video was skipped.", "yellow")
-        self._say_which_videos_failed()
-
-    def _say_which_videos_failed(self) -> None:
-        """The first reason; how many there were is told at the end."""
-        if self.background_video.trouble is not None and not self._warned_of_videos:
-            self._warned_of_videos = True
-            self.outputs.console.say(
-                f"No video: {self.background_video.trouble}.", "dim"
-            )
+        self.announce.failed_video(self.background_video.trouble)
 
     def _write_report(self) -> None:
         write_text(self.directory.report, report.page(self.directory))
-
-    def _say_results(self, results: dict[str, float], improved: bool) -> None:
-        steps, mean = self.progress.steps, results["eval/return"]
-        metric = self.config.best_metric
-        mark = "  best so far" if improved else ""
-        success = results.get("eval/success_rate")
-        named = "" if success is None else f", success {rate(success)}"
-        if metric in results and metric not in ("eval/return", "eval/success_rate"):
-            named += f", {metric} {number(results[metric])}"
-        shown = score(mean, results["eval/return_std"])
-        self.outputs.console.say(f"step {steps}  evaluated {shown}{named}{mark}")
-
-    def _say_what_is_odd(self, results: dict[str, float]) -> None:
-        """Episodes of an evaluation that were not run to their own end."""
-        config, say = self.config, self.outputs.console.say
-        cut, failed = (
-            int(results.get(f"eval/{name}", 0)) for name in (CUT_KEY, FAILED_KEY)
-        )
-        if cut:
-            say(
-                f"{cut} of the {config.evaluate_episodes} episodes were cut after "
-                f"{config.evaluate_length:,} steps (evaluate_length). If the env never "
-                "ends one, give it a time limit.",
-                "yellow",
-            )
-        if failed:
-            say(
-                f"{failed} of the {config.evaluate_episodes} episodes failed each time "
-                "they were run, and do not count.",
-                "yellow",
-            )
 
     def _restarted(self, fault: Fault) -> None:
         """At once: an update may take minutes."""
@@ -438,47 +345,20 @@ class Training:
             yield
         except KeyboardInterrupt:  # the second one, or one while it was finishing
             self._note(state="interrupted", seconds=self.seconds)
-            lines = ["Stopped at once.", *self._kept(), *self._next()]
-            self.outputs.console.say("\n".join(lines), "yellow")
+            self.announce.stopped_at_once(self._is_trained)
             raise
         except Exception as error:
-            failure = RunFailure(error, self.config, self.command, self.signed)
+            told = self.announce
+            failure = RunFailure(error, self.config, told.command, told.signed)
             state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
-            story = failure.description()
             with suppress(CorralError, OSError):  # the disk may be what is wrong
                 self.restarts.report_new(self.progress.steps)
-            self._note(state=state, result=story)
-            message = "\n".join([story, *self._kept(error), *self._next(failure)])
+            self._note(state=state, result=failure.description())
+            message = told.failure(failure, self._is_trained)
             if not isinstance(error, CorralError):
                 raise RunFailed(message) from error
             error.args = (message, *error.args[1:])
             raise
-
-    def _kept(self, error: Exception | None = None) -> list[str]:
-        """What there is on the disk, and what was written about the error."""
-        directory = self.directory
-        moments = (directory.interrupted, directory.last, directory.best)
-        kept = [str(one) for one in moments if one.exists()]
-        lines = [f"Kept        {', '.join(kept)}"] if kept else []
-        if error is not None:
-            lines += written_about(directory, error, self.signed)
-        return lines
-
-    def _next(self, failure: RunFailure | None = None) -> list[str]:
-        """How to go on."""
-        if failure is None:
-            lines = [f"Go on       {self._typed('train', '--resume')}"]
-        else:
-            lines = failure.resuming(self.directory)
-        if self._is_trained:
-            left = "All updates are done; the last evaluation and the report are not."
-            lines = [left, *lines, f"Evaluate    {self._typed('eval')}"]
-        return lines
-
-    def _typed(self, *words: str) -> str:
-        """A command about this run."""
-        trust = [] if self.signed else ["--trust"]
-        return shlex.join(["corral", *words, str(self.directory.path), *trust])
 
     def _note(self, **facts: Any) -> None:
         try:
@@ -486,34 +366,6 @@ class Training:
             self._write_report()
         except (CorralError, OSError):
             pass  # the disk may be what is wrong; the error itself is on its way
-
-    @contextmanager
-    def _minding_ctrl_c(self) -> Iterator[None]:
-        """The first one ends the loop after its update; the second one the program.
-
-        SIGTERM, as schedulers send it, is taken for the first.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {
-            number: signal.signal(number, self._asked_to_stop)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _asked_to_stop(self, number: int, frame: object) -> None:
-        if self._stop:
-            raise KeyboardInterrupt
-        self._stop = True
-        # Not by the console: it may be what was interrupted.
-        said = "\nStopping when this update is done, to save it. Again: at once.\n"
-        with suppress(OSError):  # nobody may be listening
-            os.write(2, said.encode())
 
     # Ending ---------------------------------------------------------------------------
 
@@ -555,8 +407,3 @@ def _naming_culprits(rollout: Gathered) -> Iterator[None]:
         if not said:
             raise
         raise TrainingDiverged(f"{error}. {said[0].upper()}{said[1:]}") from error
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    return f"{int(minutes)} min {rest:.0f} s" if minutes else f"{rest:.1f} s"

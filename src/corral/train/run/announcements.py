@@ -1,0 +1,183 @@
+"""What a run says on the console: its results, what is odd about them, how to go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corral.rollouts.evaluation import Evaluation
+from corral.rollouts.number_format import number, rate, score
+from corral.train.recipes.config import Config
+from corral.train.run.directory import RunDirectory
+from corral.train.run.evaluation import CUT_KEY, FAILED_KEY
+from corral.train.run.failure import RunFailure, written_about
+from corral.train.run.recent_episodes import RECENT_EPISODES
+from corral.train.sinks.console import ConsoleSink
+
+
+@dataclass(slots=True)
+class Announcements:
+    """The lines of one run.
+
+    Args:
+        console: where they go.
+        config: of the run.
+        directory: of the run.
+        command: what the user typed; empty where the run is led from Python.
+        signed: whether the run can be opened again without being trusted.
+    """
+
+    console: ConsoleSink
+    config: Config
+    directory: RunDirectory
+    command: Sequence[str] = ()
+    signed: bool = True
+    _told: set[str] = field(default_factory=set)
+    """What is told once."""
+
+    def beginning(self) -> None:
+        """What the console's figures mean."""
+        text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
+        self.console.say(text, "dim")
+
+    # Evaluations ----------------------------------------------------------------------
+
+    def evaluation(
+        self, steps: int, results: Mapping[str, float], improved: bool
+    ) -> None:
+        """The results of an evaluation, and what is odd about them."""
+        metric = self.config.best_metric
+        mark = "  best so far" if improved else ""
+        success = results.get("eval/success_rate")
+        named = "" if success is None else f", success {rate(success)}"
+        if metric in results and metric not in ("eval/return", "eval/success_rate"):
+            named += f", {metric} {number(results[metric])}"
+        shown = score(results["eval/return"], results["eval/return_std"])
+        self.console.say(f"step {steps}  evaluated {shown}{named}{mark}")
+        self._unended_evaluation(results)
+
+    def _unended_evaluation(self, results: Mapping[str, float]) -> None:
+        """Episodes that were not run to their own end."""
+        config = self.config
+        cut, failed = (
+            int(results.get(f"eval/{name}", 0)) for name in (CUT_KEY, FAILED_KEY)
+        )
+        if cut:
+            self.console.say(
+                f"{cut} of the {config.evaluate_episodes} episodes were cut after "
+                f"{config.evaluate_length:,} steps (evaluate_length). If the env never "
+                "ends one, give it a time limit.",
+                "yellow",
+            )
+        if failed:
+            self.console.say(
+                f"{failed} of the {config.evaluate_episodes} episodes failed each time "
+                "they were run, and do not count.",
+                "yellow",
+            )
+
+    def final_evaluation(self, result: Evaluation, more: Mapping[str, float]) -> str:
+        """How good the best policy is; returns what was said."""
+        text = (
+            f"Best policy: return {score(result.mean, result.std)} over "
+            f"{self.config.final_episodes} new episodes."
+        )
+        if result.success_rate is not None:
+            text += f" Success rate: {rate(result.success_rate)}."
+        if result.failed:
+            text += f" {len(result.failed)} of them failed, and do not count."
+        text += "".join(f" {name}: {number(value)}." for name, value in more.items())
+        self.console.say(text, "bold green")
+        return text
+
+    # What the user should know once ---------------------------------------------------
+
+    def cut_episodes(self, slots: Collection[int]) -> None:
+        """Episodes are longer than what lies between two checkpoints, in these."""
+        if not slots or "cut" in self._told:
+            return
+        self._told.add("cut")
+        every = self.config.checkpoint_every or 1
+        self.console.say(
+            f"Episodes are cut short: in slot {min(slots)} none has ended in "
+            f"{every * self.config.ppo.n_steps:,} steps, and a checkpoint ends all of "
+            "them. If they go on for longer, what comes then is never seen: raise "
+            f"checkpoint_every (now {every} updates).",
+            "yellow",
+        )
+
+    def failed_video(self, trouble: str | None) -> None:
+        """The first reason; how many there were is told at the end."""
+        if trouble is not None and "video" not in self._told:
+            self._told.add("video")
+            self.console.say(f"No video: {trouble}.", "dim")
+
+    # The end --------------------------------------------------------------------------
+
+    def trained(self, steps: int, seconds: float) -> None:
+        """All updates are done."""
+        self.console.say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
+
+    def exported(self, paths: Sequence[Path]) -> None:
+        """The policy was written in other forms as well."""
+        for path in paths:
+            self.console.say(f"Also        {path}")
+
+    def finished(self, failed_videos: int) -> None:
+        """Everything is written."""
+        if failed_videos > 1:
+            self.console.say(f"{failed_videos} videos could not be recorded.", "dim")
+        self.console.say(f"Report      {self.directory.report}", "cyan")
+        self.console.say(f"Evaluate    {self.typed('eval')}", "cyan")
+
+    def interrupted(self, update: int, steps: int) -> None:
+        """The loop was stopped, and everything is saved."""
+        say = self.console.say
+        say(
+            f"Stopped after update {update} of {self.config.updates} "
+            f"({steps:,} steps); everything is saved.",
+            "yellow",
+        )
+        say(f"Go on       {self.typed('train', '--resume')}", "cyan")
+        if self.directory.last.exists():
+            say(
+                "            (bit-equal to a run without the stop, from its last "
+                f"checkpoint: --resume {self.directory.last})"
+            )
+
+    def stopped_at_once(self, trained: bool) -> None:
+        """By a second Ctrl-C, or by one while it was finishing."""
+        lines = [f"Go on       {self.typed('train', '--resume')}"]
+        lines = [*self._kept(), *self._with_what_is_left(lines, trained)]
+        self.console.say("\n".join(["Stopped at once.", *lines]), "yellow")
+
+    def failure(self, failure: RunFailure, trained: bool) -> str:
+        """The text of the error that ended the run: what is kept, how to go on."""
+        written = written_about(self.directory, failure.error, self.signed)
+        lines = failure.resuming(self.directory)
+        lines = [*self._kept(), *written, *self._with_what_is_left(lines, trained)]
+        return "\n".join([failure.description(), *lines])
+
+    def _kept(self) -> list[str]:
+        directory = self.directory
+        moments = (directory.interrupted, directory.last, directory.best)
+        kept = [str(one) for one in moments if one.exists()]
+        return [f"Kept        {', '.join(kept)}"] if kept else []
+
+    def _with_what_is_left(self, lines: list[str], trained: bool) -> list[str]:
+        if not trained:
+            return lines
+        left = "All updates are done; the last evaluation and the report are not."
+        return [left, *lines, f"Evaluate    {self.typed('eval')}"]
+
+    def typed(self, *words: str) -> str:
+        """A command about this run."""
+        trust = [] if self.signed else ["--trust"]
+        return shlex.join(["corral", *words, str(self.directory.path), *trust])
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{int(minutes)} min {rest:.0f} s" if minutes else f"{rest:.1f} s"
