@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from running import wait_until
 
 import corral
+from corral.engine.executors.worker_output import WorkerOutput
 from corral.errors import EnvError, StartError, WorkerDied
 
 
@@ -171,3 +173,16 @@ def test_breakpoint_in_a_step_is_an_env_error():
     with pytest.raises(EnvError, match='use backend="serial"'):
         pool.step([0])
     pool.close()
+
+
+def test_an_output_whose_thread_was_refused_closes_all_it_has_opened(monkeypatch):
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = os.listdir("/proc/self/fd")
+    output = WorkerOutput()
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        output.start()
+    output.close()
+    assert os.listdir("/proc/self/fd") == before

@@ -77,8 +77,11 @@ class WorkerOutput:
             return
         self._stopping = True
         os.write(self._wake_write, b"x")
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(OUTPUT_WAIT_SECONDS)
+        thread = self._thread
+        waits = thread is not threading.current_thread()
+        # One that was never started cannot be waited for.
+        if waits and thread is not None and thread.is_alive():
+            thread.join(OUTPUT_WAIT_SECONDS)
         if self._lock.acquire(timeout=0.1):
             try:
                 self._finish()
