@@ -61,6 +61,8 @@ class Subject:
     seed: int = 0
     seconds: float = 60.0
     """For one question."""
+    moments: int = 300
+    """Resets and steps of a run, where they take little time and memory."""
     _profile: EnvProfile | None = None
     deterministic: bool | None = None
     shares: bool = True

@@ -1,40 +1,40 @@
 """Does an environment keep its contract, here and in a worker?
 
-It is played by hand, in plain loops, and then in pools; both have to agree.
+The questions of `corral doctor` about one env are asked in this process; then it is
+played by hand, in plain loops, and in pools, which have to agree.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import cloudpickle
-import numpy as np
-from gymnasium import Space
-
-from corral.core import NO_TASK, Adapter, EnvSpec, Factory, Step
+from corral.core import NO_TASK, Adapter, Factory, Step
 from corral.engine.adapters import adapt
 from corral.engine.adapters.factories import factories_for
 from corral.engine.pool import Pool
-from corral.engine.worker import serialization
-from corral.engine.worker.seeds import episode_seed, seed_globals
-from corral.engine.worker.step_results import as_reward, counted, five_of
+from corral.engine.worker.letters import describe
+from corral.engine.worker.seeds import episode_seed
+from corral.engine.worker.step_results import as_reward, five_of
+from corral.tools.doctor.checks import (
+    api,
+    determinism,
+    generators,
+    infos,
+    pickling,
+    spaces,
+)
+from corral.tools.doctor.contract import Check
+from corral.tools.doctor.differences import first_difference
+from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.env_response import EnvResponse
+from corral.tools.doctor.finding import SEVERITIES, Finding, Severity
+from corral.tools.doctor.subject import Subject
+from corral.tools.doctor.worker_task import Measure
 from corral.tools.testing.report import CheckPart, Report, Skip, Warn, run_parts
-from corral.tools.testing.values import part_of, same, stored
-
-
-@dataclass(slots=True)
-class _Moment:
-    """What an env returned once: of a reset, or of a step."""
-
-    what: str
-    obs: Any
-    reward: float
-    terminated: bool
-    truncated: bool
-    info: dict[str, Any]
+from corral.tools.testing.values import part_of, stored
 
 
 def check_env(
@@ -62,8 +62,8 @@ def check_env(
         The report; it prints well, and is true if nothing failed.
     """
     (factory,) = factories_for(env, 1, env_kwargs)
-    check = _EnvCheck(factory, steps, seed)
     name = env if isinstance(env, str) else getattr(env, "__qualname__", repr(env))
+    check = _EnvCheck(_SubjectHere(name, factory, seed=seed, moments=steps))
     parts = [
         CheckPart("the factory can be sent to a worker", check.can_be_sent),
         CheckPart(
@@ -73,13 +73,12 @@ def check_env(
         CheckPart("observations are in their space", check.observes_its_space),
         CheckPart("infos can be sent home", check.has_infos_that_travel),
         CheckPart("equal seeds give equal episodes", check.is_deterministic),
-        CheckPart("so does a reset of the same environment", check.resets_cleanly),
         CheckPart("global generators play no part", check.leaves_globals_alone),
         CheckPart("close works, and may be called twice", check.closes),
         CheckPart("a pool in this process returns the same", check.runs_serially),
         CheckPart("so does one of two worker processes", check.runs_in_processes),
     ]
-    left_out = () if deterministic else parts[5:8]
+    left_out = () if deterministic else parts[5:7]
     wanted = [part for part in parts if part not in left_out]
     report = run_parts(f"{name}:", wanted if process else wanted[:-1])
     if raises:
@@ -87,110 +86,70 @@ def check_env(
     return report
 
 
+class _SubjectHere(Subject):
+    """The doctor's subject, measured in this process."""
+
+    def ask_each(
+        self, measure: Measure, arguments: Sequence[tuple[Any, ...]]
+    ) -> list[Any]:
+        """One after the other; a Fault stands where one failed."""
+        return [self._measured(measure, given) for given in arguments]
+
+    def _measured(self, measure: Measure, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return measure(self.factory, *arguments)
+        except Exception as error:
+            return describe(error, "map", None, 0)
+
+
 class _EnvCheck:
-    """One environment, and what it did when it was first played."""
+    """The parts of the check."""
 
-    def __init__(self, factory: Factory, steps: int, seed: int) -> None:
-        self._factory = factory
-        self._steps, self._seed = steps, seed
-        self._spec: EnvSpec
-        self._played: list[_Moment] = []
+    def __init__(self, subject: Subject) -> None:
+        self._subject, self._factory = subject, subject.factory
 
-    # By hand --------------------------------------------------------------------------
+    # The doctor's questions -----------------------------------------------------------
 
     def can_be_sent(self) -> None:
-        serialization.pack(self._factory, "the factory")
+        self._judge(pickling.CHECK)
 
     def is_built(self) -> None:
-        adapter = adapt(self._factory())
-        self._spec = adapter.spec
-        adapter.close()
-        for name in ("observation_space", "action_space"):
-            space = getattr(self._spec, name)
-            assert isinstance(space, Space), f"its {name} is {space!r}, not a Space"
+        adapt(self._factory()).close()  # says what to use instead, if it cannot be
 
     def plays(self) -> None:
-        self._played = self._play()
-
-    def _play(self, slot: int = 0) -> list[_Moment]:
-        """Episode after episode, with the seeds and actions of a pool's slot."""
-        adapter = adapt(self._factory())
-        try:
-            return list(self._moments(adapter, slot))
-        finally:
-            adapter.close()
-
-    def _moments(self, adapter: Adapter, slot: int) -> Iterator[_Moment]:
-        episode, over = -1, True
-        for number, action in enumerate([None, *self._actions(slot)]):
-            if over:
-                episode += 1
-                seed = episode_seed(self._seed, slot, episode)
-                yield _reset(adapter, seed, f"reset {episode}")
-            if number:
-                moment = _step(adapter, action, f"step {number}")
-                over = moment.terminated or moment.truncated
-                yield moment
-            else:
-                over = False
-
-    def _actions(self, slot: int) -> list[Any]:
-        space = copy.deepcopy(self._spec.action_space)
-        space.seed(self._seed + slot)
-        return [space.sample() for _ in range(self._steps)]
+        self._judge(api.CHECK)
 
     def observes_its_space(self) -> None:
-        space = self._spec.observation_space
-        for moment in self._played:
-            if not space.contains(moment.obs):
-                raise Warn(
-                    f"{moment.what} returned {_shown(moment.obs)}, which {space} does "
-                    "not contain; it is stored as the nearest dtype, bounds unchecked"
-                )
+        self._judge(spaces.CHECK)
 
     def has_infos_that_travel(self) -> None:
-        for moment in self._played:
-            try:
-                cloudpickle.dumps(moment.info)
-            except Exception as error:
-                raise AssertionError(
-                    f"the info of {moment.what} cannot be pickled "
-                    f"({type(error).__name__}: {error}): {moment.info!r:.200}"
-                ) from error
+        figures = self._subject.ask(infos.measure, self._subject.seed)
+        assert not figures.trouble, f"an info cannot be pickled: {figures.trouble}"
 
     def is_deterministic(self) -> None:
-        states = [self._played_after(globals_seed=1) for _ in range(2)]
-        _compare(states[1], states[0], "played again")
-
-    def resets_cleanly(self) -> None:
-        adapter = adapt(self._factory())
-        try:
-            seed_globals(1)
-            first = list(self._moments(adapter, 0))
-            seed_globals(1)
-            _compare(list(self._moments(adapter, 0)), first, "after a reset")
-        finally:
-            adapter.close()
+        self._judge(determinism.CHECK, fails_from="warning")
 
     def leaves_globals_alone(self) -> None:
-        one, other = (self._played_after(globals_seed=seed) for seed in (1, 2))
-        try:
-            _compare(other, one, "")
-        except AssertionError as error:
-            raise Warn(
-                f"it draws from `random` or `numpy.random` ({error}): use "
-                "isolate_rng=True where episodes have to depend on their seed alone"
-            ) from error
-
-    def _played_after(self, globals_seed: int) -> list[_Moment]:
-        seed_globals(globals_seed)
-        return self._play()
+        self._judge(generators.CHECK)
 
     def closes(self) -> None:
-        adapter = adapt(self._factory())
-        adapter.reset(self._seed, None, NO_TASK)
-        adapter.close()
-        adapter.close()
+        driver = EpisodeDriver(self._factory, self._subject.seed)
+        driver.advance()
+        driver.close()
+        for trouble in api.of_closing(driver):
+            raise AssertionError(trouble.text)
+
+    def _judge(self, check: Check, fails_from: Severity = "problem") -> None:
+        """Raise what a check of the doctor found, the worst of it first."""
+        rank = SEVERITIES.index
+        found = sorted(
+            check.examine(self._subject), key=lambda one: rank(one.severity)
+        )[::-1]
+        bad = [one for one in found if rank(one.severity) >= rank(fails_from)]
+        assert not bad, _text(bad)
+        mild = [one for one in found if one.severity != "ok"]
+        if mild:
+            raise Warn(_text(mild))
 
     # In pools -------------------------------------------------------------------------
 
@@ -201,88 +160,82 @@ class _EnvCheck:
         self._run_in_a_pool(2, backend="process", workers=2)
 
     def _run_in_a_pool(self, slots: int, **options: Any) -> None:
-        with Pool(self._factory, slots, seed=self._seed, **options) as pool:
-            rows = list(self._rows(pool))
-        played = [self._play(slot) for slot in range(slots)]
-        if not same(_values(played[0]), _values(self._played)):
-            raise Skip("it runs, but no two runs of it are equal")
+        with Pool(self._factory, slots, seed=self._subject.seed, **options) as pool:
+            actions = [self._actions(pool, slot) for slot in range(slots)]
+            rows = list(self._rows(pool, actions))
+            space = pool.spec.observation_space
         for slot in range(slots):
-            got = [row[slot] for row in rows]
-            _compare(got, self._seen(played[slot]), "in a pool")
+            played, again = (self._play(slot, actions[slot]) for _ in range(2))
+            if first_difference(played, again):
+                raise Skip("it runs, but no two runs of it are equal")
+            # Resets after the first come with the step before.
+            shown = [m for m in played if m is played[0] or m.what.startswith("step")]
+            seen = [replace(m, obs=stored(space, m.obs)) for m in shown]
+            apart = first_difference([row[slot] for row in rows], seen)
+            assert not apart, f"{apart} (in a pool and by hand)"
+            assert len(rows) == len(seen), f"{len(rows)} results, not {len(seen)}"
 
-    def _rows(self, pool: Pool) -> Iterator[list[_Moment]]:
+    def _actions(self, pool: Pool, slot: int) -> list[Any]:
+        space = copy.deepcopy(pool.spec.action_space)
+        space.seed(self._subject.seed + slot)
+        return [space.sample() for _ in range(self._subject.moments)]
+
+    def _rows(
+        self, pool: Pool, actions: list[list[Any]]
+    ) -> Iterator[list[EnvResponse]]:
         """What a pool returns of each slot, step by step."""
-        slots = range(pool.num_envs)
-        actions = [self._actions(slot) for slot in slots]
+        space, slots = pool.spec.observation_space, range(pool.num_envs)
         step = pool.reset()
-        yield [self._row(step, slot, 0) for slot in slots]
-        for number in range(self._steps):
-            step = pool.step([actions[slot][number] for slot in slots])
-            yield [self._row(step, slot, number + 1) for slot in slots]
+        yield [_row(step, slot, "reset 0", space) for slot in slots]
+        for number, batch in enumerate(zip(*actions, strict=True), 1):
+            step = pool.step(list(batch))
+            yield [_row(step, slot, f"step {number}", space) for slot in slots]
 
-    def _row(self, step: Step, slot: int, number: int) -> _Moment:
-        obs = step.final_obs if step.ended[slot] else step.obs
-        return _Moment(
-            what=f"step {number}",
-            obs=part_of(self._spec.observation_space, obs, slot),
-            reward=float(step.reward[slot]),
-            terminated=bool(step.terminated[slot]),
-            truncated=bool(step.truncated[slot]),
-            info={},
-        )
+    def _play(self, slot: int, actions: Sequence[Any]) -> list[EnvResponse]:
+        """By hand, with the seeds and actions of a pool's slot."""
+        adapter = adapt(self._factory())
+        try:
+            return list(self._moments(adapter, slot, actions))
+        finally:
+            adapter.close()
 
-    def _seen(self, moments: Sequence[_Moment]) -> list[_Moment]:
-        """What a pool has to show: resets after the first come with the step before."""
-        space = self._spec.observation_space
-        shown = [m for m in moments if m is moments[0] or m.what.startswith("step")]
-        return [replace(m, obs=stored(space, m.obs)) for m in shown]
-
-
-def _reset(adapter: Adapter, seed: int, what: str) -> _Moment:
-    result = adapter.reset(seed, None, NO_TASK)
-    try:
-        obs, info = result
-    except (TypeError, ValueError):
-        raise AssertionError(
-            f"{what} returned {counted(result)}, not an observation and an info"
-        ) from None
-    assert isinstance(info, dict), f"the info of {what} is {info!r:.80}, not a dict"
-    return _Moment(what, copy.deepcopy(obs), 0.0, False, False, copy.copy(info))
+    def _moments(
+        self, adapter: Adapter, slot: int, actions: Sequence[Any]
+    ) -> Iterator[EnvResponse]:
+        episode, over = 0, True
+        for number, action in enumerate([None, *actions]):
+            if over:
+                seed = episode_seed(self._subject.seed, slot, episode)
+                obs, _ = adapter.reset(seed, None, NO_TASK)
+                yield _response(f"reset {episode}", obs)
+                episode, over = episode + 1, False
+            if number:
+                result = five_of(adapter.step(action))
+                over = bool(result[2]) or bool(result[3])
+                yield _response(f"step {number}", *result[:4])
 
 
-def _step(adapter: Adapter, action: Any, what: str) -> _Moment:
-    obs, reward, terminated, truncated, info = five_of(adapter.step(action))
-    for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        assert isinstance(flag, (bool, np.bool_)), f"{name} of {what} is {flag!r:.80}"
-    assert isinstance(info, dict), f"the info of {what} is {info!r:.80}, not a dict"
-    return _Moment(
-        what,
-        copy.deepcopy(obs),
-        as_reward(reward),
-        bool(terminated),
-        bool(truncated),
-        copy.copy(info),
+def _row(step: Step, slot: int, what: str, space: Any) -> EnvResponse:
+    obs = step.final_obs if step.ended[slot] else step.obs
+    flags = step.terminated[slot], step.truncated[slot]
+    return _response(what, part_of(space, obs, slot), step.reward[slot], *flags)
+
+
+def _response(
+    what: str,
+    obs: Any,
+    reward: Any = 0.0,
+    terminated: Any = False,
+    truncated: Any = False,
+) -> EnvResponse:
+    over, cut = bool(terminated), bool(truncated)
+    number = as_reward(reward)
+    return EnvResponse(what, copy.deepcopy(obs), number, over, cut, None, over or cut)
+
+
+def _text(findings: list[Finding]) -> str:
+    said = (
+        f"{one.measured} ({one.remedy})" if one.remedy else one.measured
+        for one in findings
     )
-
-
-def _values(moments: Sequence[_Moment]) -> list[Any]:
-    return [(m.obs, m.reward, m.terminated, m.truncated) for m in moments]
-
-
-def _compare(got: Sequence[_Moment], expected: Sequence[_Moment], when: str) -> None:
-    """Raise the first difference."""
-    for ours, theirs in zip(got, expected, strict=False):
-        for name in ("obs", "reward", "terminated", "truncated"):
-            one, other = getattr(ours, name), getattr(theirs, name)
-            if not same(one, other):
-                raise AssertionError(
-                    f"{name} of {theirs.what} is {_shown(one)} {when}, "
-                    f"and was {_shown(other)}"
-                )
-    assert len(got) == len(expected), f"{len(got)} results {when}, not {len(expected)}"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype} {value.shape} {np.array2string(value, threshold=8)}"
-    return f"{value!r:.120}"
+    return "; ".join(said)

@@ -22,8 +22,6 @@ from corral.tools.doctor.env_response import EnvDriver, EnvResponse
 from corral.tools.doctor.finding import Finding, Severity
 from corral.tools.doctor.subject import Subject, brief
 
-MOMENTS = 300
-"""Of a run, where they take no longer than PLAY_SECONDS and have at most PLAY_BYTES."""
 PLAY_SECONDS = 1.5
 PLAY_BYTES = 64 << 20
 LARGE_SEED = 2**62 + 1
@@ -48,7 +46,7 @@ class FirstLook:
     """What it said to a seed that does not fit 32 bits; "" if it took it."""
 
 
-def measure(factory: Callable[[], Any], seed: int) -> FirstLook:
+def measure(factory: Callable[[], Any], seed: int, moments: int) -> FirstLook:
     """Build, play, close; and close again."""
     driver = EpisodeDriver(factory, seed)
     found: dict[str, ApiTrouble] = {}  # by text: once each
@@ -59,19 +57,19 @@ def measure(factory: Callable[[], Any], seed: int) -> FirstLook:
 
     add(_of_spaces(driver.env_driver))
     steps = 0
-    for moment in _played(driver):
+    for moment in _played(driver, moments):
         add(_of_moment(moment, driver.env_driver))
         steps += 1
     refused = _large_seed(driver)
     driver.close()
-    add(_of_closing(driver))
+    add(of_closing(driver))
     return FirstLook(profile_of(driver, steps), tuple(found.values()), refused)
 
 
-def _played(driver: EpisodeDriver) -> Iterator[EnvResponse]:
+def _played(driver: EpisodeDriver, moments: int) -> Iterator[EnvResponse]:
     """As much as the other checks will play."""
     began, size = time.perf_counter(), 0
-    for count in range(MOMENTS):
+    for count in range(moments):
         moment = driver.advance()
         yield moment
         size += len(pickle.dumps(moment.obs)) if count < 2 else 0
@@ -125,7 +123,7 @@ def _of_moment(moment: EnvResponse, env_driver: EnvDriver) -> Iterator[ApiTroubl
                 yield ApiTrouble("problem", text, "return a bool")
 
 
-def _of_closing(driver: EpisodeDriver) -> Iterator[ApiTrouble]:
+def of_closing(driver: EpisodeDriver) -> Iterator[ApiTrouble]:
     """Some wrappers close twice, and so does who closes and then forgets."""
     try:
         driver.close()
@@ -149,7 +147,7 @@ def _large_seed(driver: EpisodeDriver) -> str:
 def examine(subject: Subject) -> Iterator[Finding]:
     """Play it once; without that nothing else has a meaning."""
     try:
-        look: FirstLook = subject.ask(measure, subject.seed)
+        look: FirstLook = subject.ask(measure, subject.seed, subject.moments)
     except FaultError as error:
         yield Finding("api", "problem", brief(error), _remedy(subject, error))
         return
