@@ -91,7 +91,7 @@ class BatchedShard(Shard):
     def step_all(self, mode: int) -> None:
         """Step every slot of the shard."""
         going = self._cares & NEEDS_CARE == 0
-        if self._table is None or not going.any() or not self._level_tickets():
+        if self._table is None or not going.any() or not self.tickets.level():
             self._step_together(list(range(len(self.slots))), mode)
             return
         wide, mode = divmod(mode, WIDE_ACTIONS)
@@ -101,8 +101,8 @@ class BatchedShard(Shard):
         self, table: BatchTable, going: NDArray[np.bool_], mode: int, wide: int
     ) -> None:
         """The same with arrays: only what is not plain is seen to one by one."""
-        self._base += 1
-        ticket, rest = self._base, list(range(len(self.slots)))
+        self.tickets.base += 1
+        ticket, rest = self.tickets.base, list(range(len(self.slots)))
         result: Any = None
         error: BaseException | None = None
         began = time.perf_counter()
@@ -208,9 +208,9 @@ class BatchedShard(Shard):
 
     def _tickets(self, indexes: list[int]) -> dict[int, int]:
         """Count a command to these slots."""
-        if len(indexes) == len(self.slots) and self._level_tickets():
-            self._base += 1
-            return dict.fromkeys(indexes, self._base)
+        if len(indexes) == len(self.slots) and self.tickets.level():
+            self.tickets.base += 1
+            return dict.fromkeys(indexes, self.tickets.base)
         return {index: self._advance(index) for index in indexes}
 
     def _stepped(self, tickets: dict[int, int], wide: int) -> tuple[list[int], Any]:

@@ -32,6 +32,7 @@ from corral.engine.layout.plan import (
     TICKET_MASK,
     DataViews,
 )
+from corral.engine.layout.tickets import Tickets
 from corral.engine.worker import autoreset, restarting
 from corral.engine.worker.commands import WIDE_ACTIONS, ResumeState, ShardOptions
 from corral.engine.worker.episode_plan import EpisodePlan
@@ -93,11 +94,8 @@ class Shard:
         """By slot: its next action, where the caller's own object was sent."""
         self._standing = -1
         """The slot whose transition stands while its next episode begins."""
-        # The ticket of slot i is base + offsets[i]; a command to the whole shard moves
-        # the base alone, so as long as no slot was sent to by itself one row fits all.
-        self._base = 0
-        self._offsets = [0] * len(slots)
-        self._even = True
+        # As long as no slot was sent to by itself one row of the block fits all.
+        self.tickets = Tickets(len(slots))
 
     # Building -------------------------------------------------------------------------
 
@@ -173,13 +171,16 @@ class Shard:
 
     def step_all(self, mode: int) -> None:
         """Step every slot of the shard."""
-        actions = self._actions(mode) if self._level_tickets() else None
+        tickets = self.tickets
+        actions = None
+        if tickets.even or tickets.level():
+            actions = self._actions(mode)
         if actions is None:
             for index in range(len(self.slots)):
                 self.step(index, mode)
             return
-        self._base += 1
-        self._walk(self._base, mode % WIDE_ACTIONS, actions)
+        tickets.base += 1
+        self._walk(tickets.base, mode % WIDE_ACTIONS, actions)
 
     def _actions(self, mode: int) -> list[Any] | None:
         """The actions of the whole shard, if they can be read in one go."""
@@ -187,7 +188,7 @@ class Shard:
         if decode_all is None:
             return None
         try:
-            return list(decode_all(self._base + 1 & self._action_mask))
+            return list(decode_all(self.tickets.base + 1 & self._action_mask))
         except Exception:  # a codec of the user's: slot by slot shows which one
             return None
 
@@ -276,23 +277,7 @@ class Shard:
     def _advance(self, index: int) -> int:
         """Count a command to one slot; returns its ticket."""
         self._vitals[CURRENT_SLOT] = index
-        self._offsets[index] += 1
-        self._even = False
-        return self._base + self._offsets[index]
-
-    def _ticket(self, index: int) -> int:
-        """Of the slot's last command, as the block has it."""
-        return self._base + self._offsets[index] & TICKET_MASK
-
-    def _level_tickets(self) -> bool:
-        """Whether all slots have the same ticket; if so the base takes it."""
-        if not self._even:
-            offset = self._offsets[0]
-            if self._offsets.count(offset) == len(self._offsets):
-                self._base += offset
-                self._offsets = [0] * len(self._offsets)
-                self._even = True
-        return self._even
+        return self.tickets.advance(index)
 
     # Episodes -------------------------------------------------------------------------
 
@@ -308,7 +293,7 @@ class Shard:
 
     def _prepare(self, index: int) -> None:
         """Go on to the slot's next episode, before its env does."""
-        episode = self.plan.begin(index, self._ticket(index))
+        episode = self.plan.begin(index, self.tickets.word(index))
         if self.options.isolate_rng:
             self.envs.reseed(self.slots[index], episode.seed)
 
@@ -384,7 +369,7 @@ class Shard:
             command, error = "sending an info home", error.__cause__
         episode, budget = self.plan.episodes[index], self.options.restarts
         begun = episode.number >= 0
-        taken = self._ticket(index) - episode.began & TICKET_MASK
+        taken = self.tickets.word(index) - episode.began & TICKET_MASK
         fault = describe(
             error,
             command,
@@ -451,8 +436,7 @@ class Shard:
             raise WorkerRetired
 
     def _take_over(self, resume: ResumeState) -> None:
-        self._base, self._offsets = 0, list(resume.tickets)
-        self._even = False
+        self.tickets.take_over(resume.tickets)
         self.care[:] = resume.care
         self.columns.adopt(resume.columns)
         # Cut short and not begun again, if its last row is of no transition.
