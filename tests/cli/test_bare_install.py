@@ -53,6 +53,7 @@ LINES = {
         "CartPole-v1 --html page.html --json data.json": "bench",
     },
     "doctor": {"CartPole-v1": "bench", "--replay absent.zip": ""},
+    "replay": {"absent.zip": ""},
 }
 """What is typed after a command -> the extras that it asks for in a bare install."""
 TYPED = [

@@ -1,8 +1,9 @@
-"""`corral doctor --replay FILE`: what went wrong then, and whether it does now."""
+"""`corral replay FILE`: what went wrong then, and whether it does now."""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import corral
 from corral.cli import doctor
+from corral.cli.main import main
 from corral.errors import CorralError, OptionError, UnsafeFile
 
 
@@ -32,6 +34,29 @@ class Stumbling(gym.Env[Any, Any]):
         if action:
             raise ValueError("stumbled")
         return 0, 0.0, False, False, {}
+
+
+class Jealous(Stumbling):
+    """Fails in its second step where another one of its process has taken one."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.steps = folder, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return super().reset()
+
+    def step(self, action):
+        self.steps += 1
+        (self.folder / f"{os.getpid()}-{id(self)}").touch()
+        others = len(list(self.folder.glob(f"{os.getpid()}-*"))) > 1
+        if self.steps == 2 and others:
+            raise ValueError("not alone")
+        return 0, 0.0, False, False, {}
+
+    def close(self):
+        (self.folder / f"{os.getpid()}-{id(self)}").unlink(missing_ok=True)
 
 
 def doctor_says(*arguments: str) -> int:
@@ -59,6 +84,28 @@ def test_a_fault_is_shown_as_it_was_and_as_it_is(tmp_path, capsys) -> None:
     assert "Last actions: 0, 1" in then
     assert "reproduced in step 2: ValueError: stumbled" in now
     assert "test_replay_command.py" in now  # where it happened
+
+
+def test_the_command_of_its_own_says_the_same(tmp_path, capsys) -> None:
+    path = saved(tmp_path / "fault.zip")
+    said = []
+    for command in (["replay", path], ["doctor", "--replay", path]):
+        assert main(command) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert main(["replay", str(tmp_path / "none.zip")]) == 2
+    assert "corral replay: there is no file" in capsys.readouterr().err
+
+
+def test_one_that_fails_beside_another_env_alone_is_reproduced(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr("corral.tools.doctor.neighbours.RUNS", 1)
+    path = saved(tmp_path / "fault.zip", functools.partial(Jealous, tmp_path))
+    assert main(["replay", path]) == 0
+    out = capsys.readouterr().out
+    assert "not reproduced: nothing went wrong" in out
+    assert 'They interfere with each other: isolation="slot"' in out
 
 
 def test_one_that_is_gone_has_another_status(tmp_path, capsys) -> None:

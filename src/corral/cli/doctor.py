@@ -12,33 +12,24 @@ was found about sharing a process is kept, and `corral.make` goes by it, for as 
 the environment's package has that version. The status is 0 if nothing has to be done,
 3 if there are warnings, 1 if there are problems.
 
-Or runs the episode of a fault again, as `fault.save(path)` has written it, up to and
-including the step that failed, and says whether it failed again.
-
-    corral doctor --replay fault.zip
-    corral doctor --replay fault.zip --debugger
-
-An episode that took its process down, or hung, is run in a process of its own. One that
-does not fail alone, but had other envs in its process, is run beside one of them too:
-the answer says whether they interfere with each other. Files
-that somebody else owns, or may write to, are not opened: they hold code.
+`corral doctor --replay FILE` is `corral replay FILE`: the episode of a saved fault, run
+again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corral.cli import replay
 from corral.errors import OptionError
 from corral.train.commands import argument_types
 from corral.train.commands.output_files import save
 from corral.train.commands.requirements import Need
 
 if TYPE_CHECKING:
-    from corral.tools.doctor.replay import Replay
     from corral.tools.doctor.report import Report
 
 SUMMARY = "what is wrong with this environment?"
@@ -54,12 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="run the episode of a saved fault again",
     )
-    add(
-        "--debugger",
-        action="store_true",
-        help="look at what it raises in pdb",
-    )
-    argument_types.add_trust(add, "open a fault that you did not sign: it runs code")
+    replay.add_options(add)
     add(
         "--timeout",
         type=argument_types.positive,
@@ -119,7 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
             "name an environment, corral doctor ENV, or a saved fault, "
             "corral doctor --replay FILE"
         )
-    return _replay(arguments) if arguments.env is None else _examine(arguments)
+    if arguments.env is None:
+        arguments.file = arguments.replay
+        return replay.run(arguments)
+    return _examine(arguments)
 
 
 # An examination -----------------------------------------------------------------------
@@ -172,39 +161,3 @@ def _save(report: Report) -> None:
             f"not saved: {folder()} cannot be written to ({error.strerror}); "
             f"{FOLDER_VARIABLE}=DIRECTORY names another"
         ) from None
-
-
-# An episode that failed ---------------------------------------------------------------
-
-
-def _replay(arguments: argparse.Namespace) -> int:
-    """Replay and show; 0 if the fault was reproduced, alone or beside another env."""
-    if not arguments.replay.is_file():
-        raise OptionError(f"there is no file {arguments.replay}")
-    from corral.engine.faults.fault_file import load
-    from corral.engine.faults.report import message_for
-    from corral.tools.doctor.replay import replay
-
-    fault = load(arguments.replay, arguments.trust)
-    print(f"Then:\n{_indented(message_for(fault, None))}\n")
-    with replay(
-        arguments.replay,
-        debugger=arguments.debugger,
-        timeout=arguments.timeout,
-        trust=arguments.trust,
-    ) as replayed:
-        _show(replayed)
-    neighbours = replayed.neighbours
-    beside = neighbours is not None and bool(neighbours.interferes)
-    return 0 if replayed.reproduced or beside else 1
-
-
-def _show(replayed: Replay) -> None:
-    print(f"Now:\n{_indented(str(replayed))}")
-    error = replayed.error
-    if error is not None and error.__traceback__ is not None:
-        print(f"\n{''.join(traceback.format_exception(error)).rstrip()}")
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from types import ModuleType
 
-from corral.cli import bench, doctor, train
+from corral.cli import bench, doctor, replay, train
 from corral.cli import eval as evaluate
 from corral.cli import list as listing
 from corral.errors import CorralError, UnsafeFile, UsageError
@@ -34,6 +34,7 @@ COMMANDS: dict[str, ModuleType] = {
     "list": listing,
     "bench": bench,
     "doctor": doctor,
+    "replay": replay,
 }
 
 FAULT, MISTAKE, INTERRUPTED = 1, 2, 130

@@ -1,0 +1,87 @@
+"""Why did this environment fail?
+
+Runs the episode of a fault again, as `fault.save(path)` has written it, up to and
+including the step that failed, and says whether it failed again.
+
+    corral replay fault.zip
+    corral replay fault.zip --debugger
+
+An episode that took its process down, or hung, is run in a process of its own. One that
+does not fail alone, but had other envs in its process, is run beside one of them too:
+the answer says whether they interfere with each other. The status is 0 if it failed
+again. Files that you did not sign are not opened: they hold code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corral.errors import OptionError
+from corral.train.commands import argument_types
+from corral.train.commands.requirements import Need
+
+if TYPE_CHECKING:
+    from corral.tools.doctor.replay import Replay
+
+SUMMARY = "run the episode of a saved fault again"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Everything `corral replay` takes."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="a saved fault")
+    add_options(parser.add_argument)
+    parser.add_argument(
+        "--timeout",
+        type=argument_types.positive,
+        metavar="S",
+        help="seconds for what failed, in a process of its own (what it was given "
+        "then, or 60)",
+    )
+
+
+def add_options(add: Callable[..., Any]) -> None:
+    """What `corral doctor --replay` takes as well."""
+    add("--debugger", action="store_true", help="look at what it raises in pdb")
+    argument_types.add_trust(add, "open a fault that you did not sign: it runs code")
+
+
+def need(arguments: argparse.Namespace) -> Need:
+    """No optional package."""
+    return Need()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay and show; 0 if the fault was reproduced, alone or beside another env."""
+    if not arguments.file.is_file():
+        raise OptionError(f"there is no file {arguments.file}")
+    from corral.engine.faults.fault_file import load
+    from corral.engine.faults.report import message_for
+    from corral.tools.doctor.replay import replay
+
+    fault = load(arguments.file, arguments.trust)
+    print(f"Then:\n{_indented(message_for(fault, None))}\n")
+    with replay(
+        arguments.file,
+        debugger=arguments.debugger,
+        timeout=arguments.timeout,
+        trust=arguments.trust,
+    ) as replayed:
+        _show(replayed)
+    neighbours = replayed.neighbours
+    beside = neighbours is not None and bool(neighbours.interferes)
+    return 0 if replayed.reproduced or beside else 1
+
+
+def _show(replayed: Replay) -> None:
+    print(f"Now:\n{_indented(str(replayed))}")
+    error = replayed.error
+    if error is not None and error.__traceback__ is not None:
+        print(f"\n{''.join(traceback.format_exception(error)).rstrip()}")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
