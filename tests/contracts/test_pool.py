@@ -25,7 +25,7 @@ from corral.errors import (
     StaleViewError,
 )
 
-from .envs import Countdown, Doubled, Echo, Gated, MetaTasked, Tasked
+from .envs import Broken, Countdown, Doubled, Echo, Gated, MetaTasked, Tasked
 
 MakePool = Callable[..., Pool]
 
@@ -64,6 +64,28 @@ def test_rows_stay_right_after_partial_sends(echo: Pool) -> None:
     lengths = echo.step([9, 9, 9, 9]).episode_length
     assert lengths.tolist() == [5, 4, 3, 3]
     assert echo.observe().tolist() == [9, 9, 9, 9]
+
+
+def test_draining_drops_what_is_under_way_and_nothing_else(echo: Pool) -> None:
+    echo.drain()  # nothing is
+    echo.send([1, 2], slots=[0, 1])
+    echo.send([3], slots=[2])
+    echo.drain()
+    assert echo.waiting == 0
+    step = echo.step([5, 6, 7, 8])
+    assert step.obs.tolist() == [5, 6, 7, 8]
+    assert step.episode_length.tolist() == [2, 2, 2, 1]  # dropped, but stepped
+
+
+def test_draining_drops_errors_of_envs(make_pool: MakePool) -> None:
+    wrong = functools.partial(Broken, "step raises")
+    pool = make_pool([wrong, functools.partial(Broken), wrong])
+    pool.reset()
+    for slot in range(3):
+        pool.send([0], slots=[slot])
+    pool.drain()
+    assert pool.waiting == 0
+    assert pool.reset().started.all()
 
 
 def test_idle_slots_can_be_sent_to_while_others_are_under_way(echo: Pool) -> None:

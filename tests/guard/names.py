@@ -52,7 +52,7 @@ CHOSEN = {
 """Those that guides show, of modules without `__all__`."""
 POOL = (
     *("answers", "ask_async", "check_actions", "close_timeout"),
-    *("debug", "envs"),
+    *("debug", "drain", "envs"),
     *("fault_count", "observe", "question_count", "restarts_workers", "sample_task"),
     *("send_count", "send_raw", "shards", "specs", "step_all", "waiting"),
     "with_options",

@@ -25,9 +25,9 @@ from corral.errors import OptionError, OrderError
 from corral.rollouts import finite_check
 from corral.rollouts.actor import Actor
 from corral.rollouts.collect_modes import CollectLoop
-from corral.rollouts.drained_pool import check_pool, drain
 from corral.rollouts.kept_steps import owned
 from corral.rollouts.normalise import ObsNorm, RewardNorm
+from corral.rollouts.pool_check import check_pool
 from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.space_rows import SpaceParts
@@ -179,7 +179,7 @@ class Collector:
     def _begin(self, root: int) -> Step:
         """Reset every slot; its episodes have seeds from (root, slot, 0, 1, ...)."""
         self._now = None
-        drain(self.pool)
+        self.pool.drain()
         # If anything fails from here on, the next attempt is another one.
         self._root = episode_seed(root, SeedDomain.RETRIES)
         now = owned(self._obs_space, self.pool.reset(seed=root))

@@ -22,10 +22,10 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault, FaultError, OptionError
 from corral.rollouts.actor import Actor
-from corral.rollouts.drained_pool import check_pool, drain
 from corral.rollouts.episode import Episode
 from corral.rollouts.kept_steps import some_of
 from corral.rollouts.normalise import ObsNorm
+from corral.rollouts.pool_check import check_pool
 from corral.rollouts.space_rows import SpaceParts
 from corral.rollouts.trajectories import Trajectories
 from corral.rollouts.trajectory import Trajectory
@@ -78,7 +78,7 @@ def run_episodes(
         raise OptionError(f"max_length is {max_length!r}; it must be None or >= 1")
     if not items:
         return []
-    drain(pool)
+    pool.drain()
     run = _EpisodesRun(pool, policy, items, rows, max_restarts, max_length, obs_norm)
     try:
         while pool.waiting:

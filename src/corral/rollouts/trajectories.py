@@ -23,7 +23,7 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.pool import Pool
 from corral.engine.pool.state import Slots, chosen_slots
 from corral.errors import OptionError, OrderError
-from corral.rollouts.drained_pool import check_pool
+from corral.rollouts.pool_check import check_pool
 from corral.rollouts.trajectory import Trajectory
 from corral.rollouts.trajectory_buffer import INITIAL_ROWS, SlotRowArray, SlotRowSpace
 

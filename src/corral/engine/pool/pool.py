@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import get_ident
 from time import monotonic, perf_counter
 from types import TracebackType
@@ -46,7 +47,7 @@ from corral.engine.pool.stale_views import StaleViews
 from corral.engine.pool.state import PoolState, Slots, chosen_slots
 from corral.engine.pool.stats import Stats, stats_of
 from corral.engine.worker.autoreset import SAME_STEP
-from corral.errors import Fault, OptionError, OrderError, SpaceMismatch
+from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
 
 
 class Pool:
@@ -466,6 +467,12 @@ class Pool:
             f"{count} results were not there after {timeout} s; "
             f"{self._state.waiting} slots have a command under way"
         )
+
+    def drain(self) -> None:
+        """Wait for everything under way, and drop it; no env's error is raised."""
+        while self.waiting:
+            with suppress(EnvError):  # its slot can only be reset next
+                self.recv(copy=False)
 
     def observe(self) -> Any:
         """The latest observation of every slot, copied."""

@@ -12,7 +12,6 @@ from corral.core import Step
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import MissingExtra, WorkerDied, WorkerHung
 from corral.learners.sb3.ppo import SB3PPO, Collected
-from corral.rollouts.drained_pool import drain
 from corral.rollouts.rollout import EpisodeSummary
 
 try:
@@ -90,7 +89,7 @@ class SB3Collector:
             self._curriculum(self._venv, self._led_at)  # it has been replaced
 
     def _begin(self, root: int, counted: bool) -> None:
-        drain(self._pool)
+        self._pool.drain()
         self._prepare()  # before the reset, as a run that is resumed here does
         obs = self._venv.begin_at(root)
         step: Step = self._venv.last_step
