@@ -20,12 +20,22 @@ from corral.engine.worker import serialization
 
 FRESH_WORKERS = (
     "cli",
-    "engine/executors",
+    "engine/executors/test_interrupted_start",
+    "engine/executors/test_kinds_of_parent_program",
+    "engine/executors/test_openmp",
+    "engine/executors/test_start_errors",
+    "engine/executors/test_worker_count_after_probe",
+    "engine/executors/test_worker_output",
     "engine/transport",
     "engine/worker",
-    "faults",
+    "faults/test_closing",
+    "faults/test_forks",
+    "faults/test_nothing_left_behind",
+    "faults/test_privacy",
+    "faults/test_repeated_pools",
+    "faults/test_worker_deaths",
 )
-"""Folders whose tests are about how workers start, and what they begin with."""
+"""Tests of how workers start, what they begin with, and how they end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,8 +38,11 @@ SWITCH = "CORRAL_TESTS_FRESH_WORKERS"
 _PR_SET_CHILD_SUBREAPER = 36
 _NUMBER_BYTES = 8
 _MAX_DESCRIPTORS = 64
-_UNREAD_BY_IMPORTS = ("PYTEST_", "CORRAL_WORKER")
-"""Environment variables that differ from start to start, and that no import reads."""
+_UNREAD_BY_IMPORTS = (
+    *("CORRAL_KEY", "CORRAL_RUNS", "CORRAL_VERDICTS", "CORRAL_WORKER"),
+    "PYTEST_",
+)
+"""Environment variables that differ from test to test, and that no import reads."""
 _TEMPLATE = (
     "import sys; "
     "sys.path[:] = eval(sys.argv[1]); "

@@ -1,4 +1,4 @@
-"""Half a minute's soak: faults of every kind, and no row wrong, lost or doubled."""
+"""A short soak: faults of every kind, and no row wrong, lost or doubled."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import sys
 
 import pytest
 
-SECONDS = 30
+FAULTS = 25
+"""More than there are kinds; `make soak` goes on for minutes."""
 
 
 @pytest.mark.first
-def test_pools_survive_half_a_minute_of_soaking() -> None:
+def test_pools_survive_faults_of_every_kind() -> None:
     command = [sys.executable, "-m", "tests.soak.random_faults", "--seed", "1"]
     soak = subprocess.run(
-        [*command, "--minutes", str(SECONDS / 60)],
+        [*command, "--faults", str(FAULTS)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -24,4 +25,4 @@ def test_pools_survive_half_a_minute_of_soaking() -> None:
     assert soak.returncode == 0, said
     # It had something to survive.
     faults = [line.split()[-1] for line in said.splitlines() if line[:6] == "in all"]
-    assert int(faults[0]) > 10, said
+    assert int(faults[0]) >= FAULTS, said

@@ -202,6 +202,7 @@ def test_worker_init_is_called_once_in_each_worker(tmp_path):
     assert [path.read_text() for path in files] == ["x", "x"]
 
 
+@pytest.mark.fresh_workers
 def test_no_process_of_a_trial_stays():
     import psutil
 
