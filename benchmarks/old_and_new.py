@@ -2,84 +2,161 @@
 
     git worktree add ../old COMMIT                     and build its C parts:
     cd ../old && python setup.py build_ext --inplace
-    python benchmarks/old_and_new.py ../old            every contest, some minutes
-    python benchmarks/old_and_new.py ../old --only ant those whose key has the word
+    python benchmarks/old_and_new.py ../old            every script, most of an hour
+    python benchmarks/old_and_new.py ../old --scripts stragglers faults
+    python benchmarks/old_and_new.py ../old --only ant rows whose name has the word
 
-Both run the contests of their own vector_speed.py and sb3_speed.py, each in its own
-process, by turns in interleaved rounds; a ratio is the median of the rounds' own. Below
-1 this checkout is slower. Both are started afresh several times (--starts): the same
-code differs by up to 5 % from one start to the next, by where its memory happens to be.
+Each checkout runs its own benchmarks in its own process, by turns in interleaved
+rounds; a ratio is the median of the rounds' own. Below 1 this checkout is slower, or
+takes more. Both are started afresh several times (--starts): the same code differs by
+up to 5 % from one start to the next, by where its memory happens to be. Only what runs
+on Corral is compared; TINYPHYSICS=DIR adds the official model of tinyphysics_speed.py.
+Both checkouts run with the Python and the packages that this script runs with.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+import releasing
 import workloads
-from contests import Contest, note, table
-from one_checkout import CALIBRATION, Checkout, contests_of
+from contests import note, table
+from one_checkout import CALIBRATION, RACES, Checkout, RemoteRunner, races_of
+from whole_runs import RUNS, Run, Values
 
-from corral.tools.bench.measure import Rates, Runner, machine, race
+from corral.tools.bench.measure import in_turn, machine, race
 
 HERE = Path(__file__).resolve()
-SCRIPTS = ("vector_speed", "sb3_speed")
-OURS = ("serial", "process", "auto")
+SCRIPTS = tuple(dict.fromkeys([*RACES, *RUNS]))
 TARGET = 0.97
 
 
-@dataclass(frozen=True)
-class Work:
-    """One contest, and which of our entrants does it."""
+@dataclass
+class Row:
+    """What both did in every round, and how many times better the new one was."""
 
-    script: str
-    contest: Contest
-    entrant: str
+    unit: str
+    old: list[float] = field(default_factory=list)
+    new: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+
+    def add(self, old: float, new: float, ratio: float) -> None:
+        self.old.append(old)
+        self.new.append(new)
+        self.ratios.append(ratio)
 
     @property
-    def key(self) -> str:
-        return f"{self.script}/{self.contest.key}/{self.entrant}"
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    def cells(self) -> tuple[str, ...]:
+        amounts = (f"{statistics.median(one):,.4g}" for one in (self.old, self.new))
+        met = "yes" if self.ratio >= TARGET else "**no**"
+        spread = f"{min(self.ratios):.2f} to {max(self.ratios):.2f}"
+        return self.unit, *amounts, f"{self.ratio:.3f}", spread, met
 
 
-def works() -> Iterator[Work]:
-    for script in SCRIPTS:
-        for contest, _ in contests_of(script):
-            if contest.cores == 1:
-                for entrant in OURS:
-                    if entrant in contest.names:
-                        yield Work(script, contest, entrant)
+class Comparison:
+    """Two checkouts, and the rows that were compared so far."""
 
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.rows: dict[str, Row] = {}
+        self.left_out: dict[str, tuple[int, str]] = {}
+        self._only: list[str] = arguments.only
+        self.starts: int = arguments.starts
+        self._rounds: int = arguments.rounds
+        self._turn: float = arguments.turn
+        self._folders = {"old": arguments.old.resolve(), "new": HERE.parents[1]}
+        self._amounts = {
+            "workloads.iterations_for": workloads.iterations_for(CALIBRATION),
+            "releasing.bytes_for": releasing.bytes_for(CALIBRATION),
+        }
 
-# --- both ---------------------------------------------------------------------------
+    def compare(self, script: str) -> None:
+        if script in RACES:
+            keys = [key for key in races_of(script) if self._wanted(script, key)]
+            for start in range(self.starts if keys else 0):
+                self._race_all(script, keys, start)
+        for key, run in RUNS.get(script, {}).items():
+            if self._wanted(script, key):
+                self._run_whole(f"{script}/{key}", run)
 
+    def _wanted(self, *names: str) -> bool:
+        """Whether a word is in the name of a row, or of a race that has such rows."""
+        name = "/".join(names)
+        return any(word in name or word.startswith(f"{name}/") for word in self._only)
 
-def compare(
-    work: Work, old: Path, starts: int, rounds: int, turn_seconds: float, pace: int
-) -> dict[str, Rates]:
-    rates: dict[str, list[float]] = {"old": [], "new": []}
-    for start in range(starts):
+    # By turns -------------------------------------------------------------------------
+
+    def _race_all(self, script: str, keys: list[str], start: int) -> None:
         with ExitStack() as stack:
-            sides: dict[str, Runner] = {}
-            checkouts = [("old", old), ("new", HERE.parents[1])]
-            for name, checkout in checkouts[:: -1 if start % 2 else 1]:
-                sides[name] = Checkout(
-                    checkout, work.script, work.contest.key, work.entrant, pace
-                )
+            sides = {}
+            for name in in_turn(["old", "new"], start):
+                sides[name] = Checkout(self._folders[name], script, self._amounts)
                 stack.callback(sides[name].close)
-            raced = race(
-                sides,
-                rounds=rounds,
-                turn_seconds=turn_seconds,
-                on_turn=lambda name: note("."),
-            )
-        for name, of_this_start in raced.items():
-            rates[name] += of_this_start.rounds
-    return {name: Rates(tuple(figures)) for name, figures in rates.items()}
+            for key in keys:
+                note(f"{script}/{key} ")
+                built = {name: side.ask("build", key) for name, side in sides.items()}
+                for entrant in built["new"]:
+                    self._race(f"{script}/{key}/{entrant}", sides, built, entrant)
+                note("\n")
+
+    def _race(
+        self,
+        row: str,
+        sides: dict[str, Checkout],
+        built: dict[str, dict[str, dict[str, Any]]],
+        entrant: str,
+    ) -> None:
+        if not self._wanted(row):
+            return
+        old, new = (built[side].get(entrant, {}) for side in ("old", "new"))
+        if why := obstacle(old, new):
+            self.left_out[row] = self.left_out.get(row, (0, ""))[0] + 1, why
+            return
+        runners = {
+            name: RemoteRunner(side, entrant, built[name][entrant]["slots"])
+            for name, side in sides.items()
+        }
+        raced = race(runners, rounds=self._rounds, turn_seconds=self._turn)
+        note(".")
+        for rates in zip(raced["old"].rounds, raced["new"].rounds, strict=True):
+            self.rows.setdefault(row, Row("steps/s")).add(*rates, rates[1] / rates[0])
+
+    # Whole runs -----------------------------------------------------------------------
+
+    def _run_whole(self, name: str, run: Run) -> None:
+        note(f"{name} ")
+        for number in range(self.starts * self._rounds):
+            found: dict[str, Values] = {}
+            for side in in_turn(["old", "new"], number):
+                found[side] = run(self._folders[side])
+                note(".")
+            for key, new in found["new"].items():
+                if self._wanted(name, key):
+                    old = found["old"][key]
+                    row = self.rows.setdefault(f"{name}/{key}", Row(new.unit))
+                    row.add(old.amount, new.amount, new.over(old))
+        note("\n")
+
+
+def obstacle(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Why these two runners cannot be compared; empty where they can."""
+    for side, one in (("old", old), ("new", new)):
+        if not one:
+            return f"{side} has no such entry"
+        if "absent" in one:
+            return str(one["absent"])
+    if old["place"] != new["place"]:
+        return f"old on {old['place']}, new on {new['place']}"
+    return ""
 
 
 def parse() -> argparse.Namespace:
@@ -87,10 +164,11 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("old", type=Path, help="the other checkout")
+    parser.add_argument("--scripts", nargs="+", choices=SCRIPTS, default=SCRIPTS)
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
-    parser.add_argument("--starts", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=5, help="of each start")
-    parser.add_argument("--turn", type=float, default=0.5, metavar="SECONDS")
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of each start")
+    parser.add_argument("--turn", type=float, default=0.3, metavar="SECONDS")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write this")
     arguments = parser.parse_args()
     if not (arguments.old / "src").is_dir():
@@ -102,24 +180,28 @@ def main() -> int:
     arguments = parse()
     starts, rounds, turn = arguments.starts, arguments.rounds, arguments.turn
     print(f"{machine()}; {starts} starts, {rounds} rounds each of {turn} s turns\n")
-    iterations = workloads.iterations_for(CALIBRATION)
-    rows, ratios = [], {}
-    for work in works():
-        if not any(word in work.key for word in arguments.only):
-            continue
-        note(f"{work.key} ")
-        old = arguments.old.resolve()
-        rates = compare(work, old, starts, rounds, turn, iterations)
-        note("\n")
-        ratio = ratios[work.key] = rates["new"].over(rates["old"])
-        medians = (f"{rates[side].median:,.0f}" for side in ("old", "new"))
-        met = "yes" if ratio >= TARGET else "**no**"
-        rows.append((work.key, *medians, f"{ratio:.3f}", met))
-    header = ("work", "old, steps/s", "new, steps/s", "new / old", f"≥ {TARGET}")
-    print(table(header, rows))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(ratios, indent=2) + "\n")
-    return 0 if all(ratio >= TARGET for ratio in ratios.values()) else 1
+    comparison = Comparison(arguments)
+    for script in arguments.scripts:
+        comparison.compare(script)
+        print(report(comparison, script), flush=True)
+        if arguments.json:
+            rows = {name: asdict(row) for name, row in comparison.rows.items()}
+            arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+    return 0 if all(row.ratio >= TARGET for row in comparison.rows.values()) else 1
+
+
+def report(comparison: Comparison, script: str) -> str:
+    rows = [
+        (name, *row.cells())
+        for name, row in comparison.rows.items()
+        if name.startswith(f"{script}/")
+    ]
+    header = ("row", "unit", "old", "new", "ratio", "rounds", f"≥ {TARGET}")
+    lines = [table(header, rows), ""]
+    for name, (count, why) in comparison.left_out.items():
+        if name.startswith(f"{script}/"):
+            lines.append(f"{name} left out {count} of {comparison.starts} times: {why}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
