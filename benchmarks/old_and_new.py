@@ -9,9 +9,15 @@
 Each checkout runs its own benchmarks in its own process, by turns in interleaved
 rounds; a ratio is the median of the rounds' own. Below 1 this checkout is slower, or
 takes more. Both are started afresh several times (--starts): the same code differs by
-up to 5 % from one start to the next, by where its memory happens to be. Only what runs
-on Corral is compared; TINYPHYSICS=DIR adds the official model of tinyphysics_speed.py.
-Both checkouts run with the Python and the packages that this script runs with.
+up to 5 % from one start to the next, by where its memory happens to be.
+
+"rounds" has the least and the greatest ratio of a round: where they lie far apart other
+programs had the cores, and a few rounds say little. "CPU" is the ratio of steps per
+second of CPU time, workers included, which such programs change less; it does not see
+waiting.
+
+Only what runs on Corral is compared; TINYPHYSICS=DIR adds the official model of
+tinyphysics_speed.py. Both run with the Python and the packages of this script.
 """
 
 from __future__ import annotations
@@ -46,6 +52,7 @@ class Row:
     old: list[float] = field(default_factory=list)
     new: list[float] = field(default_factory=list)
     ratios: list[float] = field(default_factory=list)
+    cpu_ratios: list[float] = field(default_factory=list)
 
     def add(self, old: float, new: float, ratio: float) -> None:
         self.old.append(old)
@@ -60,7 +67,8 @@ class Row:
         amounts = (f"{statistics.median(one):,.4g}" for one in (self.old, self.new))
         met = "yes" if self.ratio >= TARGET else "**no**"
         spread = f"{min(self.ratios):.2f} to {max(self.ratios):.2f}"
-        return self.unit, *amounts, f"{self.ratio:.3f}", spread, met
+        cpu = f"{statistics.median(self.cpu_ratios):.3f}" if self.cpu_ratios else ""
+        return self.unit, *amounts, f"{self.ratio:.3f}", met, spread, cpu
 
 
 class Comparison:
@@ -69,8 +77,8 @@ class Comparison:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.rows: dict[str, Row] = {}
         self.left_out: dict[str, tuple[int, str]] = {}
-        self._only: list[str] = arguments.only
         self.starts: int = arguments.starts
+        self._only: list[str] = arguments.only
         self._rounds: int = arguments.rounds
         self._turn: float = arguments.turn
         self._folders = {"old": arguments.old.resolve(), "new": HERE.parents[1]}
@@ -127,8 +135,11 @@ class Comparison:
         }
         raced = race(runners, rounds=self._rounds, turn_seconds=self._turn)
         note(".")
+        compared = self.rows.setdefault(row, Row("steps/s"))
         for rates in zip(raced["old"].rounds, raced["new"].rounds, strict=True):
-            self.rows.setdefault(row, Row("steps/s")).add(*rates, rates[1] / rates[0])
+            compared.add(*rates, rates[1] / rates[0])
+        cpu = (runners[side].cpu_rates[-self._rounds :] for side in ("old", "new"))
+        compared.cpu_ratios += [new / old for old, new in zip(*cpu, strict=True)]
 
     # Whole runs -----------------------------------------------------------------------
 
@@ -181,26 +192,24 @@ def main() -> int:
     starts, rounds, turn = arguments.starts, arguments.rounds, arguments.turn
     print(f"{machine()}; {starts} starts, {rounds} rounds each of {turn} s turns\n")
     comparison = Comparison(arguments)
-    for script in arguments.scripts:
-        comparison.compare(script)
-        print(report(comparison, script), flush=True)
-        if arguments.json:
-            rows = {name: asdict(row) for name, row in comparison.rows.items()}
-            arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+    try:
+        for script in arguments.scripts:
+            comparison.compare(script)
+    except KeyboardInterrupt:
+        print("Interrupted; what was measured until then:\n")
+    print(report(comparison))
+    if arguments.json:
+        rows = {name: asdict(row) for name, row in comparison.rows.items()}
+        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
     return 0 if all(row.ratio >= TARGET for row in comparison.rows.values()) else 1
 
 
-def report(comparison: Comparison, script: str) -> str:
-    rows = [
-        (name, *row.cells())
-        for name, row in comparison.rows.items()
-        if name.startswith(f"{script}/")
-    ]
-    header = ("row", "unit", "old", "new", "ratio", "rounds", f"≥ {TARGET}")
+def report(comparison: Comparison) -> str:
+    rows = [(name, *row.cells()) for name, row in comparison.rows.items()]
+    header = ("row", "unit", "old", "new", "ratio", f"≥ {TARGET}", "rounds", "CPU")
     lines = [table(header, rows), ""]
     for name, (count, why) in comparison.left_out.items():
-        if name.startswith(f"{script}/"):
-            lines.append(f"{name} left out {count} of {comparison.starts} times: {why}")
+        lines.append(f"{name} left out {count} of {comparison.starts} times: {why}")
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ Imports no Corral by itself: benchmarks and Corral both come from the checkout, 
 modules may have other names than those beside this file.
 
     build KEY           {name: {"slots", "place"} or {"absent": why}}
-    run NAME BATCHES    seconds
+    run NAME BATCHES    [seconds, seconds of CPU time]
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from psutil import Process
 
 HERE = Path(__file__).resolve()
 CALIBRATION = 100.0
@@ -145,12 +148,21 @@ class Server:
         self._runners = self._races[key](self._stack)
         return {name: described(runner) for name, runner in self._runners.items()}
 
-    def run(self, name: str, batches: str) -> float:
+    def run(self, name: str, batches: str) -> tuple[float, float]:
+        children = [one.pid for one in Process().children(recursive=True)]
+        before = cpu_seconds(children)
         seconds: float = self._runners[name].run(int(batches))
-        return seconds
+        return seconds, cpu_seconds(children) - before
 
     def close(self) -> None:
         self._stack.close()
+
+
+def cpu_seconds(children: list[int]) -> float:
+    """What this process and its children had of the cores, all threads of them."""
+    tasks = (task for pid in children for task in Path(f"/proc/{pid}/task").iterdir())
+    theirs = sum(int((one / "schedstat").read_text().split()[0]) for one in tasks)
+    return time.process_time() + theirs / 1e9
 
 
 def described(runner: Any) -> dict[str, Any]:
@@ -212,12 +224,15 @@ class RemoteRunner:
 
     def __init__(self, checkout: Checkout, name: str, slots: int) -> None:
         self.slots = slots
+        self.cpu_rates: list[float] = []
+        """Steps per second of CPU time in every run."""
         self._checkout = checkout
         self._name = name
 
     def run(self, batches: int) -> float:
-        seconds: float = self._checkout.ask("run", self._name, batches)
-        return seconds
+        seconds, cpu = self._checkout.ask("run", self._name, batches)
+        self.cpu_rates.append(self.slots * batches / cpu)
+        return float(seconds)
 
     def close(self) -> None:
         """With its checkout."""
