@@ -115,32 +115,41 @@ class Shard:
         resume: ResumeState | None = None,
     ) -> None:
         """Take this shard's part of the block, or take it over."""
-        part = slice(self.slots.start, self.slots.stop)
-        records = views.record[:, part]
-        self._fields = {name: records[name] for name in records.dtype.names or ()}
-        obs = [array[:, part] for array in views.obs]
-        plain = codecs.obs.plain and len(obs) == 1
-        self._recorder = Recorder(
-            records,
-            obs[0] if plain else None,
-            outputs.done,
-            outputs.ring,
-            outputs.times,
-            outputs.vitals,
-            None if self.guard is no_guard else self.guard,
-        )
+        self._outputs = outputs
         self._vitals: Any = outputs.vitals.data
         self._vitals[CURRENT_SLOT] = NO_SLOT
+        self._steppers = self.envs.steppers
         # Every other time from the last slot to the first: those stepped last are still
         # in the cache. 2 x 32 Ants, which do not fit in it: 6.6k steps/s, now 7.2k.
         # Not where the caller itself runs the envs and may count on their order.
         self._to_and_fro = outputs.ring is not None
-        self.plan.bind(outputs.episode)
-        self._encode = codecs.obs.encoder(obs, "obs")
-        final = [array[:, part] for array in views.final_obs]
-        self._encode_final = codecs.obs.encoder(final, "obs")
-        self._obs, self._final = obs, final
+        part = slice(self.slots.start, self.slots.stop)
+        self._bind_rows(views, codecs, part)
         self._bind_actions(views, codecs, part)
+        self._bind_infos(views)
+        self.plan.bind(outputs.episode)
+        if resume is not None:
+            self._take_over(resume)
+
+    def _bind_rows(self, views: DataViews, codecs: Codecs, part: slice) -> None:
+        records = views.record[:, part]
+        self._fields = {name: records[name] for name in records.dtype.names or ()}
+        self._obs = [array[:, part] for array in views.obs]
+        self._final = [array[:, part] for array in views.final_obs]
+        self._encode = codecs.obs.encoder(self._obs, "obs")
+        self._encode_final = codecs.obs.encoder(self._final, "obs")
+        plain = codecs.obs.plain and len(self._obs) == 1
+        self._recorder = Recorder(
+            records,
+            self._obs[0] if plain else None,
+            self._outputs.done,
+            self._outputs.ring,
+            self._outputs.times,
+            self._outputs.vitals,
+            None if self.guard is no_guard else self.guard,
+        )
+
+    def _bind_infos(self, views: DataViews) -> None:
         self.columns = Columns(views.arena, views.presence)
         self.info_writer = InfoWriter(
             slots=self.slots,
@@ -149,13 +158,9 @@ class Shard:
             columns=self.columns,
             care=self.care,
             recorder=self._recorder,
-            inform=outputs.inform,
-            post=outputs.post,
+            inform=self._outputs.inform,
+            post=self._outputs.post,
         )
-        self._outputs = outputs
-        if resume is not None:
-            self._take_over(resume)
-        self._steppers = self.envs.steppers
 
     def _bind_actions(self, views: DataViews, codecs: Codecs, part: slice) -> None:
         # By the WIDE_ACTIONS bit of a command: the space's own dtypes, or wide ones.
