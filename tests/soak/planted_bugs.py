@@ -30,7 +30,9 @@ PACKAGE = Path("src/corral")
 LEFT_OUT = (".git", ".venv", "build", "dist", "cache", ".*_cache", ".hypothesis")
 ALL_TESTS = ("-n", "2", "--dist", "worksteal")
 LONGEST_SECONDS = 900.0
-"""A suite that hangs has noticed something, too."""
+"""For all tests of a run; they are ended then."""
+HANG_SECONDS = 90
+"""For one test: one that hangs has noticed something, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,12 +360,15 @@ def noticed(tree: Path, bug: Bug, likely_alone: bool) -> str | None:
 
 def failed_test(tree: Path, *arguments: str) -> str | None:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    for setting in (f"timeout={HANG_SECONDS}", "exit_on_timeout=true"):
+        command += ["-o", f"faulthandler_{setting}"]
     output = run(tree, *command, "--no-header", "--tb=line", *arguments)
     failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
     if failed:
         return failed[1]
-    if "hung" in output[-100:]:
-        return "the tests hung"
+    hung = re.search(r'File ".*/(tests/\S+)", line \d+ in (test_\w+)', output)
+    if hung and "Timeout (" in output:
+        return f"{hung[1]}, {hung[2]} hangs"
     if not re.search(r"\d+ passed", output):
         raise SystemExit(f"pytest did not run:\n{output[-3000:]}")
     return None
@@ -382,8 +387,6 @@ def run(tree: Path, *command: str) -> str:
     )
     try:
         return process.communicate(timeout=LONGEST_SECONDS)[0]
-    except subprocess.TimeoutExpired:
-        return "hung"
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
