@@ -12,11 +12,11 @@ class CpuContention:
     """How long worker processes waited for a core since the pool was opened."""
 
     def __init__(self, pids: Iterable[int]) -> None:
-        # What they waited while they were started is nobody's step.
+        # What they waited while they were started belongs to no step.
         self._before = {pid: run_delay(pid) or 0.0 for pid in pids}
 
     def seconds(self, pid: int) -> float | None:
-        """So far; None where nobody can say, or it is no process of its own.
+        """So far; None where the system does not say, or it is no process of its own.
 
         One that was replaced meanwhile counts from its own start.
         """

@@ -3,7 +3,7 @@
     caller     think A ─ send A ─ think B ─ send B ─ think A ─ send A ─
     workers    ───── step B ────── step A ────── step B ────── step A ─
 
-Both groups have slots of every worker, so that all workers have work whoever's turn it
+Both groups have slots of every worker, so that all workers have work whichever turn it
 is. Where a worker has one slot, half the workers are in each group.
 """
 

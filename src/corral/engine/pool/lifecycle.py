@@ -2,7 +2,7 @@
 
     unbuilt -> open <-> sending -> closed
 
-It is broken once a worker is gone and nobody takes its place, and forked in a child of
+It is broken once a worker is gone that is not replaced, and forked in a child of
 the process that made it.
 """
 

@@ -217,7 +217,7 @@ class PoolOptions:
 
 
 def own_process_reason(spec: EnvSpec) -> str:
-    """Why every slot got a process of its own, though nobody asked for that."""
+    """Why every slot got a process of its own, though it was not asked for."""
     declared = spec.metadata.get(verdicts.ISOLATION_KEY)
     said = f'metadata["{verdicts.ISOLATION_KEY}"] is "{declared}"'
     saved = "`corral doctor --save` found that envs disturb each other"

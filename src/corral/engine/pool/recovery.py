@@ -188,7 +188,7 @@ class Recovery:
         """Have a fault told with the slot's next row.
 
         The first one tells the story: a new worker that cannot be started adds nothing.
-        One that ended in its turn does, if nobody has taken the row it left.
+        One that ended in its turn does, if the row it left was not taken.
         """
         lost = self._lost_episodes.setdefault(slot, [])
         if not lost or lost[-1][0] != ticket:
@@ -220,7 +220,7 @@ class Recovery:
             executor.send(np.array(slots), *command)
 
     def _has_begun(self, slot: int, after: int) -> bool:
-        """Whether an episode began after that ticket which nobody has taken yet."""
+        """Whether an episode began after that ticket and was not taken yet."""
         done = int(self._executor.done[slot])
         return done > after and bool(self._views.record["started"][done & 1, slot])
 

@@ -1,7 +1,7 @@
 """(debug) Stale views: views of a step that the caller keeps longer than they live.
 
 In debug mode the views of a Step are private copies. When the memory they stand for is
-about to be reused, whoever still holds one is told by an error, and reads garbage.
+about to be reused, a caller that still holds one gets an error, and reads garbage.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _LentStep:
         return any(self._row.get(slot) == row for slot, row in written)
 
     def spoil(self) -> None:
-        """Spoil the memory; whoever still holds it is told."""
+        """Spoil the memory; an error if the caller still holds it."""
         held = [array for array in (ref() for ref in self._arrays) if array is not None]
         for array in held:
             array.reshape(-1).view(np.uint8).fill(0xFB)

@@ -281,7 +281,9 @@ class PoolState:
 
     def check_under_way(self, slots: NDArray[np.intp]) -> None:
         """All of them must have a command under way."""
-        idle = np.setdiff1d(slots, self.pending())
+        if self._whole:
+            self._spread()
+        idle = slots[~self._pending[slots]]
         if len(idle):
             raise OrderError(
                 f"slots {idle.tolist()} have nothing under way; send to them first"
