@@ -122,11 +122,26 @@ def test_an_explicit_backend_listens_to_what_the_env_declares():
         assert 'metadata["corral.isolation"] is "slot"' in pool.layout.reason
 
 
-@pytest.mark.parametrize("asked", [{"backend": "serial"}, {"workers": 2}])
-def test_what_would_put_them_together_is_refused(asked):
-    with pytest.raises(IsolationError, match=r'must .*isolation="slot"'):
+@pytest.mark.parametrize(
+    ("asked", "remedy"),
+    [
+        ({"backend": "serial"}, 'isolation="slot", backend="process"'),
+        ({"workers": 2}, 'isolation="slot" instead of workers='),
+    ],
+)
+def test_what_would_put_them_together_is_refused(asked, remedy):
+    with pytest.raises(IsolationError) as caught:
         made(Declared, **asked)
+    first, *rest = str(caught.value).splitlines()
+    assert "must" in first and 'metadata["corral.isolation"] is "slot"' in first
+    assert "workers" not in asked or first.endswith("; workers=2 makes them share")
+    assert rest == [
+        f"For a process each: {remedy}",
+        'To share anyway: isolation="shared"',
+    ]
     assert Declared.made == 0
+    with made(Declared, isolation="slot", backend="process") as pool:
+        assert pool.layout.workers == 3
 
 
 def test_shared_asks_nobody():

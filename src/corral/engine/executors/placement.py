@@ -175,10 +175,10 @@ def _processes(
         shares = sharing.safe or (counted and not own_processes)
         if sharing.safe is False and shares:
             raise IsolationError(
-                f"these envs must not share a process: {sharing.reason}. With "
-                f"workers={placement.workers} they would. Leave out workers, or give "
-                'isolation="slot", for a process each; isolation="shared" has them '
-                "share all the same."
+                f"these envs must not share a process: {sharing.reason}; "
+                f"workers={placement.workers} makes them share\n"
+                'For a process each: isolation="slot" instead of workers=\n'
+                'To share anyway: isolation="shared"'
             )
         if shares:
             if not counted:
@@ -239,9 +239,10 @@ def _threads(
         sharing = SharingQuestion(assignment).answer(ProbeRequest())
         if sharing.safe is False:
             raise IsolationError(
-                f"these envs must not share a process: {sharing.reason}. With "
-                'backend="thread" they would. backend="process" gives each its own; '
-                'isolation="shared" has them share all the same.'
+                f"these envs must not share a process: {sharing.reason}; "
+                'backend="thread" makes them share\n'
+                'For a process each: backend="process"\n'
+                'To share anyway: isolation="shared"'
             )
         placement = _with_sharing_reason(placement, sharing)
     return ThreadExecutor(chosen), placement

@@ -211,9 +211,9 @@ def _check_may_share(env: Any) -> None:
     verdict = isolation_of(env)
     if verdict is not None and verdict.isolation == "slot":
         raise IsolationError(
-            f"{verdict.subject} must be alone in its process ({verdict.reason}), and "
-            'here several slots would share one. isolation="slot" gives each its own; '
-            'isolation="shared" builds them together all the same'
+            f"{verdict.subject} must be alone in its process: {verdict.reason}\n"
+            'For a process each: isolation="slot", backend="process"\n'
+            'To share anyway: isolation="shared"'
         )
 
 
