@@ -29,14 +29,12 @@ FRESH_WORKERS = (
     "engine/transport",
     "engine/worker/test_profilers",
     "engine/worker/test_serialization",
-    "faults/test_closing",
     "faults/test_forks",
     "faults/test_nothing_left_behind",
     "faults/test_privacy",
     "faults/test_repeated_pools",
-    "faults/test_worker_deaths",
 )
-"""Tests of how workers start, what they begin with, and how they end."""
+"""Tests of how workers start, what they begin with and what they leave."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ once, and a fork of it goes on where the imports of a fresh worker would have en
 The worker is a process as any other: its own session, descriptors, directory,
 environment and affinity; a child of the test process, killed and reaped as one. All of
 them hash text alike, which no two fresh ones do. A start that the imports could tell
-from the template's (other flags, other environment variables) is a fresh one. So is
+from the template's (other flags, paths or environment variables) is a fresh one. So is
 every start of the tests marked `fresh_workers`, of those in conftest.FRESH_WORKERS, and
 of all tests with CORRAL_TESTS_FRESH_WORKERS=1.
 """
@@ -34,6 +34,8 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.worker import serialization
+
 SWITCH = "CORRAL_TESTS_FRESH_WORKERS"
 _PR_SET_CHILD_SUBREAPER = 36
 _NUMBER_BYTES = 8
@@ -54,6 +56,9 @@ _TEMPLATE = (
 
 
 # The tests' side ----------------------------------------------------------------------
+
+TEMPLATE_PIDS: set[int] = set()
+"""The children of this process that are no test's."""
 
 
 def are_possible() -> bool:
@@ -104,20 +109,22 @@ class Template:
         self._environ = _read_by_imports(environ)
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair()
-        path = ascii([os.path.abspath(entry) for entry in sys.path])
+        self._path = ascii(serialization.absolute_path())
         here = os.path.dirname(__file__)
         with theirs:
+            number = str(theirs.fileno())
             self._process = subprocess.Popen(
-                [*self._command, "-c", _TEMPLATE, path, here, str(theirs.fileno())],
+                [*self._command, "-c", _TEMPLATE, self._path, here, number],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=environ,
                 start_new_session=True,
             )
+        TEMPLATE_PIDS.add(self._process.pid)
 
     def popen(self, arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
         """Start a worker."""
-        if not self._fits(options["env"]):
+        if not self._fits(arguments[0], options["env"]):
             return self._fresh(arguments, **options)
         with open(os.devnull, "rb") as nothing:
             standard = [nothing.fileno(), options["stdout"], options["stderr"]]
@@ -136,9 +143,10 @@ class Template:
         """Whether imports could tell these variables from the template's."""
         return _read_by_imports(environ) == self._environ
 
-    def _fits(self, environ: dict[str, str]) -> bool:
+    def _fits(self, path: str, environ: dict[str, str]) -> bool:
         return (
-            self.was_started_with(environ)
+            path == self._path
+            and self.was_started_with(environ)
             and self._interpreter() == self._command
             and os.path.exists(".")
         )
@@ -161,6 +169,7 @@ class Template:
         """End the template."""
         self._socket.close()
         self._process.wait()
+        TEMPLATE_PIDS.discard(self._process.pid)
 
 
 class _ForkedProcess(subprocess.Popen):  # type: ignore[type-arg]

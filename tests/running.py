@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from prepared_workers import TEMPLATE_PIDS
 
 import corral
 
@@ -35,6 +36,12 @@ class Env(gym.Env):
     def pid(self):
         return os.getpid()
 """
+
+
+def children() -> list[psutil.Process]:
+    """The processes that tests have started, and those that they have; zombies too."""
+    found = psutil.Process().children(recursive=True)
+    return [process for process in found if process.pid not in TEMPLATE_PIDS]
 
 
 def open_descriptors() -> int:

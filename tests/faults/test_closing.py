@@ -10,10 +10,9 @@ import threading
 import time
 
 import numpy as np
-import psutil
 import pytest
 from closing_env import Env
-from running import ENV, Script, wait_until
+from running import ENV, Script, children, wait_until
 
 import corral
 from corral.engine.executors import reaping
@@ -26,7 +25,7 @@ BACKENDS = ["serial", "thread", "process"]
 def nothing_left():
     yield
     gc.collect()
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 from mortal_env import DIE, EXIT, LEAVE, Mortal
-from running import wait_until
+from running import children, wait_until
 
 import corral
 from corral.errors import (
@@ -31,7 +31,7 @@ def pool():
     with corral.Pool(Mortal, 4, backend="process", workers=2) as pool:
         pool.reset()
         yield pool
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 def check(error: FaultError, worker: int, signal_name: str | None = "SIGKILL") -> None:
@@ -276,7 +276,7 @@ def test_constructor_that_kills_its_process():
         built(Stillborn)
     check(caught.value, worker=1)
     assert caught.value.fault.command == "start"
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 def test_constructor_that_exits_python():
@@ -287,7 +287,7 @@ def test_constructor_that_exits_python():
     with pytest.raises(StartError, match="SystemExit: no") as caught:
         built(Leaving)
     assert caught.value.fault.slot == 0
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 def test_constructor_that_hangs():
@@ -302,7 +302,7 @@ def test_constructor_that_hangs():
         built(Hanging, start_timeout=1.5)
     assert (caught.value.fault.worker, caught.value.fault.kind) == (0, "hung")
     assert isinstance(caught.value, TimeoutError)
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 def test_constructor_that_raises_closes_the_envs_before_it(tmp_path):
@@ -320,7 +320,7 @@ def test_constructor_that_raises_closes_the_envs_before_it(tmp_path):
         corral.Pool(Picky, 2, backend="process", workers=1, isolation="shared")
     assert caught.value.fault.slot == 1
     assert (tmp_path / "closed").exists()
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 def test_interpreter_that_cannot_start(monkeypatch, tmp_path):
@@ -328,7 +328,7 @@ def test_interpreter_that_cannot_start(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(WorkerDied, match="not this corral"):
         built(Mortal)
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 def test_auto_whose_probe_dies_leaves_nothing():
@@ -338,4 +338,4 @@ def test_auto_whose_probe_dies_leaves_nothing():
 
     with pytest.raises(WorkerDied, match="exit code 5"):
         corral.Pool(Stillborn, 4)
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
