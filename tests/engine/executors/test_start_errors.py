@@ -48,7 +48,7 @@ def limits(_=None):
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 def make(**options):
-    return corral.Pool(Env, 4, backend="process", workers=4, **options)
+    return corral.Pool(Env, 2, backend="process", workers=2, **options)
 
 def held():
     gc.collect()  # an exception's frames hold on to the memory that they saw
@@ -64,15 +64,15 @@ def test_count_of_descriptors_is_what_a_pool_opens(run):
         LIMITED
         + """
 opened = []
-for workers in (2, 6):
+for workers in (1, 3):
     pool = corral.Pool(
-        Env, 6, backend="process", workers=workers, shared={"x": np.ones(3)}
+        Env, 3, backend="process", workers=workers, shared={"x": np.ones(3)}
     )
     opened.append(held()[0] - before[0])
     assert opened[-1] <= descriptors_for(workers) <= opened[-1] + 10, opened
     pool.close()
     del pool
-assert opened[1] - opened[0] == descriptors_for(6) - descriptors_for(2), opened
+assert opened[1] - opened[0] == descriptors_for(3) - descriptors_for(1), opened
 print("right")
 """
     )
