@@ -197,10 +197,11 @@ BUGS = (
         ("engine/executors/test_reaping.py", "faults/test_worker_deaths.py"),
     ),
     Bug(
-        "The memory of a pool that was closed stays mapped.",
+        "The memory of a pool that was closed stays open.",
         "engine/transport/block.py",
-        "                mapping.close()\n",
-        "                pass\n",
+        "            with contextlib.suppress(OSError):\n"
+        "                os.close(descriptor)\n",
+        "            pass\n",
         ("engine/transport/test_block.py", "faults/test_nothing_left_behind.py"),
     ),
     # APIs --------------------------------------------------------------------------
