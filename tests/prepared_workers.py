@@ -19,6 +19,7 @@ of all tests with CORRAL_TESTS_FRESH_WORKERS=1.
 from __future__ import annotations
 
 import array
+import ast
 import ctypes
 import fcntl
 import gc
@@ -45,6 +46,10 @@ _UNREAD_BY_IMPORTS = (
     "PYTEST_",
 )
 """Environment variables that differ from test to test, and that no import reads."""
+_IMPORTED = sys.stdlib_module_names | {
+    *("cloudpickle", "corral", "farama_notifications", "gymnasium", "numpy"),
+    *("sitecustomize", "typing_extensions", "usercustomize"),
+}
 _TEMPLATE = (
     "import sys; "
     "sys.path[:] = eval(sys.argv[1]); "
@@ -109,12 +114,12 @@ class Template:
         self._environ = _read_by_imports(environ)
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair()
-        self._path = ascii(serialization.absolute_path())
+        self._path = serialization.absolute_path()
         here = os.path.dirname(__file__)
         with theirs:
             number = str(theirs.fileno())
             self._process = subprocess.Popen(
-                [*self._command, "-c", _TEMPLATE, self._path, here, number],
+                [*self._command, "-c", _TEMPLATE, ascii(self._path), here, number],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=environ,
@@ -145,11 +150,16 @@ class Template:
 
     def _fits(self, path: str, environ: dict[str, str]) -> bool:
         return (
-            path == self._path
+            self._imports_the_same(ast.literal_eval(path))
             and self.was_started_with(environ)
             and self._interpreter() == self._command
             and os.path.exists(".")
         )
+
+    def _imports_the_same(self, path: list[str]) -> bool:
+        """Whether folders came before the template's path that hide none of it."""
+        added = len(path) - len(self._path)
+        return path[added:] == self._path and not any(map(_hides, path[:added]))
 
     def _forked(self, request: Any, descriptors: list[int]) -> int:
         data = pickle.dumps(request)
@@ -192,6 +202,12 @@ def _read_by_imports(environ: dict[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if not name.startswith(_UNREAD_BY_IMPORTS)
     }
+
+
+def _hides(folder: str) -> bool:
+    """Whether a module in a folder has the name of one that workers import."""
+    names = os.listdir(folder) if os.path.isdir(folder) else [folder]
+    return not _IMPORTED.isdisjoint(name.partition(".")[0] for name in names)
 
 
 def _take_orphans(whether: bool) -> None:
