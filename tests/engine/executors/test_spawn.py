@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from typing import Any
 
 import pytest
 
+import corral
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.spawn import PackedJobs, setup_message
 from corral.engine.layout.plan import plan_control
@@ -64,3 +66,11 @@ def test_the_first_message_names_the_kind_of_bell_and_the_plan() -> None:
     plan = plan_control(3, 2, 3)
     setup = pickle.loads(setup_message(plan))
     assert (setup.control, setup.bell_kind) == (plan, doorbell.KIND)
+
+
+def test_a_worker_collects_garbage_once_its_imports_are_done() -> None:
+    with corral.Pool("CartPole-v1", 1, backend="process") as pool:
+        collects, imported = pool.apply(
+            lambda env: (gc.isenabled(), gc.get_freeze_count())
+        )[0]
+    assert collects and imported > 10_000

@@ -66,13 +66,17 @@ from corral.engine.worker.shard import WorkerRetired
 from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 
-# What the parent runs us with. Nothing but the built-in sys is imported before the path
-# is in place (until then a json.py in the working directory would be everybody's json),
-# and the user's __main__ is never imported at all.
+# What the parent runs us with. Nothing but built-in modules is imported before the path
+# is in place (until then a json.py in the working directory would be ours),
+# and the user's __main__ is never imported at all. Garbage is collected from then on:
+# imports leave none, and looking for it takes a sixth of their time.
 BOOTSTRAP = (
-    "import sys; "
+    "import gc, sys; "
+    "gc.disable(); "
     "sys.path[:] = eval(sys.argv[1]); "
     "from corral.engine.worker.main import main; "
+    "gc.freeze(); "
+    "gc.enable(); "
     "main(**eval(sys.argv[2]))"
 )
 
