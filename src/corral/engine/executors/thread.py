@@ -97,8 +97,8 @@ class ThreadExecutor(SignalledExecutor):
                 name=f"corral-worker-{index}",
                 daemon=True,
             )
+            self._threads.append(thread)  # first: a signal may come after it has begun
             thread.start()
-            self._threads.append(thread)
             built = ours.fetch()
             if isinstance(built, BaseException):
                 raise error_for(start_fault(built, worker.job)) from built
@@ -117,8 +117,10 @@ class ThreadExecutor(SignalledExecutor):
                 mailbox.post(error)
                 return
             endpoint = mailbox.fetch()
-            assert isinstance(endpoint, WorkerEndpoint)
-            serve(worker, endpoint)
+            if isinstance(
+                endpoint, WorkerEndpoint
+            ):  # else asked to close, not to serve
+                serve(worker, endpoint)
         except MailboxClosed:
             pass  # the pool was closed before it was bound
         finally:
@@ -177,7 +179,8 @@ class ThreadExecutor(SignalledExecutor):
         limit = self._assignment.close_timeout if timeout is None else timeout
         deadline = time.monotonic() + limit
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.ident is not None:  # else a signal came before it was started
+                thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
             return  # a thread that hangs still uses the memory
         for bell in (self._bell, *self._bells):

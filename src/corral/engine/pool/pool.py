@@ -672,8 +672,10 @@ class Pool:
     def close(self, timeout: float | None = None) -> None:
         """Close every env and end every worker; bounded, idempotent, never raises."""
         if self._lifecycle.has_workers:
-            self._lifecycle.close()
-            self._executor.close(timeout)
+            try:
+                self._lifecycle.close()
+            finally:  # a signal handler may raise at any line
+                self._executor.close(timeout)
 
     def __enter__(self) -> Pool:
         return self
