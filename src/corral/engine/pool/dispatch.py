@@ -210,7 +210,7 @@ class Dispatcher:
             return self.executor.wait(target, timeout, is_done, enough is not None)
         except (WorkerDied, WorkerHung) as error:
             self.raise_worker_gone(error)
-        finally:
+        finally:  # `state.waited_since`, without the call
             state.mark = now = perf_counter()
             state.waiting_seconds += now - began
 

@@ -53,7 +53,7 @@ MAX_REPLAYABLE_FAULTS = 100
 
 
 class Recovery:
-    """Replaces workers, and remembers what a new worker has to be sent again."""
+    """Replaces workers; a new one is sent again what the state says is under way."""
 
     def __init__(
         self,
