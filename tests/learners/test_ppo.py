@@ -441,9 +441,12 @@ def test_every_setting_is_explained_and_others_are_refused():
 # Policies -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
-def test_rows_of_an_exact_policy_do_not_depend_on_their_batch(memory):
-    ppo = learner(ACTIONS["box"], memory=memory)
+@pytest.mark.parametrize(
+    "net", [{}, {"hidden": (160, 160)}, {"memory": "gru"}, {"memory": "lstm"}], ids=str
+)
+@pytest.mark.parametrize("activation", ["tanh", "elu"])
+def test_rows_of_an_exact_policy_do_not_depend_on_their_batch(net, activation):
+    ppo = learner(ACTIONS["box"], activation=activation, **net)
     policy = ppo.policy.deterministic()
     obs = np.random.default_rng(0).normal(size=(37, 3)).astype(np.float32)
     whole = decided(policy, obs)

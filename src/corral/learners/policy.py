@@ -34,8 +34,8 @@ class NetPolicy:
         observation_space: what it sees.
         device: where the net is.
         deterministic: the likeliest action, rather than one drawn at random.
-        exact: compute in passes of a fixed size, so that a row's last bits do not
-            depend on the batch that it is part of.
+        exact: compute row by row, or in passes of a fixed size, so that a row's last
+            bits do not depend on the batch that it is part of.
     """
 
     def __init__(
@@ -104,6 +104,8 @@ class NetPolicy:
         leaves = split(self._space, obs)
         if not self._exact:
             return self._forward(leaves, carry)
+        if self._numpy_forward is not None and self._numpy_forward.by_row:
+            return (*self._numpy_forward.judged_by_row(leaves[0]), None)
         parts = []
         for begin in range(0, len(leaves[0]), FORWARD_ROWS):
             parts.append(self._chunk(leaves, carry, begin))
@@ -115,13 +117,18 @@ class NetPolicy:
         last = len(leaves[0]) - 1
         # The last row again and again: of the right kind, whatever the space.
         index = np.minimum(np.arange(begin, begin + FORWARD_ROWS), last)
-        judged = self._forward([leaf[index] for leaf in leaves], _at(carry, index))
+        rows = [leaf[index] for leaf in leaves]
+        judged = self._torch_forward(rows, _at(carry, index))
         return [_at(one, slice(0, last + 1 - begin)) for one in judged]
 
     def _forward(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any, Any]:
-        numpy_forward, net = self._numpy_forward, self._net
+        numpy_forward = self._numpy_forward
         if numpy_forward is not None and len(leaves[0]) <= numpy_forward.most_rows:
             return (*numpy_forward.judged(leaves[0]), None)
+        return self._torch_forward(leaves, carry)
+
+    def _torch_forward(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any, Any]:
+        net = self._net
         with torch.inference_mode():
             tensors = [to_tensor(leaf, self._device) for leaf in leaves]
             if carry is not None:

@@ -22,6 +22,8 @@ Layers = list[tuple[Array, Array]]
 # OpenBLAS computes larger products with more threads, which then spin on the cores that
 # the envs need. Torch has its own number of threads.
 LARGEST_PRODUCT = 2**18
+LARGEST_ROW_PRODUCT = 9 * 2**10
+"""The same for one row times a matrix."""
 
 
 def _relu(x: Array) -> Array:
@@ -68,12 +70,24 @@ class NumpyForward:
         sizes = [weight.size for weight, _ in (*self._actor, *self._critic)]
         self.most_rows = LARGEST_PRODUCT // max(sizes)
         """With more it had better be left to torch."""
+        self.by_row = max(sizes) <= LARGEST_ROW_PRODUCT
+        """Whether `judged_by_row` had not better be left to torch as well."""
 
     def judged(self, obs: Array) -> tuple[Array, Array]:
         """Outputs of the head, and values."""
         x = obs.reshape(len(obs), -1).astype(np.float32, copy=False)
         outputs = self._head.normalised(self._through(self._actor, x))
         return outputs, self._through(self._critic, x)[:, 0]
+
+    def judged_by_row(self, obs: Array) -> tuple[Array, Array]:
+        """The same; a row's last bits depend neither on the others nor on its place.
+
+        In a product of two matrices they do: its kernels take some rows together and
+        the rest in another order. So each row is multiplied by itself.
+        """
+        x = obs.reshape(len(obs), 1, -1).astype(np.float32, copy=False)
+        outputs = self._head.normalised(self._through(self._actor, x)[:, 0])
+        return outputs, self._through(self._critic, x)[:, 0, 0]
 
     def _through(self, layers: Layers, x: Array) -> Array:
         for weight, bias in layers[:-1]:
