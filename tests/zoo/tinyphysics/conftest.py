@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("onnx", reason="tinyphysics needs onnxruntime")
 pytest.importorskip("onnxruntime", reason="tinyphysics needs onnxruntime")
 
 from corral.zoo.tinyphysics import load_route, write_route

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+pytest.importorskip("onnx", reason="the simulator is an ONNX model")
 pytest.importorskip("onnxruntime", reason="the simulator is an ONNX model")
 
 from corral import Pool

@@ -5,12 +5,13 @@ import sys
 
 import pytest
 
+pytest.importorskip("onnx", reason="tinyphysics needs onnxruntime")
 pytest.importorskip("onnxruntime", reason="tinyphysics needs onnxruntime")
 
 from corral.cli.main import main
 from corral.rollouts.number_format import number
 from corral.zoo.tinyphysics import load_route, write_route
-from corral.zoo.tinyphysics.small_model import small_model
+from corral.zoo.tinyphysics.onnx_graphs import small_model
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_a_bad_route_is_one_message(corral, tmp_path, spoiling, told):
         (["--data", "none"], "the directory of routes none cannot be read"),
         (["--data", "."], "no routes in .: expected files NAME.csv"),
         (["--model", "none.onnx"], "the model none.onnx cannot be read"),
-        (["--model", "data/00000.csv"], "data/00000.csv is no ONNX model"),
+        (["--model", "data/00000.csv"], "data/00000.csv is not an ONNX model"),
         (["--episodes", "3"], "--episodes has no meaning for tinyphysics"),
         (["--seed", "0"], "--seed has no meaning for tinyphysics"),
         (["--stochastic"], "--stochastic has no meaning for tinyphysics"),

@@ -4,6 +4,7 @@ import os
 import pickle
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -18,8 +19,13 @@ from corral.zoo.tinyphysics import (
     make_tinyphysics,
     make_tinyphysics_batched,
 )
-from corral.zoo.tinyphysics.onnx_file import FLOAT, INT64, Node, Port, onnx_bytes
-from corral.zoo.tinyphysics.small_model import GAIN, NOISE, small_model
+from corral.zoo.tinyphysics.onnx_graphs import (
+    GAIN,
+    NOISE,
+    node,
+    onnx_bytes,
+    small_model,
+)
 from corral.zoo.tinyphysics.tokens import BINS, TEMPERATURE
 
 
@@ -33,7 +39,6 @@ def test_it_is_a_gymnasium_env():
 
 
 def test_the_generated_model_is_a_valid_one():
-    onnx = pytest.importorskip("onnx", reason="needs onnx, to look at a model")
     onnx.checker.check_model(onnx.load_from_string(small_model()), full_check=True)
 
 
@@ -72,22 +77,20 @@ def test_models_of_one_name_in_two_places_are_two(tmp_path, monkeypatch):
 
 def other_model(states="states", shape=("b", 20, 4), tokens=1024, rows=(1, 1)):
     nodes = [
-        Node("ReduceSum", [states], "sum", {"keepdims": 0}),
-        Node("Add", ["sum", "zeros"], "output"),
+        node("ReduceSum", [states], "sum", keepdims=0),
+        node("Add", ["sum", "zeros"], "output"),
     ]
-    inputs = [Port(states, FLOAT, shape), Port("tokens", INT64, [shape[0], 20])]
-    outputs = [Port("output", FLOAT, [*rows, tokens])]
-    return onnx_bytes(
-        nodes, {"zeros": np.zeros((*rows, tokens), np.float32)}, inputs, outputs
-    )
+    shapes = {states: shape, "tokens": [shape[0], 20], "output": [*rows, tokens]}
+    zeros = np.zeros((*rows, tokens), np.float32)
+    return onnx_bytes(nodes, {"zeros": zeros}, **shapes)
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
         (None, "model.onnx cannot be read: No such file"),
-        (b"no model", "model.onnx is no ONNX model"),
-        (b"", "model.onnx is no ONNX model"),
+        (b"no model", "model.onnx is not an ONNX model"),
+        (b"", "model.onnx is not an ONNX model"),
         (other_model("state"), r"found state tensor\(float\) \['b', 20, 4\]"),
         (other_model(shape=("b", 10, 4)), r"expected states float32 \[b, 20, 4\]"),
         (other_model(tokens=512), r"1024\] out; found .* output .* 512\]"),
@@ -219,17 +222,21 @@ def model_of_rows(mixing):
     weights = np.random.RandomState(0).normal(size=(4, 1024)).astype(np.float32)
     constants = {"weights": weights, "mixing": np.ones((20, 20), np.float32)}
     nodes = [
-        Node("MatMul", ["mixing", "states"], "mixed"),
-        Node("Tanh", ["mixed"], "bent"),
-        Node("MatMul", ["bent", "weights"], "logits"),
+        node("MatMul", ["mixing", "states"], "mixed"),
+        node("Tanh", ["mixed"], "bent"),
+        node("MatMul", ["bent", "weights"], "logits"),
         # With a sum over all rows the last one is not to be had by itself.
-        Node("Add", ["logits", "total" if mixing else "logits"], "output"),
+        node("Add", ["logits", "total" if mixing else "logits"], "output"),
     ]
     if mixing:
-        nodes.insert(3, Node("ReduceSum", ["bent"], "total", {"keepdims": 1}))
-    inputs = [Port("states", FLOAT, ["b", 20, 4]), Port("tokens", INT64, ["b", 20])]
-    outputs = [Port("output", FLOAT, ["b", 20, 1024])]
-    return onnx_bytes(nodes, constants, inputs, outputs)
+        nodes.insert(3, node("ReduceSum", ["bent"], "total", keepdims=1))
+    return onnx_bytes(
+        nodes,
+        constants,
+        states=["b", 20, 4],
+        tokens=["b", 20],
+        output=["b", 20, 1024],
+    )
 
 
 @pytest.mark.parametrize("mixing", [False, True])

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 pytest.importorskip("torch", reason="training needs torch")
+pytest.importorskip("onnx", reason="the simulator is an ONNX model")
 pytest.importorskip("onnxruntime", reason="the simulator is an ONNX model")
 
 from corral.core import Decision

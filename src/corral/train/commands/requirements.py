@@ -33,7 +33,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "mujoco": ("mujoco",),
     "multi": ("pettingzoo",),
     "sb3": ("stable_baselines3",),
-    "tinyphysics": ("onnxruntime",),
+    "tinyphysics": ("onnx", "onnxruntime"),
     "train": TRAINING,
     "upkie": ("pybullet", "stable_baselines3", "upkie"),
     "wandb": ("wandb",),

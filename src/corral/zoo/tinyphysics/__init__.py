@@ -8,7 +8,7 @@ made here.
 
 route       one drive, read from a CSV file    routes, drives   who drives which next
 synthetic   drives that are made up            track   a route behind its warm-up
-model       the ONNX session                   small_model, onnx_file   one made here
+model       the ONNX session                   onnx_graphs   models made here
 tokens      accelerations as the model counts  costs   what a drive costs
 env, batch  one car, many cars in one call     pid     the controller to beat
 

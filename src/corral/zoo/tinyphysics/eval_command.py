@@ -76,7 +76,7 @@ def need(arguments: argparse.Namespace) -> Need:
     if arguments.controller not in (None, "pid"):
         return training("tinyphysics")
     pictures = ("matplotlib",) if arguments.html is not None else ()
-    return Need(("tinyphysics",), ("onnxruntime", "rich", *pictures))
+    return Need(("tinyphysics",), ("onnx", "onnxruntime", "rich", *pictures))
 
 
 def run(arguments: argparse.Namespace) -> int:

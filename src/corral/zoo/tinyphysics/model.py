@@ -1,10 +1,10 @@
-"""The car as an ONNX model: what it did of late -> what it may do next.
+"""The car as an ONNX model: the last 20 rows -> how likely each next token is.
 
     states  float32 [b, 20, 4]     steer, roll lataccel, speed, acceleration
     tokens  int64   [b, 20]        lateral accelerations, up to the row before
-    output  float32 [b, 20, 1024]  how likely each token is next
+    output  float32 [b, 20, 1024]  logits of the next token
 
-The one place of the zoo that imports onnxruntime.
+The one module of the zoo that imports onnxruntime.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.errors import MissingExtra, OptionError
-from corral.zoo.tinyphysics.last_row import last_row_only
 from corral.zoo.tinyphysics.route import CONTEXT
-from corral.zoo.tinyphysics.small_model import small_model
 from corral.zoo.tinyphysics.tokens import TOKENS
 
 INPUTS = {
@@ -30,50 +28,50 @@ EXPECTED = (
     f"states float32 [b, {CONTEXT}, 4] and tokens int64 [b, {CONTEXT}] in, "
     f"float32 [b, {CONTEXT}, {TOKENS}] out"
 )
-QUIET = 3
-"""Errors only, please."""
+ERRORS_ONLY = 3
+"""onnxruntime's log level."""
+CUDA = "CUDAExecutionProvider"
 COUNTS = (1, 7, 13)
-"""Batches that two sessions are compared by: kernels take rows by fours to twelves."""
+"""Batch sizes for comparing two sessions: kernels take rows by fours to twelves."""
 
 
 class Model:
-    """One session on one thread, for as many routes at once as asked.
+    """One session on one thread, for any number of routes at once.
 
     Args:
-        path: of an ONNX file; the small generated model if None.
+        path: an ONNX file; the small generated model if None.
         device: "cpu", or "cuda:0" and so on, which needs onnxruntime-gpu.
     """
 
     def __init__(self, path: str | None = None, device: str = "cpu") -> None:
+        # Only now: it imports onnx, and the options of a run are shown without it.
+        from corral.zoo.tinyphysics.onnx_graphs import last_row_only, small_model
+
         self.path = path
         self.device = device
         content = small_model() if path is None else _content(path)
         session = _session(path, content, device)
         _check(path, session)
-        self.rows: int | None = None
-        """How many routes it takes at once, where that is fixed."""
-        if isinstance(session.get_inputs()[0].shape[0], int):
-            self.rows = session.get_inputs()[0].shape[0]
+        first_axis = session.get_inputs()[0].shape[0]
+        self.rows: int | None = first_axis if isinstance(first_axis, int) else None
+        """The number of routes per call, where the model fixes it."""
         self._outputs = [session.get_outputs()[0].name]
-        lean = self._leaner(content, session)
-        self.lean = lean is not None
+        self.lean = False
         """Whether it computes its last row alone."""
-        self._session = session if lean is None else lean
-
-    def _leaner(self, content: bytes, whole: Any) -> Any:
-        """A session that computes the last row alone, to the last bit; else None."""
-        if whole.get_outputs()[0].shape[1] != CONTEXT:
-            return None
+        self._session = session
+        if session.get_outputs()[0].shape[1] != CONTEXT:
+            return
         try:
-            lean = _session(self.path, last_row_only(content), self.device)
+            lean = _session(path, last_row_only(content), device)
             counts = COUNTS if self.rows is None else (self.rows,)
-            same = all(self._agree(lean, whole, count) for count in counts)
-        except Exception:  # of another architecture: the whole model does as well
-            return None
-        return lean if same else None
+            self.lean = all(self._agree(lean, session, count) for count in counts)
+        except Exception:  # of another architecture: use the whole model
+            return
+        if self.lean:
+            self._session = lean
 
     def _agree(self, lean: Any, whole: Any, count: int) -> bool:
-        """Whether both say the same about so many rows."""
+        """Whether both sessions return the same bits for a batch of this size."""
         draw = np.random.RandomState(count)
         feed = {
             "states": draw.normal(size=(count, CONTEXT, 4)).astype(np.float32),
@@ -85,18 +83,18 @@ class Model:
     def logits(
         self, states: NDArray[np.float32], tokens: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """(rows, TOKENS): of the row that comes next."""
+        """Return the logits of the next row, (routes, TOKENS)."""
         feed = {"states": states, "tokens": tokens}
         output: NDArray[np.float32] = self._session.run(self._outputs, feed)[0]
         return output[:, -1]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A session stays in its process; elsewhere another is made.
+        # A session cannot leave its process: another process opens its own.
         return load_model, (self.path, self.device)
 
 
 def load_model(path: str | None = None, device: str = "cpu") -> Model:
-    """The model of that file, loaded once in each process.
+    """Return the model of this file, loaded once per process.
 
     Under threads `per_worker=partial(Model, path)` gives each worker its own.
     """
@@ -109,10 +107,10 @@ def _loaded(path: str | None, device: str, file: tuple[Any, ...] | None) -> Mode
 
 
 def _file(path: str) -> tuple[Any, ...] | None:
-    """Tells a file from another that has, or had, the same name."""
+    """What tells this file from another one of the same name."""
     try:
         found = os.stat(path)
-    except OSError:  # the model says so better
+    except OSError:  # `_content` reports it
         return None
     return os.path.abspath(path), found.st_mtime_ns, found.st_size
 
@@ -126,22 +124,23 @@ def _session(path: str | None, content: bytes, device: str) -> Any:
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = QUIET
+    options.log_severity_level = ERRORS_ONLY
     providers = _providers(device, onnxruntime.get_available_providers())
     if device != "cpu" and hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()  # CUDA's libraries, where pip has put them
     try:
         session = onnxruntime.InferenceSession(content, options, providers)
-    except Exception as error:  # onnxruntime's own have no class of their own
+    except Exception as error:  # onnxruntime has no exception class of its own
         reason = str(error).partition("\n")[0]
         raise OptionError(
-            f"the model {path} is no ONNX model ({reason}); expected {EXPECTED}"
+            f"the model {path} is not an ONNX model ({reason}); expected {EXPECTED}"
         ) from None
-    # Where CUDA cannot be used, onnxruntime goes on without a word.
-    if device != "cpu" and "CUDAExecutionProvider" not in session.get_providers():
+    # If CUDA fails to load, onnxruntime silently falls back to the CPU.
+    if device != "cpu" and CUDA not in session.get_providers():
         raise OptionError(
-            f"device is {device!r}, and onnxruntime could not use it: is there a GPU, "
-            "and are CUDA and cuDNN of the version that onnxruntime was built for?"
+            f"device is {device!r}, but onnxruntime could not use it; check that there "
+            "is a GPU, and that CUDA and cuDNN have the versions that this onnxruntime "
+            "was built for"
         )
     return session
 
@@ -165,28 +164,26 @@ def _providers(device: str, available: list[str]) -> list[Any]:
         raise OptionError(
             f"device is {device!r}: choose cpu, cuda, or cuda:1 and so on"
         )
-    if "CUDAExecutionProvider" not in available:
+    if CUDA not in available:
         raise OptionError(
-            f"device is {device!r}, and this onnxruntime has no CUDA: pip install "
-            "onnxruntime-gpu in its place, or choose cpu"
+            f"device is {device!r}, but this onnxruntime has no CUDA: pip install "
+            "onnxruntime-gpu instead, or choose cpu"
         )
-    chosen = ("CUDAExecutionProvider", {"device_id": int(number or 0)})
-    return [chosen, "CPUExecutionProvider"]
+    return [(CUDA, {"device_id": int(number or 0)}), "CPUExecutionProvider"]
 
 
 def _check(path: str | None, session: Any) -> None:
-    """Refuse a model of another kind, and say what it has."""
-    found = {one.name: (one.type, list(one.shape[1:])) for one in session.get_inputs()}
-    outputs = session.get_outputs()
+    """Refuse a model with other inputs or outputs, and list those that it has."""
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    found = {one.name: (one.type, list(one.shape[1:])) for one in inputs}
     kind, shape = outputs[0].type, outputs[0].shape
-    fits = kind == "tensor(float)" and len(shape) == 3 and shape[-1] == TOKENS
-    if found == INPUTS and fits:
+    if found == INPUTS and kind == "tensor(float)" and [*shape[2:]] == [TOKENS]:
         return
-    ports = [*session.get_inputs(), "->", *outputs]
-    shown = " ".join(
-        one if isinstance(one, str) else f"{one.name} {one.type} {one.shape}"
-        for one in ports
+    given, returned = (
+        " ".join(f"{one.name} {one.type} {one.shape}" for one in ports)
+        for ports in (inputs, outputs)
     )
     raise OptionError(
-        f"the model {path} is another kind of model: expected {EXPECTED}; found {shown}"
+        f"the model {path} is another kind of model: expected {EXPECTED}; found "
+        f"{given} -> {returned}"
     )
