@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.engine.worker import global_rng
 from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.seeds import episode_seed, seed_globals
 
 torch = pytest.importorskip("torch")
+
+HELD, normal, held_random = np.random.mtrand._rand, np.random.normal, random.random
 
 DRAWS: dict[str, Any] = {
     "nothing": lambda: None,
@@ -26,6 +26,9 @@ DRAWS: dict[str, Any] = {
     "random.gauss": lambda: random.gauss(0.0, 1.0),
     "numpy.rand": lambda: float(np.random.rand()),
     "numpy.randn": lambda: float(np.random.randn()),
+    "numpy.random.mtrand._rand": lambda: float(HELD.standard_normal()),
+    "from numpy.random import normal": lambda: float(normal()),
+    "from random import random": lambda: held_random(),
     "numpy.binomial": lambda: int(np.random.binomial(40, 0.3)),
     "torch.rand": lambda: float(torch.rand(())),
     "torch.randn": lambda: float(torch.randn(())),
@@ -33,19 +36,8 @@ DRAWS: dict[str, Any] = {
 draws = st.lists(st.sampled_from(sorted(DRAWS)), max_size=6)
 
 
-@pytest.fixture(params=["memory", "state"], autouse=True)
-def exchange(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Every test runs on both ways of exchanging states."""
-    if request.param == "state":
-        monkeypatch.setattr(global_rng, "_python_proved", lambda: False)
-        monkeypatch.setattr(global_rng, "_numpy_proved", lambda: False)
-    yield
-
-
-def isolation_of(root: int = 0, lock: Any = None) -> IsolatedRng:
-    return IsolatedRng(lambda slot: episode_seed(root, slot), lock)
+def isolation_of(root: int = 0, lock: Any = None, **named: Any) -> IsolatedRng:
+    return IsolatedRng(lambda slot: episode_seed(root, slot), lock, **named)
 
 
 def outside_state() -> tuple[Any, ...]:
@@ -65,16 +57,6 @@ def run_alone(slot: int, steps: list[list[str]]) -> list[list[Any]]:
         with isolation.of(slot):
             lived.append([DRAWS[name]() for name in step])
     return lived
-
-
-def test_layouts_are_proved_on_this_interpreter() -> None:
-    # Not through the module: the fixture replaces these names there.
-    assert type(IsolatedRng(int)._python).__name__.startswith("_Python")
-    code = (
-        "from corral.engine.worker import global_rng as g;"
-        "raise SystemExit(not (g._python_proved() and g._numpy_proved()))"
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_episode_seeds_are_the_same_for_ever() -> None:
@@ -128,6 +110,48 @@ def test_interleaved_slots_live_as_if_alone(
         with isolation.of(slot):
             lived[slot].append([DRAWS[name]() for name in step])
     assert lived == [run_alone(slot, steps) for slot, steps in enumerate(lives)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lives=st.lists(st.lists(draws, max_size=5), min_size=1, max_size=4),
+    chaos=st.randoms(use_true_random=False),
+    lingers=st.booleans(),
+)
+def test_slots_in_a_row_live_as_if_alone_and_outside_comes_back(
+    lives: list[list[list[str]]], chaos: random.Random, lingers: bool
+) -> None:
+    turns = [slot for slot, steps in enumerate(lives) for _ in steps]
+    chaos.shuffle(turns)
+    isolation, state = isolation_of(lingers=lingers), outside_state()
+    lived: list[list[list[Any]]] = [[] for _ in lives]
+    with isolation:
+        for slot in turns:
+            step = lives[slot][len(lived[slot])]
+            with isolation.of(slot):
+                lived[slot].append([DRAWS[name]() for name in step])
+            if chaos.random() < 0.2:
+                isolation.restore_outside()
+                assert outside_state() == state
+    assert lived == [run_alone(slot, steps) for slot, steps in enumerate(lives)]
+    isolation.restore_outside()
+    assert outside_state() == state
+
+
+def test_a_bit_generator_that_a_slot_sets_stays_its_own() -> None:
+    isolation, state = isolation_of(), outside_state()
+    mine = np.random.PCG64(7)
+    with isolation.of(0):
+        np.random.set_bit_generator(mine)
+        first = np.random.randn()
+    assert outside_state() == state
+    with isolation.of(1):
+        np.random.randn()
+    with isolation.of(0):
+        assert np.random.get_bit_generator() is mine
+        second = np.random.randn()
+    alone = np.random.RandomState(np.random.PCG64(7))
+    assert [first, second] == [alone.randn(), alone.randn()]
 
 
 @settings(max_examples=30, deadline=None)

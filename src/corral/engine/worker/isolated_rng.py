@@ -1,42 +1,49 @@
-"""A life of its own for each slot's global generators.
+"""Global generators per slot: `isolate_rng=True`.
 
 Some environments draw from `random`, `numpy.random` or `torch` instead of from a
-generator of their own. Several of them in one process then share one stream, and
-what an env sees depends on who stepped before it. `IsolatedRng` gives every slot its
-own stream, by exchanging the generators' states whenever a slot is entered or left.
+generator of their own. Several of them in one process then share one stream, and what
+an env draws depends on which env was stepped before it. `IsolatedRng` gives every slot
+its own streams and exchanges the generators' states when a slot is entered or left.
 
-Guarantees: a slot draws the same numbers whether it runs alone or among others, in
-any order, whatever outside code draws meanwhile, and from its very first number on;
-outside code finds its own states as it left them.
+Guarantees: a slot draws the same numbers whether it runs alone or among others, in any
+order, whatever code outside the slots draws meanwhile, and from its first number on.
+Code outside finds its own states as it left them. This also holds for an env that keeps
+`numpy.random.mtrand._rand`, or a function such as `from random import random`.
 
-There is no guessing about which generators an env uses: a first use may come at any
-time, and must already find the slot's own state. Instead the exchange is made cheap
-(see `generators`); torch takes part only where it has been imported.
+The exchange does not depend on which generators an env uses: its first draw may come at
+any time and must come from the slot's own state. torch takes part once it is imported.
 
-Cost of one enter and leave, measured (Python 3.11, numpy 2.4, torch 2.13, one 2-core
-machine): 2.0 µs for `random` and `numpy.random` together, 160 µs for the
-two where the proof fails, and 2.3 µs more where torch is imported. A slot's
-first entry seeds its generators: some 25 µs, once.
+Only public functions are used:
 
-Assumes: one slot is inside at a time (under threads, give a lock). Not covered: CUDA
-generators; `numpy.random.set_bit_generator`; numbers drawn at the import of a module,
-which fall to the slot that imports it first.
+    random         getstate, setstate: 625 integers each, which is most of the cost
+    numpy.random   set_bit_generator: one bit generator per slot; the normal that
+                   numpy keeps for the next call is carried along (`MT19937`)
+    torch          get_state, set_state of the default generator
+
+The outside states come back when a slot is left. A worker process runs no code of the
+user's outside its slots, so it leaves a slot's states in place until another slot is
+entered; a shard in the caller's process does so while it steps all its slots
+(`with isolation:`). `benchmarks/isolation_cost.py` measures both.
+
+Assumes: one slot is inside at a time (under threads, pass a lock). Not covered: CUDA
+generators; numbers drawn while a module is imported, which come from the streams of the
+slot that imports it first.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import random
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from corral.engine.worker.global_rng import (
-    TorchGenerator,
-    fresh,
-    numpy_generator,
-    python_generator,
-)
+import numpy as np
+
+from corral.engine.worker.seeds import numpy_seed, python_seed, torch_seed
+
+_NUMPY: Any = np.random  # its type stubs leave out `set_bit_generator`
 
 
 class IsolatedRng:
@@ -54,64 +61,76 @@ class IsolatedRng:
     True
 
     Args:
-        seed_of_slot: what a slot's generators are seeded from when it first enters.
+        seed_of_slot: returns the seed of a slot's generators, when it first enters.
         lock: held while a slot is inside; needed under threads.
+        lingers: whether a slot's states stay in place until others are needed.
     """
 
     def __init__(
         self,
         seed_of_slot: Callable[[int], int],
         lock: AbstractContextManager[Any] | None = None,
+        lingers: bool = False,
     ) -> None:
         self._seed_of_slot = seed_of_slot
         self._lock = lock
-        self._python = python_generator()
-        self._numpy = numpy_generator()
-        self._torch: TorchGenerator | None = None
-        self._arrival = _TorchImportHook(self)
-        self._turns: dict[int, _SwappedStates] = {}
-        self._inside: _SwappedStates | None = None
+        self._always_lingers = self._lingers = lingers
+        self._torch: Any = None
+        self._torch_hook = _TorchImportHook(self._meet_torch)
+        self._slots: dict[int, _States] = {}
+        self._outside = self._live = _States(self)
+        self._inside: _States | None = None
+        _use_own_twister()
 
     def of(self, slot: int) -> AbstractContextManager[None]:
-        """The slot's states are live within this context."""
-        turn = self._turns.get(slot)
-        if turn is None:
-            turn = self._turns[slot] = _SwappedStates(self, slot)
-        return turn
+        """Return a context in which the slot's states are live."""
+        states = self._slots.get(slot)
+        if states is None:
+            states = self._slots[slot] = _States(self, slot)
+        return states
 
     def forget(self, slot: int) -> None:
-        """Seed the slot anew when it is next entered, as after a restart."""
+        """Seed the slot again when it is next entered, as after a restart."""
         assert self._inside is None or self._inside.slot != slot, "the slot is inside"
-        self._turns.pop(slot, None)
+        self._slots.pop(slot, None)
 
-    def _enter(self, turn: _SwappedStates) -> None:
+    def __enter__(self) -> None:
+        """Enter slots in a row: the outside states come back at the end."""
+        self._lingers = self._lock is None  # else other threads wait for their turn
+
+    def __exit__(self, *exception: object) -> None:
+        self._lingers = self._always_lingers
+        if not self._lingers:
+            self.restore_outside()
+
+    def restore_outside(self) -> None:
+        """Make the outside states live, also between two slots in a row."""
+        if self._live is not self._outside:
+            self._exchange(self._outside)
+        self._torch_hook.stop()
+
+    def _enter(self, states: _States) -> None:
         if self._lock is not None:
             self._lock.__enter__()
         try:
             assert self._inside is None, "another slot is inside"
-            if self._torch is None and not self._meet_torch():
-                self._arrival.watch()
-            if turn.python is None or (turn.torch is None and self._torch is not None):
-                self._seed(turn)
-            turn.python = self._python.swap(turn.python)
-            turn.numpy = self._numpy.swap(turn.numpy)
-            if self._torch is not None:
-                turn.torch = self._torch.swap(turn.torch)
-            self._inside = turn
+            if self._torch is None and not self._torch_hook.watching:
+                self._meet_torch()
+                if self._torch is None:
+                    self._torch_hook.watch()
+            if states is not self._live:
+                self._exchange(states)
+            self._inside = states
         except BaseException:
-            self._arrival.stop()
+            self._torch_hook.stop()
             self._unlock()
             raise
 
-    def _leave(self, turn: _SwappedStates) -> None:
+    def _leave(self) -> None:
         self._inside = None
         try:
-            turn.python = self._python.swap(turn.python)
-            turn.numpy = self._numpy.swap(turn.numpy)
-            if self._torch is not None:
-                turn.torch = self._torch.swap(turn.torch)
-            else:
-                self._arrival.stop()
+            if not self._lingers:
+                self.restore_outside()
         finally:
             self._unlock()
 
@@ -119,40 +138,50 @@ class IsolatedRng:
         if self._lock is not None:
             self._lock.__exit__(None, None, None)
 
-    def _seed(self, turn: _SwappedStates) -> None:
-        """Give the slot a fresh state of each generator it has not met."""
-        seed = self._seed_of_slot(turn.slot)
-        if turn.python is None:
-            turn.python = fresh(self._python, seed)
-            turn.numpy = fresh(self._numpy, seed)
-        if turn.torch is None and self._torch is not None:
-            turn.torch = fresh(self._torch, seed)
+    def _exchange(self, states: _States) -> None:
+        """Save the states that are live, and make others live."""
+        if states.python is None and states is not self._outside:
+            self._seed(states)
+        self._live.python = random.getstate()
+        self._live.numpy = _live_numpy()
+        random.setstate(states.python)
+        _install_numpy(*states.numpy)
+        if self._torch is not None:
+            self._live.torch = self._torch.get_state()
+            if states.torch is None:
+                states.torch = self._fresh_torch(states)
+            self._torch.set_state(states.torch)
+        self._live = states
 
-    def _meet_torch(self) -> bool:
-        """Take torch's generator in, once torch has been imported."""
-        torch = sys.modules.get("torch")
-        # While torch is being imported it is listed, and has no generator yet.
-        if torch is None or not hasattr(torch, "default_generator"):
-            return False
-        self._torch = TorchGenerator(torch.default_generator)
-        return True
+    def _seed(self, states: _States) -> None:
+        seed = self._seed_of_slot(states.slot)
+        states.python = random.Random(python_seed(seed)).getstate()
+        twister = MT19937(0)
+        np.random.RandomState(twister).seed(numpy_seed(seed))
+        states.numpy = twister, {"has_gauss": 0}
 
-    def _torch_arrived(self) -> None:
-        """A slot imported torch: what it draws next must already be its own."""
-        turn = self._inside
-        if turn is None or self._torch is not None or not self._meet_torch():
+    def _fresh_torch(self, states: _States) -> Any:
+        seed = torch_seed(self._seed_of_slot(states.slot))
+        return sys.modules["torch"].Generator().manual_seed(seed).get_state()
+
+    def _meet_torch(self) -> None:
+        """Include torch from now on, if it was imported."""
+        torch: Any = sys.modules.get("torch")
+        # While torch is being imported it is listed and has no generator yet.
+        if self._torch is not None or not hasattr(torch, "default_generator"):
             return
-        assert self._torch is not None
-        self._seed(turn)
-        turn.torch = self._torch.swap(turn.torch)
+        self._torch = torch.default_generator
+        self._outside.torch = self._torch.get_state()
+        if self._live is not self._outside:  # a slot imported it and may draw next
+            self._torch.set_state(self._fresh_torch(self._live))
 
 
-class _SwappedStates:
-    """One slot's states while it is outside, those from outside while it is inside."""
+class _States:
+    """The generators' states of one slot, or of outside, while they are not live."""
 
     __slots__ = ("_isolation", "numpy", "python", "slot", "torch")
 
-    def __init__(self, isolation: IsolatedRng, slot: int) -> None:
+    def __init__(self, isolation: IsolatedRng, slot: int = -1) -> None:
         self._isolation = isolation
         self.slot = slot
         self.python: Any = None
@@ -163,41 +192,91 @@ class _SwappedStates:
         self._isolation._enter(self)
 
     def __exit__(self, *exception: object) -> None:
-        self._isolation._leave(self)
+        self._isolation._leave()
+
+
+class MT19937(np.random.MT19937):
+    """numpy's Mersenne Twister, whose `state` can be left out once.
+
+    `set_bit_generator` drops the normal that `numpy.random` has cached. Only
+    `get_state` and `set_state` reach that, and they copy 624 words of the bit
+    generator's state as well, which takes 80 µs. With `brief` they copy the
+    cached normal alone, in 1 µs. It has the name of numpy's class, since numpy compares
+    names when it sets a state.
+    """
+
+    brief = False
+    """Whether the next reading of `state` leaves the words out."""
+
+    @property
+    def state(self) -> Any:
+        """The state of the stream, as of any MT19937."""
+        if self.brief:
+            self.brief = False
+            return {"bit_generator": "MT19937", "state": None}
+        return super().state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        if value["state"] is not None:
+            np.random.MT19937.state.__set__(self, value)  # type: ignore[attr-defined]
+
+
+def _use_own_twister() -> None:
+    """Continue the live stream in a bit generator that is quick to exchange."""
+    if type(_NUMPY.get_bit_generator()) is np.random.MT19937:
+        state: Any = np.random.get_state(legacy=False)
+        _NUMPY.set_bit_generator(MT19937(0))
+        np.random.set_state(state)
+
+
+def _live_numpy() -> tuple[Any, Any]:
+    """Return numpy's global bit generator, and a state with the cached normal."""
+    bits: Any = _NUMPY.get_bit_generator()
+    if type(bits) is MT19937:  # else an env or the user has set another
+        bits.brief = True
+    return bits, np.random.get_state(legacy=False)
+
+
+def _install_numpy(bits: Any, state: Any) -> None:
+    _NUMPY.set_bit_generator(bits)
+    if state["has_gauss"]:
+        np.random.set_state(state)
 
 
 class _TorchImportHook:
-    """Tells an IsolatedRng of the moment torch is imported while a slot is inside.
+    """Calls back when torch is imported while a slot is inside.
 
-    Gym registries import an env's module inside its first constructor, which may
-    import torch and at once draw from it.
+    Gym registries import an env's module inside its first constructor. That module may
+    import torch and draw from it at once.
     """
 
-    def __init__(self, isolation: IsolatedRng) -> None:
-        self._isolation = isolation
+    def __init__(self, arrived: Callable[[], None]) -> None:
+        self._arrived = arrived
+        self.watching = False
 
     def watch(self) -> None:
+        self.watching = True
         sys.meta_path.insert(0, self)
 
     def stop(self) -> None:
-        if self in sys.meta_path:  # no longer, once it has seen torch
+        if self.watching:
+            self.watching = False
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find torch as if this finder were not there, and watch it being run."""
+        """Find torch as if this finder were not there; call back when it is run."""
         if name != "torch":
             return None
         self.stop()
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            self._follow(spec.loader)
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def execute_and_call(module: Any) -> None:
+                execute(module)
+                self._arrived()
+
+            loader.exec_module = execute_and_call
         return spec
-
-    def _follow(self, loader: Any) -> None:
-        execute = loader.exec_module
-
-        def execute_and_tell(module: Any) -> None:
-            execute(module)
-            self._isolation._torch_arrived()
-
-        loader.exec_module = execute_and_tell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,13 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
+import numpy as np
+
 from corral.core import NO_TASK
 from corral.engine.faults.run_delay import run_delay
 from corral.engine.worker.commands import Job
 from corral.engine.worker.context import WorkerContext
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.forked_copies import Guard, no_guard
-from corral.engine.worker.global_rng import numpy_generator, python_generator
 from corral.engine.worker.shard import Shard
 from corral.engine.worker.shared_state import generator_states
 
@@ -193,14 +195,13 @@ class RandomStreams:
 
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
-        self._generators = python_generator(), numpy_generator()
-        self._kept = [one.read() for one in self._generators]
+        self._python, self._numpy = random.getstate(), np.random.get_state()
         self._own = context.rng.bit_generator.state
 
     def restore(self) -> None:
-        """As if nobody had drawn."""
-        for generator, state in zip(self._generators, self._kept, strict=True):
-            generator.swap(state)
+        """Undo all draws since this object was made."""
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
         self._context.rng.bit_generator.state = self._own
 
     def states(self) -> dict[str, Any]:

@@ -57,26 +57,26 @@ def episode_seed(root: int, *parts: int) -> int:
 
 def seed_globals(seed: int) -> None:
     """Seed `random`, `numpy.random` and, where it is imported, torch on all devices."""
-    seed_python(seed)
-    seed_numpy(seed)
+    random.seed(python_seed(seed))
+    np.random.seed(numpy_seed(seed))
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(torch_seed(seed))
 
 
-# One number must not seed two of these: `random` and `numpy.random` are the same
-# algorithm, and would draw the same stream.
-def seed_python(seed: int) -> None:
-    """Seed `random`."""
-    random.seed(episode_seed(seed, 0))
+# Each gets another number: `random` and `numpy.random` are the same algorithm and would
+# draw the same stream.
+def python_seed(seed: int) -> int:
+    """Return the seed of `random`."""
+    return episode_seed(seed, 0)
 
 
-def seed_numpy(seed: int) -> None:
-    """Seed `numpy.random`."""
+def numpy_seed(seed: int) -> list[int]:
+    """Return the seed of `numpy.random`."""
     number = episode_seed(seed, 1)
-    np.random.seed([number & 0xFFFFFFFF, number >> 32])
+    return [number & 0xFFFFFFFF, number >> 32]
 
 
 def torch_seed(seed: int) -> int:
-    """What torch is seeded with."""
+    """Return the seed of torch."""
     return episode_seed(seed, 2)

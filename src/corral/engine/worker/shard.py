@@ -185,7 +185,11 @@ class Shard:
                 self.step(index, mode)
             return
         tickets.base += 1
-        self._walk(tickets.base, mode % WIDE_ACTIONS, actions)
+        if self.options.isolate_rng:
+            with self.envs.in_a_row():
+                self._walk(tickets.base, mode % WIDE_ACTIONS, actions)
+        else:
+            self._walk(tickets.base, mode % WIDE_ACTIONS, actions)
 
     def _actions(self, mode: int) -> list[Any] | None:
         """The actions of the whole shard, if they can be read in one go."""
@@ -298,6 +302,8 @@ class Shard:
 
     def _prepare(self, index: int) -> None:
         """Go on to the slot's next episode, before its env does."""
+        if self.options.isolate_rng:
+            self.envs.leave_slots()  # `sample_task` draws outside the slot's streams
         episode = self.plan.begin(index, self.tickets.word(index))
         if self.options.isolate_rng:
             self.envs.reseed(self.slots[index], episode.seed)

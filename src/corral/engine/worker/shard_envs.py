@@ -54,9 +54,9 @@ class ShardEnvs:
         self._closed: set[int] = set()
         """Envs that were closed, and not built again."""
         self._generator_seeds: dict[int, int] = {}
-        self._isolation = (
-            IsolatedRng(self._generator_seed, lock) if options.isolate_rng else None
-        )
+        self._isolation: IsolatedRng | None = None
+        if options.isolate_rng:
+            self._isolation = IsolatedRng(self._generator_seed, lock, owns_process)
 
     def build(self, factories: Sequence[Callable[..., Any]]) -> list[EnvSpec]:
         """Build every env; an error has the `slot` it came from."""
@@ -111,6 +111,7 @@ class ShardEnvs:
         if index in self._closed:
             return
         self._closed.add(index)
+        self.leave_slots()
         try:
             self.adapters[index].close()
         except BaseException as error:  # SystemExit too: it has failed already
@@ -145,6 +146,15 @@ class ShardEnvs:
     def randomness_of(self, slot: int) -> AbstractContextManager[Any]:
         """The slot's own global generators, where they were asked for."""
         return self._isolation.of(slot) if self._isolation else _NO_CONTEXT
+
+    def in_a_row(self) -> AbstractContextManager[Any]:
+        """Slots are entered one after the other, with no code of the user's between."""
+        return self._isolation or _NO_CONTEXT
+
+    def leave_slots(self) -> None:
+        """Put the outside generators in place, also between two slots in a row."""
+        if self._isolation is not None:
+            self._isolation.restore_outside()
 
     def reseed(self, slot: int, seed: int | None) -> None:
         """Give an episode global generators that depend on its seed alone.
