@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corral.engine.pool import Pool
-from corral.tools.testing.census import Census, take_census
+from corral.tools.census import Census, take_census
 from corral.tools.testing.referee import Referee
 from tests.soak.drive import Drive, Style
 from tests.soak.explanations import Explanations

@@ -1,19 +1,19 @@
 """What is wrong with this environment?
 
-Finds out what an environment needs to run in parallel, and ends with the line to write.
-Everything it says was measured, in worker processes: an environment that raises, hangs
-or crashes there gives a finding.
+Finds out what an environment needs to run in parallel, and recommends a line of code.
+Everything is measured in worker processes: an environment that raises, hangs or crashes
+there gives a finding.
 
     corral doctor CartPole-v1
     corral doctor my_package:make_robot --kwargs '{"gui": false}' --save
 
-ENV is a registered id, or module:function; of Gymnasium or PettingZoo. With --save what
-was found about sharing a process is kept, and `corral.make` goes by it, for as long as
-the environment's package has that version. The status is 0 if nothing has to be done,
-3 if there are warnings, 1 if there are problems.
+ENV is a registered id or module:function, of Gymnasium or PettingZoo. With --save,
+`corral.make` uses what was found about sharing a process, until the version of the
+environment's package changes. The exit status is 0 if there is nothing to do, 3 if
+there are warnings, 1 if there are problems.
 
-`corral doctor --replay FILE` is `corral replay FILE`: the episode of a saved fault, run
-again.
+`corral doctor --replay FILE` is the same as `corral replay FILE`: it runs the episode
+of a saved fault again.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _add_examination(parser: argparse.ArgumentParser) -> None:
 
 def need(arguments: argparse.Namespace) -> Need:
     """What shows an examination; a replay needs nothing."""
-    return Need() if arguments.env is None else Need(("bench",), ("rich",))
+    return Need() if arguments.env is None else Need(("bench",), ("psutil", "rich"))
 
 
 def run(arguments: argparse.Namespace) -> int:

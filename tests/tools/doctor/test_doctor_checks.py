@@ -29,13 +29,11 @@ from corral.tools.doctor.checks import (
     window,
 )
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EpisodeDriver
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
 from corral.tools.doctor.env_profile import profile_of
-from corral.tools.doctor.env_response import EnvResponse
 from corral.tools.doctor.examination import subject_for
 from corral.tools.doctor.finding import Finding
 from corral.tools.doctor.recommendation import recommend
-from corral.tools.doctor.runs import run_alone
 
 
 def found(env, name, **options):
@@ -257,7 +255,7 @@ def test_an_env_that_waits_is_recommended_a_thread_for_each():
 
 def test_a_reused_buffer_is_told(untidy):
     changed = buffers.measure(bad.Reuses, 0)
-    assert changed.startswith("the step 2 changed what was returned before (step 1:")
+    assert changed.startswith("step 2 changed what was returned before (step 1:")
     assert buffers.measure(bad.Walk, 0) == ""
     (finding,) = untidy.of("buffers")
     assert finding.severity == "warning" and "copy" in finding.remedy
@@ -265,7 +263,7 @@ def test_a_reused_buffer_is_told(untidy):
 
 def test_every_kind_of_misfit_is_told_once():
     misfits = spaces.measure(bad.Misfits, 0, 5)
-    told = {one.text: one.severity for one in misfits}
+    told = {one.measured: one.severity for one in misfits}
     assert told == {
         "reset 0: obs['bounds'][1] is 2, its space says -1 to 1": "note",
         "reset 0: obs['dtype'] is float64, its space says float32": "note",

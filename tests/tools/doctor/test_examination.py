@@ -6,6 +6,7 @@ import functools
 import json
 
 import misbehaving as bad
+import numpy as np
 import pytest
 
 from corral.doctor import check
@@ -20,8 +21,8 @@ from corral.tools.doctor.report import EXIT_STATUS, Recommendation, Report
     [
         ("raise", "construct", "OnPurpose: failed on purpose"),
         ("exit", "reset", "SystemExit: left on purpose"),
-        ("segfault", "step", "it ended its process (SIGSEGV)"),
-        ("os_exit", "close", "it ended its process (exit code 3)"),
+        ("segfault", "step", "the env ended its process (SIGSEGV)"),
+        ("os_exit", "close", "the env ended its process (exit code 3)"),
     ],
 )
 def test_an_env_that_cannot_be_played_is_a_finding(how, at, words):
@@ -38,7 +39,7 @@ def test_an_env_that_fails_later_loses_one_check_and_no_more():
     report = check(late, only=["memory", "buffers"])
     (finding,) = report.problems
     assert finding.check == "memory"
-    words = "could not be made: it ended its process (SIGSEGV)"
+    words = "could not run: the env ended its process (SIGSEGV)"
     assert words in finding.measured and "SIGSEGV" in finding.data["error"]
     assert report.of("buffers")[0].severity == "ok"
 
@@ -47,7 +48,7 @@ def test_an_env_that_hangs_again_and_again_is_left_alone():
     late = functools.partial(Crashing, "hang_in_c", "step", after=330)
     report = check(late, only=["memory", "cost", "buffers"], seconds=2.0)
     assert [one.check for one in report.problems] == ["memory", "cost", "time"]
-    assert "it had not come back after 2 s" in report.problems[0].measured
+    assert "the env did not return within 2 s" in report.problems[0].measured
     assert not report.of("buffers")
 
 
@@ -76,6 +77,40 @@ def test_a_factory_that_cannot_travel_is_a_finding():
 def test_what_is_not_as_the_api_says_is_told(env, severity, words):
     finding = check(env, only=["api"]).findings[0]
     assert finding.severity == severity and words in finding.measured
+
+
+class Unseeded(bad.Walk):
+    """Gymnasium wants `reset` to seed `np_random`."""
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+
+class SurprisedByOptions(bad.Walk):
+    """Fails where Gymnasium's checker calls it and no pool does."""
+
+    def reset(self, *, seed=None, options=None):
+        if options is not None:
+            raise RuntimeError("what is that?")
+        return super().reset(seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (Unseeded, "but check_env fails: Expects the random number generator"),
+        (SurprisedByOptions, "but check_env fails: RuntimeError: what is that?"),
+    ],
+)
+def test_what_gymnasiums_checker_refuses_is_a_note(env, words):
+    (finding,) = check(env, only=["api"]).findings
+    assert finding.severity == "note" and words in finding.measured
+
+
+def test_what_gymnasiums_checker_recommends_is_quoted():
+    (finding,) = check("Pendulum-v1", only=["api"]).findings
+    assert finding.severity == "ok"
+    assert "check_env passes and warns: For Box action spaces" in finding.measured
 
 
 def test_nothing_that_an_env_prints_comes_through(capfd):

@@ -26,20 +26,19 @@ MARKS: dict[Severity, tuple[str, str]] = {
     "problem": ("✗", "red"),
 }
 CONCLUSIONS: dict[Severity, str] = {
-    "ok": "Nothing to be done.",
-    "note": "Nothing has to be done; the notes are worth a look.",
-    "warning": "It runs in parallel; see to the warnings.",
-    "problem": "Not as it is: see to the problems first.",
+    "ok": "No problems found.",
+    "note": "No problems found. The notes are worth reading.",
+    "warning": "It can run in parallel. Check the warnings.",
+    "problem": "Not safe to run in parallel yet: fix the problems above first.",
 }
 
 console = Console(highlight=False)
-aside = Console(highlight=False, stderr=True)
 
 
 @contextmanager
 def progress(env: str) -> Iterator[Callable[[str], None]]:
-    """A line on the terminal that says what is being looked at."""
-    with aside.status(f"{env}: starting") as status:
+    """A line on the terminal that names the check that is running."""
+    with Console(highlight=False, stderr=True).status(f"{env}: starting") as status:
         yield lambda name: status.update(f"{env}: {name}")
 
 
@@ -60,19 +59,21 @@ def show(report: Report) -> None:
     console.print(table)
     console.print()
     if report.interrupted:
-        console.print("Interrupted: this is what was found until then.", style="yellow")
+        text = "Interrupted: these are the findings so far."
+        console.print(text, style="yellow")
     colour = MARKS[report.severity][1]
     console.print(Text(CONCLUSIONS[report.severity], style=f"bold {colour}"))
-    _show_recommendation(report)
+    if report.recommendation is not None:
+        console.print(Text(report.recommendation.sentence))
+        console.print()
+        for line in report.recommendation.code.splitlines():
+            console.print(Text(f"    {line}"), soft_wrap=True)  # whole, to be copied
 
 
-def _text(finding: Finding, colour: str) -> Table | Text:
-    measured = Text(finding.measured)
-    if not finding.remedy and not finding.tried:
-        return measured
+def _text(finding: Finding, colour: str) -> Table:
     block = Table.grid()
     block.add_column(overflow="fold")  # paths and names are longer than a line
-    block.add_row(measured)
+    block.add_row(Text(finding.measured))
     if finding.remedy:
         remedy = Text("→ ", style=colour).append(finding.remedy, style="italic")
         block.add_row(Padding(remedy, (0, 0, 0, 2)))
@@ -80,13 +81,3 @@ def _text(finding: Finding, colour: str) -> Table | Text:
         tried = Text(f"tried: {finding.tried}", style="dim")
         block.add_row(Padding(tried, (0, 0, 0, 4)))
     return block
-
-
-def _show_recommendation(report: Report) -> None:
-    chosen = report.recommendation
-    if chosen is None:
-        return
-    console.print(Text(chosen.sentence))
-    console.print()
-    for line in chosen.code.splitlines():
-        console.print(Text(f"    {line}"), soft_wrap=True)  # whole, to be copied

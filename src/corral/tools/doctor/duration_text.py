@@ -6,7 +6,7 @@ from __future__ import annotations
 def duration_text(seconds: float) -> str:
     """Three digits and a unit.
 
-    >>> shown(0.00512)
+    >>> duration_text(0.00512)
     '5.12 ms'
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3)):

@@ -15,7 +15,7 @@ from corral.tools.doctor.driver import EpisodeDriver
 
 @dataclass(frozen=True, slots=True)
 class EnvProfile:
-    """What a first look at the env told; the checks after it plan with that."""
+    """What can be seen of an env that was played once."""
 
     subject: str
     edition: str
@@ -30,45 +30,42 @@ class EnvProfile:
 
 
 def profile_of(driver: EpisodeDriver, steps: int) -> EnvProfile:
-    """What can be told of an env that was played for so many resets and steps."""
+    """The profile of an env that was played for so many resets and steps."""
     env = driver.env
-    kind = type(driver.env_driver).__name__.removesuffix("Driver").lower()
+    plain = (str, int, float, bool, list, tuple, type(None))
+    metadata = (getattr(env, "metadata", None) or {}).items()
     return EnvProfile(
-        subject=subject_of(env),
-        edition=edition_of(env),
-        kind=kind,
-        steps=steps,
-        metadata={
-            str(key): value
-            for key, value in (getattr(env, "metadata", None) or {}).items()
-            if isinstance(value, (str, int, float, bool, list, tuple, type(None)))
-        },
-        render_mode=getattr(env, "render_mode", None),
-        arguments=arguments_of(env),
+        subject_of(env),
+        edition_of(env),
+        driver.env_driver.kind,
+        steps,
+        {str(key): value for key, value in metadata if isinstance(value, plain)},
+        getattr(env, "render_mode", None),
+        arguments_of(env),
     )
 
 
 def arguments_of(env: Any) -> dict[str, Any]:
     """Plain values of arguments: of its registration, else what its parts remember."""
     found: dict[str, Any] = {}
-    spec = getattr(env, "spec", None)
-    if spec is not None and getattr(spec, "entry_point", None) is not None:
-        creator = spec.entry_point
-        if isinstance(creator, str):
-            creator = load_env_creator(creator)
-        found |= {one.name: one.default for one in _parameters(creator)}
-        found |= spec.kwargs
+    spec: Any = getattr(env, "spec", None)
+    creator = getattr(spec, "entry_point", None)
+    if creator is not None:
+        made_by = load_env_creator(creator) if isinstance(creator, str) else creator
+        found |= {**parameters_of(made_by), **spec.kwargs}
     while env is not None:
         inside = getattr(env, "__dict__", {})
-        for one in _parameters(type(env)):
-            for name in (one.name, f"_{one.name}"):
-                found[one.name] = inside.get(name, found.get(one.name))
+        for one in parameters_of(type(env)):
+            found[one] = inside.get(f"_{one}", inside.get(one, found.get(one)))
         env = inside.get("env")
     return {key: value for key, value in found.items() if type(value) in (bool, str)}
 
 
-def _parameters(made_by: Callable[..., Any]) -> list[inspect.Parameter]:
+def parameters_of(made_by: Callable[..., Any]) -> dict[str, Any]:
+    """The names that a factory can be given, and their defaults."""
     try:
-        return list(inspect.signature(made_by).parameters.values())
+        parameters = inspect.signature(made_by).parameters.values()
     except (TypeError, ValueError):  # written in C
-        return []
+        return {}
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {one.name: one.default for one in parameters if one.kind in named}

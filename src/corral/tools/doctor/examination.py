@@ -1,33 +1,33 @@
-"""The examination: every check in its turn, within its time, and what it came to.
+"""The examination: every check in its turn, within its time, and the report.
 
     corral.doctor.check("CartPole-v1")
     corral.doctor.check(make_my_env, env_kwargs={"gui": False})
 
-No env is built in the caller. Whatever one does in a worker becomes a finding: that it
-raises, hangs, exits or crashes, too.
+No env is built in the caller. An env that raises, hangs, exits or crashes in a worker
+gives a finding.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from corral.engine.adapters.env_names import resolve_env
 from corral.engine.adapters.factories import Maker, factories_for
 from corral.engine.adapters.isolation import IsolationVerdict
 from corral.engine.keywords import checked_keywords
-from corral.errors import CorralError, FaultError, OptionError
-from corral.tools.doctor.checklist import CHECKS
-from corral.tools.doctor.contract import Check
-from corral.tools.doctor.finding import Finding
+from corral.errors import CorralError, FaultError, MissingExtra, OptionError
+from corral.tools.doctor.checklist import CHECKS, Check
+from corral.tools.doctor.finding import Finding, note, problem
 from corral.tools.doctor.recommendation import recommend
 from corral.tools.doctor.report import Report
 from corral.tools.doctor.subject import Subject, brief
 
 NUM_ENVS = 8
 MAX_HUNG = 2
-"""Checks that hang: what is left would take its time as well, and tell no more."""
+"""Checks that hang before the rest is skipped: the rest would hang as well."""
 
 
 @checked_keywords()
@@ -45,13 +45,13 @@ def check(
     Args:
         env: an id, "module:function", or a factory; of Gymnasium or PettingZoo.
         env_kwargs: keyword arguments for the id or factory.
-        num_envs: how many the recommended line is to make.
-        seed: of episodes and actions.
-        only: names of checks, such as "isolation"; all of them by default.
-        seconds: the limit for one measurement, instead of the checks' own.
+        num_envs: number of envs in the recommended line.
+        seed: seed of episodes and actions.
+        only: names of checks, such as "isolation" (default: all of them).
+        seconds: seconds allowed for one measurement (default: the check's own limit).
 
     Returns:
-        The report; it prints well, and is true if there is no problem.
+        The report. `print` shows it; it is true if there is no problem.
 
     Example:
         >>> report = corral.doctor.check("CartPole-v1", only=["isolation"])
@@ -89,16 +89,18 @@ def examine(
     seconds: float | None = None,
     progress: Callable[[str], object] = lambda name: None,
 ) -> Report:
-    """Make the checks; Ctrl-C ends it with what was found until then."""
+    """Run the checks; Ctrl-C ends it with the findings so far."""
     chosen = _chosen(only)
     report, began = Report(subject.name), time.perf_counter()
     try:
         for check in chosen:
             progress(check.name)
             subject.seconds = check.seconds if seconds is None else seconds
-            report.findings += _findings(check, subject)
-            if _hung(report) >= MAX_HUNG:
-                text = f"{MAX_HUNG} checks did not come to an end; the rest is left out"
+            for finding in _findings(check, subject):
+                report.findings.append(replace(finding, check=check.name))
+            hung = [one for one in report.findings if one.data.get("kind") == "hung"]
+            if len(hung) >= MAX_HUNG:
+                text = f"{MAX_HUNG} checks did not finish; the others are skipped"
                 report.findings.append(Finding("time", "problem", text))
                 break
     except KeyboardInterrupt:
@@ -109,16 +111,14 @@ def examine(
     return report
 
 
-def _hung(report: Report) -> int:
-    return sum(one.data.get("kind") == "hung" for one in report.findings)
-
-
 def _chosen(only: Sequence[str]) -> list[Check]:
-    """Those asked for, and the first look that they need."""
+    """The requested ones, and the first look that they need."""
     names = [check.name for check in CHECKS]
     for name in only:
         if name not in names:
-            raise OptionError(f"there is no check {name!r}; choose of {names}")
+            raise OptionError(
+                f"there is no check {name!r}; choose from {', '.join(names)}"
+            )
     if not only:
         return list(CHECKS)
     return [check for check in CHECKS if check.name in ("api", *only)]
@@ -130,21 +130,20 @@ def _findings(check: Check, subject: Subject) -> Iterator[Finding]:
         return
     try:
         yield from check.examine(subject)
+    except MissingExtra as error:
+        yield note(f"this check could not run: {error}")
     except FaultError as error:
-        yield Finding(
-            check.name,
-            "problem",
-            f"this check could not be made: {brief(error)}",
-            "run it by itself in a plain loop; --json has the whole text of the error",
+        yield problem(
+            f"this check could not run: {brief(error)}",
+            "run the env in a plain loop; --json has the whole text of the error",
             data={"kind": error.fault.kind, "error": str(error)},
         )
     except CorralError as error:
-        text = f"this check could not be made: {error}"
-        yield Finding(check.name, "problem", text)
+        yield problem(f"this check could not run: {error}")
 
 
 def _verdict(subject: Subject, report: Report) -> IsolationVerdict | None:
-    """What the checks of sharing say, if they came to an end."""
+    """What the checks of sharing found, if they finished."""
     known, sharing = subject._profile, report.of("isolation")
     isolation = _figure(sharing, "isolation")
     if known is None or isolation is None:

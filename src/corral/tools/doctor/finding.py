@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 Severity = Literal["ok", "note", "warning", "problem"]
 SEVERITIES: tuple[Severity, ...] = ("ok", "note", "warning", "problem")
-"""From good to bad. A note needs nothing done; a warning names something that is better
-done; with a problem results are wrong, or there are none."""
+"""From good to bad. A note needs no action. A warning names something to improve. A
+problem means wrong results, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,16 @@ class Finding:
 
     def __str__(self) -> str:
         parts = [f"{self.severity:8}{self.check}: {self.measured}"]
-        if self.remedy:
-            parts.append(f"        -> {self.remedy}")
-        if self.tried:
-            parts.append(f"        tried: {self.tried}")
+        parts += [f"        -> {self.remedy}"] if self.remedy else []
+        parts += [f"        tried: {self.tried}"] if self.tried else []
         return "\n".join(parts)
+
+
+# What checks make; the examination adds the name of the check.
+ok = partial(Finding, "", "ok")
+note = partial(Finding, "", "note")
+warning = partial(Finding, "", "warning")
+problem = partial(Finding, "", "problem")
 
 
 def worst(findings: list[Finding]) -> Severity:

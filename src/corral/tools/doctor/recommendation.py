@@ -15,6 +15,7 @@ from corral.engine.worker.probed_env import THREADS_KEY
 from corral.tools.doctor.finding import Finding
 from corral.tools.doctor.report import Recommendation
 from corral.tools.doctor.subject import EnvCost, Subject
+from corral.tools.make_line import make_line
 
 
 def recommend(
@@ -24,27 +25,24 @@ def recommend(
     if subject._profile is None:
         return None
     several = subject._profile.kind != "gymnasium"
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"env_kwargs": {}}
     for finding in findings:
         options |= finding.options
+    options["env_kwargs"] = {**subject.kwargs, **options["env_kwargs"]}
     if several:
         options.pop("infos", None)
     if options.get("isolation") == "slot":  # which are processes already
         options.pop("backend", None)
     sentence, remark = _place(subject, options, num_envs, findings)
-    call = "corral.make_multi" if several else "corral.make"
-    given = {**subject.kwargs, **options.pop("env_kwargs", {})}
-    if given:
-        options = {"env_kwargs": given, **options}
-    arguments = [subject.expression, f"num_envs={num_envs}"]
-    arguments += [f"{name}={_value(value)}" for name, value in options.items()]
-    line = f"envs = {call}({', '.join(arguments)}){remark}"
-    code = f"{subject.import_line}\n{line}" if subject.import_line else line
+    code = make_line(
+        "make_multi" if several else "make",
+        subject.expression,
+        subject.import_line,
+        num_envs,
+        options,
+        remark,
+    )
     return Recommendation(sentence, code)
-
-
-def _value(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def _measured(
@@ -73,10 +71,10 @@ def _place(
     """Where the envs would run, and the remark behind the line."""
     if options.get("isolation") == "slot":
         return f"{num_envs} envs, each in a process of its own.", ""
-    cost = subject.cost
     if options.get("backend") == "process":
-        return f"{num_envs} envs in processes, as many as there are cores.", ""
-    if cost is None:
-        return f'{num_envs} envs, where backend="auto" puts them.', ""
-    placed = choose(num_envs, usable_cores(), _measured(subject, cost, findings))
-    return f"{placed}.", f'  # "auto" chooses {placed.backend}'
+        return f"{num_envs} envs in as many processes as there are cores.", ""
+    if subject.cost is None:
+        return f'{num_envs} envs; backend="auto" decides where they run.', ""
+    measured = _measured(subject, subject.cost, findings)
+    placed = choose(num_envs, usable_cores(), measured)
+    return f"{placed}.", f'"auto" chooses {placed.backend}'

@@ -1,4 +1,4 @@
-"""What an examination came to."""
+"""The result of an examination."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     recommendation: Recommendation | None = None
     verdict: IsolationVerdict | None = None
-    """What `--save` keeps; None if the env could not be examined so far."""
+    """What `--save` keeps; None if sharing a process could not be judged."""
     seconds: float = 0.0
     interrupted: bool = False
 
     @property
     def severity(self) -> Severity:
-        """The worst of the findings'."""
+        """The worst severity among the findings."""
         return worst(self.findings)
 
     @property
     def warnings(self) -> list[Finding]:
-        """What is better done."""
+        """Findings that name something to improve."""
         return [one for one in self.findings if one.severity == "warning"]
 
     @property
     def problems(self) -> list[Finding]:
-        """What makes results wrong, or none."""
+        """Findings that mean wrong results, or none."""
         return [one for one in self.findings if one.severity == "problem"]
 
     def of(self, check: str) -> list[Finding]:
-        """What one check found."""
+        """The findings of one check."""
         return [one for one in self.findings if one.check == check]
 
     def __bool__(self) -> bool:
@@ -62,7 +62,7 @@ class Report:
         return "\n".join(lines)
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The report as values that JSON has."""
         found = asdict(self) | {"severity": self.severity}
         # Names of envs' own making may hold anything.
         plain: dict[str, Any] = json.loads(json.dumps(found, default=str))

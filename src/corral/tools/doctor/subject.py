@@ -9,11 +9,12 @@ Every question gets a fresh process, so no check finds what another one left.
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from corral.core import Factory
@@ -22,8 +23,8 @@ from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError
-from corral.tools.doctor.env_profile import EnvProfile
-from corral.tools.doctor.env_response import EnvResponse
+from corral.tools.doctor.driver import EnvResponse
+from corral.tools.doctor.env_profile import EnvProfile, parameters_of
 from corral.tools.doctor.worker_task import Measure, WorkerTask, run
 
 KEPT_OUTPUT_BYTES = 16 * 1024
@@ -34,16 +35,15 @@ KEPT_OUTPUT_BYTES = 16 * 1024
 class EnvCost:
     """Seconds that the env takes, and what they go into."""
 
-    construct: float
-    reset: float
     step: float
     slowest: float
     """A step that 1 in 100 is slower than."""
+    reset: float
+    construct: float
     computing: float
     """The fraction of a step that needs a core."""
     resetting: float
     """The fraction of the time that goes into resets, as episodes end by themselves."""
-    steps: int
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Subject:
 
     @property
     def profile(self) -> EnvProfile:
-        """What the first look told; checks that need it come after it."""
+        """What the first look found; checks that need it come after it."""
         assert self._profile is not None
         return self._profile
 
@@ -99,18 +99,24 @@ class Subject:
 
     def ask(self, measure: Measure, *arguments: Any) -> Any:
         """Measure in a worker of its own; raises FaultError if the env fails there."""
-        (answer,) = self.ask_each(measure, [arguments])
-        if isinstance(answer, Fault):
-            raise error_for(answer)
-        return answer
+        return self.ask_all(measure, [arguments])[0]
+
+    def ask_all(
+        self, measure: Measure, arguments: Sequence[tuple[Any, ...]]
+    ) -> list[Any]:
+        """The same side by side, a worker each."""
+        answers = self.ask_each(measure, arguments)
+        for answer in answers:
+            if isinstance(answer, Fault):
+                raise error_for(answer)
+        return answers
 
     def ask_each(
         self, measure: Measure, arguments: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
-        """The same side by side, a worker each; a Fault stands where one failed."""
-        factory = serialization.Unpacked(
-            serialization.pack(self.factory, "the factory")
-        )
+        """The same; a Fault stands where one failed."""
+        packed = serialization.pack(self.factory, "the factory")
+        factory = serialization.Unpacked(packed)
         with tempfile.TemporaryDirectory() as folder:
             tasks = [
                 WorkerTask(measure, factory, given, os.path.join(folder, str(number)))
@@ -130,27 +136,16 @@ class Subject:
             ]
 
 
-def parameters_of(factory: Factory) -> dict[str, Any]:
-    """The names that a factory can be given, and their defaults."""
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):  # written in C
-        return {}
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {one.name: one.default for one in parameters if one.kind in named}
-
-
 def _with_output(answer: Any, path: str) -> Any:
     """A fault with what was printed before it."""
     if not isinstance(answer, Fault):
         return answer
-    try:
-        with open(path, "rb") as file:
-            printed = file.read()[-KEPT_OUTPUT_BYTES:].decode(errors="replace")
-    except OSError:
-        printed = ""
+    printed = b""
+    with suppress(OSError):
+        printed = Path(path).read_bytes()[-KEPT_OUTPUT_BYTES:]
+    output = printed.decode(errors="replace")
     return replace(
-        answer, item=None, worker=None, restarts=0, gave_up=False, output=printed
+        answer, item=None, worker=None, restarts=0, gave_up=False, output=output
     )
 
 
@@ -160,8 +155,8 @@ def brief(fault: Fault | FaultError) -> str:
         fault = fault.fault
     if fault.kind == "died":
         how = fault.signal_name or f"exit code {fault.exit_code}"
-        return f"it ended its process ({how})"
+        return f"the env ended its process ({how})"
     if fault.kind == "hung":
-        return f"it had not come back after {fault.limit or 0:g} s"
+        return f"the env did not return within {fault.limit or 0:g} s"
     text = (fault.error_text or "").strip().splitlines()
     return f"{fault.error_type}: {text[0] if text else ''}".rstrip(": ")

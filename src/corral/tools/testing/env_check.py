@@ -7,7 +7,7 @@ played by hand, in plain loops, and in pools, which have to agree.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +26,8 @@ from corral.tools.doctor.checks import (
     pickling,
     spaces,
 )
-from corral.tools.doctor.contract import Check
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.env_response import EnvResponse
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
 from corral.tools.doctor.finding import SEVERITIES, Finding, Severity
 from corral.tools.doctor.subject import Subject
 from corral.tools.doctor.worker_task import Measure
@@ -111,40 +109,42 @@ class _EnvCheck:
     # The doctor's questions -----------------------------------------------------------
 
     def can_be_sent(self) -> None:
-        self._judge(pickling.CHECK)
+        self._judge(pickling.examine)
 
     def is_built(self) -> None:
         adapt(self._factory()).close()  # says what to use instead, if it cannot be
 
     def plays(self) -> None:
-        self._judge(api.CHECK)
+        self._judge(api.examine)
 
     def observes_its_space(self) -> None:
-        self._judge(spaces.CHECK)
+        self._judge(spaces.examine)
 
     def has_infos_that_travel(self) -> None:
         figures = self._subject.ask(infos.measure, self._subject.seed)
         assert not figures.trouble, f"an info cannot be pickled: {figures.trouble}"
 
     def is_deterministic(self) -> None:
-        self._judge(determinism.CHECK, fails_from="warning")
+        self._judge(determinism.examine, fails_from="warning")
 
     def leaves_globals_alone(self) -> None:
-        self._judge(generators.CHECK)
+        self._judge(generators.examine)
 
     def closes(self) -> None:
         driver = EpisodeDriver(self._factory, self._subject.seed)
         driver.advance()
         driver.close()
         for trouble in api.of_closing(driver):
-            raise AssertionError(trouble.text)
+            raise AssertionError(trouble.measured)
 
-    def _judge(self, check: Check, fails_from: Severity = "problem") -> None:
+    def _judge(
+        self,
+        examine: Callable[[Subject], Iterator[Finding]],
+        fails_from: Severity = "problem",
+    ) -> None:
         """Raise what a check of the doctor found, the worst of it first."""
         rank = SEVERITIES.index
-        found = sorted(
-            check.examine(self._subject), key=lambda one: rank(one.severity)
-        )[::-1]
+        found = sorted(examine(self._subject), key=lambda one: rank(one.severity))[::-1]
         bad = [one for one in found if rank(one.severity) >= rank(fails_from)]
         assert not bad, _text(bad)
         mild = [one for one in found if one.severity != "ok"]

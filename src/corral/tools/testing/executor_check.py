@@ -240,7 +240,7 @@ class _ExecutorCheck:
 
     def leaves_nothing(self) -> None:
         try:
-            from corral.tools.testing.census import take_census
+            from corral.tools.census import take_census
         except MissingExtra as missing:
             raise Skip(str(missing)) from None
         self._open_and_close()

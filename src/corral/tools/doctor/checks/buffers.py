@@ -1,7 +1,7 @@
-"""Does it hand out the same array again and again?
+"""Does it return the same array again and again?
 
-Whoever keeps such an observation finds another one in it later. Corral copies what it
-is given; lists, replay buffers and wrappers that keep observations may not.
+An observation that is kept then changes with the next step. Corral copies observations;
+lists, replay buffers and wrappers that keep them may not.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from corral.tools.doctor.contract import Check
-from corral.tools.doctor.differences import first_difference
+from corral.tools.doctor.differences import difference
 from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.env_response import EnvResponse
-from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.finding import Finding, ok, warning
 from corral.tools.doctor.subject import Subject
 
 MOMENTS = 30
@@ -23,34 +21,27 @@ MOMENTS = 30
 def measure(factory: Callable[[], Any], seed: int) -> str:
     """The first observation that a later call changed; "" if none was."""
     driver = EpisodeDriver(factory, seed)
-    kept: list[tuple[EnvResponse, EnvResponse]] = []
+    kept: list[tuple[str, Any, Any]] = []
+    changed = ""
     for moment in driver.play(MOMENTS):
-        for given, remembered in kept:
-            changed = first_difference([given], [remembered])
-            if changed:
-                driver.close()
-                return f"the {moment.what} changed what was returned before ({changed})"
-        only = EnvResponse(moment.what, moment.obs, 0.0, False, False, None, False)
-        kept = [*kept[-2:], (only, copy.deepcopy(only))]
+        for what, given, remembered in kept:
+            if place := difference("obs", given, remembered):
+                text = f"{moment.what} changed what was returned before"
+                changed = changed or f"{text} ({what}: {place})"
+        kept = [*kept[-2:], (moment.what, moment.obs, copy.deepcopy(moment.obs))]
     driver.close()
-    return ""
+    return changed
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
     """Whether observations stay what they were."""
     changed = subject.ask(measure, subject.seed)
     if not changed:
-        text = "observations stay what they were when more steps are taken"
-        yield Finding("buffers", "ok", text)
+        yield ok("later steps do not change an observation that was returned")
         return
-    yield Finding(
-        "buffers",
-        "warning",
+    yield warning(
         f"reuses its observation buffer: {changed}",
-        "return a copy; Corral's batches are copies already, a loop of your own that "
+        "return a copy. Corral's batches are copies already; a loop of your own that "
         "keeps observations needs obs.copy()",
-        "a copy that was kept beside it stayed as it was",
+        "a copy of the observation did not change",
     )
-
-
-CHECK = Check("buffers", examine)

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from corral.engine.faults.report import error_for
 from corral.engine.worker.seeds import seed_globals
 from corral.errors import Fault
-from corral.tools.doctor.contract import Check
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.env_response import EnvResponse
-from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.runs import copied, run_alone
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
+from corral.tools.doctor.finding import Finding, ok, warning
 from corral.tools.doctor.subject import Subject
-
-HASH_SEED_VARIABLE = "PYTHONHASHSEED"
 
 
 def measure_again(
     factory: Callable[[], Any], seed: int, moments: int
 ) -> list[EnvResponse]:
-    """What one env does when it is told to do the same a second time."""
+    """What one env does when it plays the same a second time."""
     driver = EpisodeDriver(factory, seed)
     for _ in driver.play(moments):
         pass
     driver.start_over()
     seed_globals(seed)
-    found = [copied(moment) for moment in driver.play(moments)]
+    found = driver.record(moments)
     driver.close()
     return found
 
@@ -38,76 +31,64 @@ def measure_again(
 def examine(subject: Subject) -> Iterator[Finding]:
     """Two processes, then one env twice."""
     steps = subject.profile.steps
-    runs = subject.ask_each(run_alone, [(subject.seed, 0, steps)] * 2)
-    for answer in runs:
-        if isinstance(answer, Fault):
-            raise error_for(answer)
-    subject.alone, again = runs
-    apart = first_difference(subject.alone, again)
+    runs = subject.ask_all(run_alone, [(subject.seed, 0, steps)] * 2)
+    subject.alone = runs[0]
+    apart = first_difference(*runs)
     subject.deterministic = not apart
     if apart:
         yield _undecided(subject, apart)
         return
-    text = f"two processes with equal seeds agreed, {steps} resets and steps long"
-    yield Finding("determinism", "ok", text)
+    yield ok(f"two processes with equal seeds gave equal results ({steps} steps)")
     repeated = subject.ask(measure_again, subject.seed, steps)
     apart = first_difference(subject.alone, repeated)
-    if apart:
-        yield Finding(
-            "determinism",
-            "warning",
-            f"an env that is reset with the same seed does something else. {apart}",
-            "set everything in reset() that step() changes: as it is, an episode "
-            "depends on those before it",
-            "built anew, it did the same both times",
-        )
-    else:
-        yield Finding("determinism", "ok", "so did one env that was reset to them")
+    if not apart:
+        yield ok("so did one env that was reset with the same seeds")
+        return
+    yield warning(
+        f"an env that is reset with the same seed does not repeat itself. {apart}",
+        "in reset(), set everything that step() changes; now an episode depends on "
+        "the episodes before it",
+        "a new env gave the same results both times",
+    )
 
 
 def is_deterministic(subject: Subject) -> bool:
     """What this check has found; where it was not made, what it would have."""
     if subject.deterministic is None:
-        arguments = (subject.seed, 0, subject.profile.steps)
-        runs = subject.ask_each(run_alone, [arguments] * 2)
-        failed = any(isinstance(run, Fault) for run in runs)
-        subject.deterministic = not failed and not first_difference(*runs)
+        subject.deterministic = _repeats(subject)
     return subject.deterministic
+
+
+def _repeats(subject: Subject) -> bool:
+    arguments = (subject.seed, 0, subject.profile.steps)
+    runs = subject.ask_each(run_alone, [arguments] * 2)
+    failed = any(isinstance(run, Fault) for run in runs)
+    return not failed and not first_difference(*runs)
 
 
 def _undecided(subject: Subject, apart: str) -> Finding:
     """That it differs; and whether the order of sets is why."""
-    remedy = (
-        "draw from self.np_random, which reset(seed=...) seeds; not from the clock, "
-        "nor from a generator made without a seed"
-    )
-    tried = ""
-    with _equal_hashes():
-        runs = subject.ask_each(
-            run_alone, [(subject.seed, 0, subject.profile.steps)] * 2
-        )
-    if not any(isinstance(run, Fault) for run in runs) and not first_difference(*runs):
-        tried = "with PYTHONHASHSEED=0 two runs were equal"
-        remedy = (
-            "it depends on the order of a set, which is another in every process: sort "
-            "it, or set PYTHONHASHSEED=0"
-        )
     text = f"two runs with equal seeds and actions differ. {apart}"
-    return Finding("determinism", "warning", text, remedy, tried)
+    if _repeats_with_equal_hashes(subject):
+        return warning(
+            text,
+            "it depends on the order of a set, which differs between processes: sort "
+            "it, or set PYTHONHASHSEED=0",
+            "with PYTHONHASHSEED=0 two runs were equal",
+        )
+    return warning(
+        text,
+        "draw from self.np_random, which reset(seed=...) seeds; not from the clock, "
+        "nor from a generator without a seed",
+    )
 
 
-@contextmanager
-def _equal_hashes() -> Iterator[None]:
-    """Workers that are started meanwhile hash text alike."""
-    before = os.environ.get(HASH_SEED_VARIABLE)
-    os.environ[HASH_SEED_VARIABLE] = "0"
+def _repeats_with_equal_hashes(subject: Subject) -> bool:
+    """Whether it repeats itself in workers that hash text alike."""
+    before = os.environ.get("PYTHONHASHSEED")
+    os.environ["PYTHONHASHSEED"] = "0"
     try:
-        yield
+        return _repeats(subject)
     finally:
-        if before is None:
-            del os.environ[HASH_SEED_VARIABLE]
-        else:
-            os.environ[HASH_SEED_VARIABLE] = before
-
-
-CHECK = Check("determinism", examine)
+        del os.environ["PYTHONHASHSEED"]
+        os.environ |= {} if before is None else {"PYTHONHASHSEED": before}

@@ -1,32 +1,25 @@
 """Does it draw from `random`, `numpy.random` or torch's global generator?
 
-What the global generators hold is changed before every call of the env. One that draws
-from them then does something else; with generators of its own it does the same again.
+The global generators are changed before every call of the env. An env that draws from
+them then does something else; with generators of its own it repeats itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from corral.engine.faults.report import error_for
 from corral.engine.worker.seeds import episode_seed, seed_globals
 from corral.engine.worker.shared_state import advanced_generators, generator_states
-from corral.errors import Fault
-from corral.tools.doctor.contract import Check
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.env_response import EnvResponse
-from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.runs import copied, own_generators
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, own_generators
+from corral.tools.doctor.finding import Finding, note, ok, warning
 from corral.tools.doctor.subject import Subject
-
-GENERATOR_NAMES = ("random", "numpy.random", "torch")
 
 
 def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[str, str]:
-    """Generator -> the first call of the env that moved it."""
+    """Generator -> the first call of the env that advanced it."""
     found: dict[str, str] = {}
     call = "the constructor"
 
@@ -39,8 +32,7 @@ def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[st
 
     driver = EpisodeDriver(factory, seed, around=watched)
     call = "reset"
-    for _ in range(moments):
-        moment = driver.advance()
+    for moment in driver.play(moments):
         call = "reset" if moment.over else "step"
     driver.close()
     return found
@@ -49,7 +41,7 @@ def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[st
 def measure_with_noise(
     factory: Callable[[], Any], seed: int, moments: int, noise: int, isolated: bool
 ) -> list[EnvResponse]:
-    """A run with global generators that somebody else moves all the time."""
+    """A run whose global generators are reseeded before every call."""
     isolation, calls = own_generators(seed), 0
 
     @contextmanager
@@ -57,14 +49,11 @@ def measure_with_noise(
         nonlocal calls
         calls += 1
         seed_globals(episode_seed(noise, calls))
-        if isolated:
-            with isolation.of(0):
-                yield
-        else:
+        with isolation.of(0) if isolated else nullcontext():
             yield
 
     driver = EpisodeDriver(factory, seed, around=disturbed)
-    found = [copied(moment) for moment in driver.play(moments)]
+    found = driver.record(moments)
     driver.close()
     return found
 
@@ -74,37 +63,29 @@ def examine(subject: Subject) -> Iterator[Finding]:
     steps = subject.profile.steps
     uses = subject.ask(measure_uses, subject.seed, steps)
     if not uses:
-        yield Finding(
-            "global RNG", "ok", f"none of {', '.join(GENERATOR_NAMES)} was moved"
-        )
+        yield ok("did not use the global generators of random, numpy or torch")
         return
     used = ", ".join(f"{name} (in {call})" for name, call in uses.items())
     ways = [(1, False), (2, False), (1, True), (2, True)]
-    runs = subject.ask_each(
+    runs = subject.ask_all(
         measure_with_noise, [(subject.seed, steps, *way) for way in ways]
     )
-    for answer in runs:
-        if isinstance(answer, Fault):
-            raise error_for(answer)
     shared, own = first_difference(*runs[:2]), first_difference(*runs[2:])
     data = {"uses": uses}
     if not shared:
-        text = f"moves {used}, but what it does never depends on them"
-        yield Finding("global RNG", "note", text, data=data)
+        text = f"draws from {used}, but its results do not depend on that"
+        yield note(text, data=data)
         return
     subject.draws_globally = True
-    cured = "" if own else "with isolate_rng=True two such runs were equal"
-    yield Finding(
-        "global RNG",
-        "warning" if cured else "note",
-        f"draws from {used}: what it does depends on who else draws. {shared}",
-        "isolate_rng=True gives each slot its own"
-        if cured
-        else f"draw from self.np_random; isolate_rng=True does not help ({own})",
-        cured,
-        {"isolate_rng": True} if cured else {},
+    text = f"draws from {used}: results depend on what else draws from it. {shared}"
+    if own:
+        remedy = f"draw from self.np_random; isolate_rng=True does not help ({own})"
+        yield note(text, remedy, data=data)
+        return
+    yield warning(
+        text,
+        "isolate_rng=True gives each slot its own",
+        "with isolate_rng=True two such runs were equal",
+        {"isolate_rng": True},
         data,
     )
-
-
-CHECK = Check("global RNG", examine)

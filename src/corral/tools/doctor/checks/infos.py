@@ -1,4 +1,4 @@
-"""How much of its infos has to travel with every step, and what that costs."""
+"""How much of its infos has to be sent with every step, and what that costs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from corral.engine.pool import Pool
-from corral.tools.doctor.contract import Check
 from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.finding import Finding, ok, problem, warning
 from corral.tools.doctor.subject import Subject
 
 MOMENTS = 20
@@ -31,29 +30,30 @@ class InfoFigures:
     """What the infos of steps were like."""
 
     size: int
-    """Bytes of the largest, pickled; -1 if one could not be."""
+    """Bytes of the largest, pickled."""
     keys: int
     odd: tuple[str, ...]
-    """Keys whose values are no numbers nor arrays of them, which go by letter."""
+    """Keys whose values are not numbers nor arrays of numbers."""
     trouble: str = ""
+    """Why one could not be pickled."""
 
 
 def measure(factory: Callable[[], Any], seed: int) -> InfoFigures:
     """Look at some."""
     driver = EpisodeDriver(factory, seed)
-    size, keys, odd = 0, 0, dict[str, None]()
-    try:
-        for moment in driver.play(MOMENTS):
-            if moment.what.startswith("reset") or not isinstance(moment.info, dict):
-                continue
+    size, keys, odd, trouble = 0, 0, dict[str, None](), ""
+    for moment in driver.play(MOMENTS):
+        if moment.what.startswith("reset") or not isinstance(moment.info, dict):
+            continue
+        leaves = dict(_leaves(moment.info, ""))
+        keys = max(keys, len(leaves))
+        odd |= {path: None for path, plain in leaves.items() if not plain}
+        try:
             size = max(size, len(pickle.dumps(moment.info)))
-            leaves = dict(_leaves(moment.info, ""))
-            keys = max(keys, len(leaves))
-            odd |= {path: None for path, plain in leaves.items() if not plain}
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        return InfoFigures(-1, keys, tuple(odd), f"{type(error).__name__}: {error}")
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            trouble = f"{type(error).__name__}: {error}"
     driver.close()
-    return InfoFigures(size, keys, tuple(odd))
+    return InfoFigures(size, keys, tuple(odd), trouble)
 
 
 def _leaves(info: dict[Any, Any], path: str) -> Iterator[tuple[str, bool]]:
@@ -68,19 +68,15 @@ def _leaves(info: dict[Any, Any], path: str) -> Iterator[tuple[str, bool]]:
 
 def measure_gain(factory: Callable[[], Any], seed: int, shares: bool) -> float:
     """Steps per second without infos over those with; the second lowest round's."""
-    ratios = []
-    options: dict[str, Any] = {"backend": "process", "seed": seed}
-    options |= (
-        {"workers": 1, "isolation": "shared"} if shares else {"isolation": "slot"}
-    )
+    place = {"workers": 1, "isolation": "shared"} if shares else {"isolation": "slot"}
+    options: dict[str, Any] = {"backend": "process", "seed": seed, **place}
     with (
         Pool(factory, SLOTS, infos="all", **options) as with_infos,
         Pool(factory, SLOTS, infos="none", **options) as without,
     ):
         with_infos.reset()
         without.reset()
-        for _ in range(RACE_ROUNDS):
-            ratios.append(_pace(without) / _pace(with_infos))
+        ratios = [_pace(without) / _pace(with_infos) for _ in range(RACE_ROUNDS)]
     return sorted(ratios)[1]
 
 
@@ -99,11 +95,9 @@ def examine(subject: Subject) -> Iterator[Finding]:
     """Their size; a race where they are large."""
     infos: InfoFigures = subject.ask(measure, subject.seed)
     if infos.trouble:
-        yield Finding(
-            "infos",
-            "problem",
+        yield problem(
             f"an info cannot be pickled: {infos.trouble}",
-            "leave out of it what cannot travel, or ask for the rest: infos=[keys]",
+            "leave such entries out, or request the others: infos=[keys]",
         )
         return
     data = {"bytes": infos.size, "keys": infos.keys, "odd": list(infos.odd)[:20]}
@@ -112,23 +106,18 @@ def examine(subject: Subject) -> Iterator[Finding]:
         more = ", …" * (len(infos.odd) > 1)
         text += f"; {len(infos.odd)} without a number ({infos.odd[0]}{more})"
     if infos.size < LARGE_INFO_BYTES or subject.profile.kind != "gymnasium":
-        yield Finding("infos", "ok", text, data=data)
+        yield ok(text, data=data)
         return
     gain = subject.ask(measure_gain, subject.seed, subject.shares)
     data["gain"] = gain
+    without = f'with infos="none" {gain:.2f} times the steps'
     if gain < WORTHWHILE_GAIN:
-        text += f"; without them {gain:.2f} times the steps"
-        yield Finding("infos", "ok", text, data=data)
+        yield ok(f"{text}; {without}", data=data)
         return
-    yield Finding(
-        "infos",
-        "warning",
-        f"{text}, and every step carries them",
+    yield warning(
+        f"{text}, sent with every step",
         'infos="final", "none" or a list of the keys you read',
-        f'with infos="none" {gain:.2f} times the steps',
+        without,
         {"infos": "final"},
         data,
     )
-
-
-CHECK = Check("infos", examine)

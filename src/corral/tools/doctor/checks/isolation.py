@@ -15,14 +15,11 @@ from collections.abc import Iterator
 from corral.engine.adapters.isolation import ISOLATION_KEY
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.process_sharing import NOT_REPEATABLE_REASON, try_sharing
-from corral.engine.faults.report import error_for
 from corral.engine.worker.commands import ProbeRequest, ShardOptions
 from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.probe import FAILED_ONCE_REASON, UNREAD_REASON
-from corral.errors import Fault
-from corral.tools.doctor.contract import Check
-from corral.tools.doctor.finding import Finding, Severity
-from corral.tools.doctor.runs import run_alone
+from corral.tools.doctor.driver import run_alone
+from corral.tools.doctor.finding import Finding, note, ok, problem, warning
 from corral.tools.doctor.subject import Subject
 
 REMEDY = 'isolation="slot" gives each env a process of its own'
@@ -31,18 +28,8 @@ REMEDY = 'isolation="slot" gives each env a process of its own'
 def examine(subject: Subject) -> Iterator[Finding]:
     """A process each, which is the remedy; then several in one."""
     steps = subject.profile.steps
-    alone = subject.ask_each(
-        run_alone, [(subject.seed, slot, steps, True) for slot in range(3)]
-    )
-    for answer in alone:
-        if isinstance(answer, Fault):
-            raise error_for(answer)
-    found = _finding(subject, _sharing(subject))
-    subject.shares = found.severity in ("ok", "note")
-    yield found
-
-
-def _sharing(subject: Subject) -> SharingAnswer:
+    alone = [(subject.seed, slot, steps, True) for slot in range(3)]
+    subject.ask_all(run_alone, alone)
     assignment = Assignment(
         factories=[subject.factory] * 2,
         shards=[range(2)],
@@ -50,11 +37,13 @@ def _sharing(subject: Subject) -> SharingAnswer:
         worker_init=_silence,
     )
     question = ProbeRequest(limit=subject.seconds, thorough=True)
-    return try_sharing(assignment, [0, 1], question)
+    found = _finding(subject, try_sharing(assignment, [0, 1], question))
+    subject.shares = found.severity in ("ok", "note")
+    yield found
 
 
 def _silence() -> None:
-    """What the env prints, and logs, when it is tried is no news."""
+    """Discard what the env prints and logs while it is tried."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
@@ -71,49 +60,41 @@ def _finding(subject: Subject, answer: SharingAnswer) -> Finding:
     if answer.safe is False:
         return _unsafe(subject, reason)
     if answer.reason == NOT_REPEATABLE_REASON:
-        return Finding(
-            "isolation",
-            "note",
-            "two envs in one process ran without an error; whether they disturb each "
-            "other cannot be seen, since no two runs of one env are equal",
+        return note(
+            "two envs in one process ran without an error; whether they interfere "
+            "with each other cannot be seen, since no two runs of one env are equal",
             "make it deterministic first",
         )
     if answer.reason.startswith(UNREAD_REASON):
         return _safe(subject, f"; but {answer.reason}")
-    remedy = 'use isolation="slot", unless you know better'
+    remedy = 'use isolation="slot", unless you know that sharing is safe'
     if answer.reason.startswith(FAILED_ONCE_REASON):
         remedy = (
             "run it alone for long; if it fails there as well, the other envs are not "
             'the cause; otherwise use isolation="slot"'
         )
-    text = f"whether several may share a process is not known: {reason}"
-    return Finding("isolation", "warning", text, remedy)
+    return warning(f"whether envs may share a process is not known: {reason}", remedy)
 
 
 def _safe(subject: Subject, reservation: str = "") -> Finding:
     text = (
-        "several in one process, one of them closed, one built later: each did the "
+        "envs that shared a process, one closed early and one built late, did the "
         f"same as alone, bit for bit{reservation}"
     )
-    declared = subject.profile.metadata.get(ISOLATION_KEY)
-    if declared == "slot":
+    data = {"isolation": "shared"}
+    if subject.profile.metadata.get(ISOLATION_KEY) == "slot":
         text += "; but its metadata asks for a process each"
-    severity: Severity = "note" if declared == "slot" or reservation else "ok"
-    return Finding("isolation", severity, text, data={"isolation": "shared"})
+        return note(text, data=data)
+    return (note if reservation else ok)(text, data=data)
 
 
 def _unsafe(subject: Subject, text: str) -> Finding:
     declared = subject.profile.metadata.get(ISOLATION_KEY) == "shared"
-    return Finding(
-        "isolation",
-        "problem",
+    return problem(
         f"not safe to share a process: {text}",
         REMEDY + ("; its metadata says that it may share one" if declared else ""),
-        f"three processes at once, an env each: {subject.profile.steps} resets and "
-        "steps without an error",
+        f"in three processes with one env each, {subject.profile.steps} resets and "
+        "steps ran without an error",
         {"isolation": "slot"},
         {"isolation": "slot"},
     )
-
-
-CHECK = Check("isolation", examine)

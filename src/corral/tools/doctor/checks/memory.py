@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
-import resource
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from corral.tools.doctor.contract import Check
 from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.finding import Finding, ok, warning
 from corral.tools.doctor.subject import Subject
 
 EPISODES = 50
@@ -48,8 +44,7 @@ def measure(factory: Callable[[], Any], seed: int) -> Growth:
         episodes, steps = episodes + played, steps + taken
         sizes.append(_held())
     driver.close()
-    first, second = np.diff(sizes)
-    return Growth((int(first), int(second)), episodes, steps)
+    return Growth((sizes[1] - sizes[0], sizes[2] - sizes[1]), episodes, steps)
 
 
 def _episodes(driver: EpisodeDriver, count: int) -> tuple[int, int]:
@@ -69,17 +64,12 @@ def _episodes(driver: EpisodeDriver, count: int) -> tuple[int, int]:
 
 def _held() -> int:
     """Bytes of this process alone, once what is free was given back."""
+    from corral.tools.census import unshared_memory
+
     gc.collect()
-    try:
+    with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):  # another C library
-        pass
-    try:
-        with open("/proc/self/statm", encoding="ascii") as pages:
-            resident, shared = (int(part) for part in pages.read().split()[1:3])
-        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux: the most it ever held, which a leak raises as well
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return unshared_memory()
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
@@ -90,27 +80,16 @@ def examine(subject: Subject) -> Iterator[Finding]:
     what = f"{growth.episodes} episodes ({growth.steps:,} steps)"
     data = {"bytes": total, "episodes": growth.episodes, "steps": growth.steps}
     if least < MIN_GROWTH_BYTES or most > 4 * least:
-        text = f"held {max(0, total) / 2**20:.1f} MiB more after {what}"
-        yield Finding("memory", "ok", text, data=data)
+        text = f"its process grew by {max(0, total) / 2**20:.1f} MiB in {what}"
+        yield ok(text, data=data)
         return
-    million = total / growth.steps * 1e6
-    yield Finding(
-        "memory",
-        "warning",
-        f"holds {total / 2**20:.1f} MiB more after {what}: that is "
-        f"{million / 2**30:.1f} GiB in a million steps",
-        'memory_limit=... with isolation="slot" gives a slot a new process when it '
-        "holds too much; better, find what the env keeps",
-        _tried(subject),
+    again = sum(subject.ask(measure, subject.seed).halves)
+    yield warning(
+        f"its process grew by {total / 2**20:.1f} MiB in {what}: that is "
+        f"{total / growth.steps * 1e6 / 2**30:.1f} GiB in a million steps",
+        'find what the env keeps; until then, memory_limit=... with isolation="slot" '
+        "replaces the process of a slot that holds too much",
+        f"a new process started small, and grew by {again / 2**20:.1f} MiB again",
         {"isolation": "slot", "memory_limit": RECOMMENDED_LIMIT_BYTES},
         data,
     )
-
-
-def _tried(subject: Subject) -> str:
-    again: Growth = subject.ask(measure, subject.seed)
-    first = sum(again.halves)
-    return f"a new process began without it, and took {first / 2**20:.1f} MiB again"
-
-
-CHECK = Check("memory", examine, seconds=90.0)

@@ -9,8 +9,7 @@ from typing import Any
 from corral.engine.adapters.env_names import is_pettingzoo
 from corral.engine.worker import serialization
 from corral.errors import FactoryError, Fault
-from corral.tools.doctor.contract import Check
-from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.finding import Finding, note, ok, problem
 from corral.tools.doctor.subject import Subject
 
 LARGE_FACTORY_BYTES = 10 << 20
@@ -18,13 +17,13 @@ LARGE_FACTORY_BYTES = 10 << 20
 
 
 def measure(factory: Callable[[], Any]) -> list[str]:
-    """The spaces that do not come back from a round trip as they were."""
+    """The spaces that pickle does not restore as they were."""
     env = factory()
     found = []
     for name, space in _spaces(env):
         try:
             if pickle.loads(pickle.dumps(space)) != space:
-                found.append(f"the {name} comes back as another")
+                found.append(f"the {name} is not equal to itself after pickling")
         except Exception as error:
             found.append(f"the {name}: {type(error).__name__}: {error}")
     env.close()
@@ -46,47 +45,30 @@ def examine(subject: Subject) -> Iterator[Finding]:
     try:
         size = len(serialization.pack(subject.factory, "the factory"))
     except FactoryError as error:
-        yield Finding(
-            "pickling",
-            "problem",
-            str(error),
-            "build what cannot be pickled inside the factory, or in per_worker=",
-        )
+        remedy = "create such objects inside the factory, or in per_worker="
+        yield problem(str(error), remedy)
         return
     yield _of_factory(subject, size)
     (troubles,) = subject.ask_each(measure, [()])
     if isinstance(troubles, Fault):
-        return  # it cannot be built: the next check tells
+        return  # it cannot be built: the next check says so
     for trouble in troubles:
-        yield Finding(
-            "pickling",
-            "problem",
+        yield problem(
             trouble,
-            "spaces travel from the workers: derive yours from gymnasium's, and keep "
-            "locks, files and lambdas out of them",
+            "workers send their spaces: derive yours from Gymnasium's, and keep locks, "
+            "files and lambdas out of them",
         )
 
 
 def _of_factory(subject: Subject, size: int) -> Finding:
     try:
         pickle.dumps(subject.factory)
-        how = "by plain pickle, too"
+        how = "plain pickle works too"
     except Exception:
-        how = "by cloudpickle; libraries that pickle plainly would refuse it"
-    text = f"the factory travels in {_bytes(size)}, {how}"
+        how = "with cloudpickle; libraries that use plain pickle cannot send it"
+    many = f"{size} bytes" if size < 10_000 else f"{size / 2**20:.2f} MiB"
+    text, data = f"the factory pickles to {many} ({how})", {"bytes": size}
     if size < LARGE_FACTORY_BYTES:
-        return Finding("pickling", "ok", text, data={"bytes": size})
-    return Finding(
-        "pickling",
-        "note",
-        text,
-        "give large arrays as shared={...}: one copy in memory for all workers",
-        data={"bytes": size},
-    )
-
-
-def _bytes(size: int) -> str:
-    return f"{size} bytes" if size < 10_000 else f"{size / 2**20:.2f} MiB"
-
-
-CHECK = Check("pickling", examine, needs_profile=False)
+        return ok(text, data=data)
+    remedy = "pass large arrays as shared={...}: one copy in memory for all workers"
+    return note(text, remedy, data=data)

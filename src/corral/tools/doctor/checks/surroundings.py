@@ -6,46 +6,48 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from corral.tools.doctor.contract import Check
 from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.finding import Finding, note, ok, warning
 from corral.tools.doctor.subject import Subject
 
 MOMENTS = 50
+FIRST = "with the first env"
 HARMFUL_CHANGES = (
     "the working directory",
     "the signal handlers",
     "numpy's error handling",
     "the umask",
 )
-"""What others in the process come to feel: files that are not found, a Ctrl-C that does
-nothing, warnings that become exceptions. The rest is worth a word."""
-
-
+"""Changes that break other code of the process: files that are not found, a Ctrl-C that
+does nothing, warnings that become exceptions. The others are notes."""
 FELT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM)
 """Signals whose loss is felt; libraries of windows catch others, for good reasons."""
 
 
 def snapshot() -> dict[str, dict[str, str]]:
     """What this process's parts share, as text."""
+    mask = os.umask(0o077)
+    os.umask(mask)
     return {
         "the working directory": {"": os.getcwd()},
         "os.environ": dict(os.environ),
         "the signal handlers": _handlers(),
-        "numpy's error handling": {k: str(v) for k, v in np.geterr().items()},
-        "numpy's print options": {
-            key: str(value) for key, value in np.get_printoptions().items()
-        },
-        "the umask": {"": f"{_umask():03o}"},
+        "numpy's error handling": _texts(np.geterr()),
+        "numpy's print options": _texts(np.get_printoptions()),
+        "the umask": {"": f"{mask:03o}"},
         "the root logger": {"level": logging.getLevelName(logging.getLogger().level)},
         "the recursion limit": {"": str(sys.getrecursionlimit())},
         **_libraries(),
     }
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: str(value) for key, value in values.items()}
 
 
 def _handlers() -> dict[str, str]:
@@ -68,21 +70,13 @@ def _handlers() -> dict[str, str]:
     return found
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
 def _libraries() -> dict[str, dict[str, str]]:
     """Of those that are imported; nothing is imported for it."""
     found: dict[str, dict[str, str]] = {}
     torch: Any = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_num_threads"):
-        found["torch"] = {
-            "threads": str(torch.get_num_threads()),
-            "default dtype": str(torch.get_default_dtype()),
-        }
+        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+        found["torch"] = _texts({"threads": threads, "default dtype": dtype})
     matplotlib: Any = sys.modules.get("matplotlib")
     if matplotlib is not None and hasattr(matplotlib, "rcParams"):
         # As a dict: asked for in other ways, it is resolved, a change of its own.
@@ -111,13 +105,13 @@ def measure(factory: Callable[[], Any], seed: int) -> list[tuple[str, str, str]]
         before = now
 
     # The first env imports its modules; what that changes is not the env's doing.
-    for when in ("with the first env", ""):
+    for when in (FIRST, ""):
         driver = EpisodeDriver(factory, seed)
-        look(when or "the constructor")
+        look(when or "in the constructor")
         for moment in driver.play(MOMENTS):
-            look(when or moment.what.split()[0])
+            look(when or f"in {moment.what.split()[0]}")
         driver.close()
-        look(when or "close")
+        look(when or "in close")
     return found
 
 
@@ -127,42 +121,30 @@ def _changes(
     for what, values in now.items():
         old = before.get(what) or _untouched(what)
         for key in sorted(old.keys() | values.keys()):
-            was, became = old.get(key), values.get(key)
+            was, became = old.get(key, "nothing"), values.get(key, "nothing")
             if was != became:
                 name = f"{key}: " if key else ""
-                yield what, f"{name}{_shown(was)} became {_shown(became)}"
-
-
-def _shown(value: str | None) -> str:
-    return "nothing" if value is None else f"{value:.60}"
+                yield what, f"{name}{was:.60} became {became:.60}"
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
-    """What was changed; harmful where others would feel it."""
+    """What was changed; a warning where other code is affected."""
     here = snapshot()
     changes = subject.ask(measure, subject.seed)
-    untouched = "" if list(_changes(here, snapshot())) else "in this process nothing"
-    kinds = dict.fromkeys(what for what, _, _ in changes)
-    for what in kinds:
+    untouched = not list(_changes(here, snapshot()))
+    for what in dict.fromkeys(name for name, _, _ in changes):
         own = [(how, when) for name, how, when in changes if name == what]
-        often = [one for one in own if one[1] != "with the first env"]
-        how, when = (often or own)[0]
-        text = f"{what}, in {when}: {how}".replace("in with", "with")
-        if what in HARMFUL_CHANGES:
-            yield Finding(
-                "global state",
-                "warning",
-                f"changes {text}",
-                'backend="process" keeps it out of your program, isolation="slot" out '
-                "of other envs; or undo it in the env",
-                f"it was done in a worker, and {untouched} changed" * bool(untouched),
-                {"backend": "process"},
-            )
-        else:
-            yield Finding("global state", "note", f"changes {text}")
+        how, when = next((one for one in own if one[1] != FIRST), own[0])
+        text = f"changes {what}, {when}: {how}"
+        if what not in HARMFUL_CHANGES:
+            yield note(text)
+            continue
+        yield warning(
+            text,
+            'backend="process" keeps it out of your program, isolation="slot" out '
+            "of other envs; or undo it in the env",
+            "the worker's change did not reach this process" if untouched else "",
+            {"backend": "process"},
+        )
     if not changes:
-        names = ", ".join(list(here)[:4])
-        yield Finding("global state", "ok", f"leaves {names} and the like alone")
-
-
-CHECK = Check("global state", examine)
+        yield ok(f"does not change {', '.join(list(here)[:4])} and the like")

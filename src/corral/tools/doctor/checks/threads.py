@@ -3,57 +3,51 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from corral.engine.executors.assign import usable_cores
-from corral.engine.faults.report import error_for
+from corral.engine.worker.probed_env import THREADS_KEY
 from corral.errors import Fault
 from corral.tools.doctor.checks.determinism import is_deterministic
-from corral.tools.doctor.contract import Check
 from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.env_response import EnvResponse
-from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.runs import copied, run_alone
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
+from corral.tools.doctor.finding import Finding, note, ok, problem
 from corral.tools.doctor.subject import Subject, brief
 
-THREADS_KEY = "corral.threads"
 SWITCH_INTERVAL = 1e-5
 """Seconds after which another thread may have the GIL: races show sooner."""
 TURN_SECONDS = 0.1
 """Seconds of one turn, where the gain is measured."""
 ROUNDS = 3
 WORTHWHILE_GAIN = 1.5
-"""Times the work of one thread, from which on threads are worth a word."""
+"""Times the work of one thread, from which on threads are recommended."""
+NOT_THREADS = 'do not use backend="thread"; "auto" does not choose it either'
 
 
 def measure_together(
     factory: Callable[[], Any], seed: int, moments: int
 ) -> tuple[list[list[EnvResponse]], str]:
     """Two threads, an env each, built and closed there; what they did, and failed."""
-    runs: list[list[EnvResponse]] = [[], []]
-    troubles: list[str] = []
-    start = threading.Barrier(2)
-
-    def life(slot: int) -> None:
-        try:
-            start.wait()
-            driver = EpisodeDriver(factory, seed, slot)
-            runs[slot] += [copied(moment) for moment in driver.play(moments)]
-            driver.close()
-        except BaseException as error:  # also what no thread may let out
-            troubles.append(f"{type(error).__name__}: {error}")
-
     sys.setswitchinterval(SWITCH_INTERVAL)
-    threads = [threading.Thread(target=life, args=(slot,)) for slot in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    runs: list[list[EnvResponse]] = []
+    troubles = []
+
+    def life(slot: int) -> list[EnvResponse]:
+        driver = EpisodeDriver(factory, seed, slot)
+        found = driver.record(moments)
+        driver.close()
+        return found
+
+    with ThreadPoolExecutor(2) as threads:
+        for future in [threads.submit(life, slot) for slot in range(2)]:
+            error = future.exception()
+            if error is None:
+                runs.append(future.result())
+            else:
+                troubles.append(f"{type(error).__name__}: {error}")
     return runs, "; ".join(troubles)
 
 
@@ -63,21 +57,18 @@ def measure_gain(factory: Callable[[], Any], seed: int) -> float:
     gains = []
     with ThreadPoolExecutor(len(drivers)) as threads:
         for _ in range(ROUNDS):
-            alone = [
-                _pace(driver, time.perf_counter() + TURN_SECONDS) for driver in drivers
-            ]
-            until = [time.perf_counter() + TURN_SECONDS] * len(drivers)
-            both = threads.map(_pace, drivers, until)
+            alone = [pace(driver, TURN_SECONDS) for driver in drivers]
+            both = threads.map(pace, drivers, [TURN_SECONDS] * len(drivers))
             gains.append(sum(pace / one for pace, one in zip(both, alone, strict=True)))
     for driver in drivers:
         driver.close()
     return min(gains)
 
 
-def _pace(driver: EpisodeDriver, until: float) -> float:
-    """Resets and steps per second, until then."""
+def pace(driver: EpisodeDriver, seconds: float) -> float:
+    """Resets and steps per second, for so long."""
     began, count = time.perf_counter(), 0
-    while time.perf_counter() < until or not count:
+    while time.perf_counter() - began < seconds or not count:
         driver.advance()
         count += 1
     return count / (time.perf_counter() - began)
@@ -86,76 +77,64 @@ def _pace(driver: EpisodeDriver, until: float) -> float:
 def examine(subject: Subject) -> Iterator[Finding]:
     """Whether they do the same as alone, then whether it is worth it."""
     if subject.draws_globally:
-        yield Finding(
-            "threads",
-            "note",
-            "threads would share the global generators it draws from; isolate_rng=True "
-            "lets them take turns, one at a time",
-            'do not ask for backend="thread"; nothing else uses threads',
+        yield note(
+            "threads would share the global generators it draws from; with "
+            "isolate_rng=True only one of them runs at a time",
+            NOT_THREADS,
             data={"threads": False},
         )
         return
     steps = subject.profile.steps
     (answer,) = subject.ask_each(measure_together, [(subject.seed, steps)])
     if isinstance(answer, Fault):
-        yield _unsafe(subject, brief(answer))
-        return
+        answer = [], brief(answer)
     runs, trouble = answer
-    apart = "" if trouble else _apart(subject, runs)
-    if trouble or apart:
-        yield _unsafe(subject, trouble or apart)
+    trouble = trouble or _difference(subject, runs)
+    if trouble:
+        text = f"two threads with an env each interfere with each other: {trouble}"
+        data = {"threads": False}
+        if _declares_threads(subject):
+            remedy = f'remove "{THREADS_KEY}" from its metadata'
+            yield problem(text, remedy, data=data)
+        else:
+            yield note(text, NOT_THREADS, data=data)
         return
-    yield from _gain(subject)
+    yield _gain(subject)
 
 
-def _apart(subject: Subject, runs: list[list[EnvResponse]]) -> str:
+def _declares_threads(subject: Subject) -> bool:
+    return bool(subject.profile.metadata.get(THREADS_KEY))
+
+
+def _difference(subject: Subject, runs: list[list[EnvResponse]]) -> str:
+    """Where a thread did something else than an env alone; "" if no run repeats."""
+    steps = subject.profile.steps
     for slot, run in enumerate(runs):
-        alone = subject.alone
-        if slot or not alone:
-            steps = subject.profile.steps
-            (alone,) = subject.ask_each(run_alone, [(subject.seed, slot, steps)])
-        if isinstance(alone, Fault):
-            raise error_for(alone)
-        found = first_difference(run, alone)
+        alone = subject.alone if slot == 0 else []
+        found = first_difference(
+            run, alone or subject.ask(run_alone, subject.seed, slot, steps)
+        )
         if found:
             fair = is_deterministic(subject)
             return f"{found} (in a thread and alone)" if fair else ""
     return ""
 
 
-def _unsafe(subject: Subject, text: str) -> Finding:
-    declared = bool(subject.profile.metadata.get(THREADS_KEY))
-    return Finding(
-        "threads",
-        "problem" if declared else "note",
-        f"two threads with an env each disturb each other: {text}",
-        f'take "{THREADS_KEY}" out of its metadata'
-        if declared
-        else 'do not ask for backend="thread"; nothing else uses threads',
-        data={"threads": False},
-    )
-
-
-def _gain(subject: Subject) -> Iterator[Finding]:
+def _gain(subject: Subject) -> Finding:
     equal = subject.deterministic is not False  # else no two runs are
     text = "did the same as alone" if equal else "ran without an error"
     text = f"two threads with an env each {text}"
+    data: dict[str, Any] = {"threads": True}
     if usable_cores() < 2:
-        yield Finding("threads", "ok", text, data={"threads": True})
-        return
-    gain = subject.ask(measure_gain, subject.seed)
-    data = {"threads": True, "gain": gain}
-    text = f"{text}, and {gain:.2f} times the work of one"
-    declared = bool(subject.profile.metadata.get(THREADS_KEY))
-    if gain >= WORTHWHILE_GAIN and not declared:
-        remedy = (
-            f'its steps release the GIL: metadata["{THREADS_KEY}"] = True lets "auto" '
-            "choose threads, which start at once and share memory"
-        )
-        yield Finding("threads", "note", text, remedy, data=data)
-    else:
-        held = "" if gain >= WORTHWHILE_GAIN else ": its steps hold the GIL"
-        yield Finding("threads", "ok", f"{text}{held}", data=data)
-
-
-CHECK = Check("threads", examine)
+        return ok(text, data=data)
+    gain = data["gain"] = subject.ask(measure_gain, subject.seed)
+    text = f"{text}; two did {gain:.2f} times the work of one"
+    if gain < WORTHWHILE_GAIN:
+        return ok(f"{text}: its steps hold the GIL", data=data)
+    if _declares_threads(subject):
+        return ok(text, data=data)
+    remedy = (
+        f'its steps release the GIL: with metadata["{THREADS_KEY}"] = True "auto" can '
+        "choose threads, which start at once and share memory"
+    )
+    return note(text, remedy, data=data)

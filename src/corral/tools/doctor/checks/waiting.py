@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from corral.tools.doctor.checks.cost import measure as measure_cost
-from corral.tools.doctor.contract import Check
+from corral.tools.doctor.checks.threads import pace
 from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.duration_text import duration_text
-from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.subject import EnvCost, Subject
+from corral.tools.doctor.finding import Finding, ok, warning
+from corral.tools.doctor.subject import Subject
 
 WAITING_CPU_SHARE = 0.5
 LONG_STEP_SECONDS = 200e-6
@@ -34,13 +33,9 @@ def measure_pace(factory: Callable[[], Any], seed: int, slot: int) -> float:
     """Resets and steps per second."""
     driver = EpisodeDriver(factory, seed, slot)
     driver.advance()
-    began, count = time.perf_counter(), 0
-    while time.perf_counter() - began < PACE_SECONDS or not count:
-        driver.advance()
-        count += 1
-    pace = count / (time.perf_counter() - began)
+    found = pace(driver, PACE_SECONDS)
     driver.close()
-    return pace
+    return found
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
@@ -48,51 +43,35 @@ def examine(subject: Subject) -> Iterator[Finding]:
     cost = subject.cost or subject.ask(measure_cost, subject.seed)
     data = {"computing": cost.computing}
     if cost.computing >= WAITING_CPU_SHARE or cost.step < LONG_STEP_SECONDS:
-        text = f"computes for {cost.computing:.0%} of a step"
-        yield Finding("waiting", "ok", text, data=data)
+        yield ok(f"computes for {cost.computing:.0%} of a step", data=data)
         return
     text = (
-        f"a step takes {duration_text(cost.step)} and computes for "
-        f"{cost.computing:.0%} of it: "
-        "it sleeps, or waits for something"
+        f"a step takes {duration_text(cost.step)} and computes for only "
+        f"{cost.computing:.0%} of that: it sleeps, or waits for something"
     )
-    name = _real_time_parameter(subject)
-    changed = subject.given(name, False) if name else None
-    if changed is not None:
-        without: EnvCost = changed.ask(measure_cost, subject.seed)
-        subject.cost = without  # what the recommended line goes by
-        tried = f"with {name}=False a step takes {duration_text(without.step)}"
-        options = {"env_kwargs": {name: False}}
-    else:
-        tried, options = _side_by_side(subject), {}
-    yield Finding("waiting", "warning", text, _remedy(name), tried, options, data)
-
-
-def _remedy(name: str) -> str:
-    if name:
-        return f"pass {name}=False: nobody watches while it trains"
-    return (
-        "if it keeps real time, turn that off; if it waits for a server, give each env "
-        'a thread or process of its own, as backend="auto" does'
-    )
-
-
-def _real_time_parameter(subject: Subject) -> str:
-    """The parameter that has it wait, where a name gives it away."""
     values = subject.arguments
-    return next((name for name in REAL_TIME_PARAMETERS if values.get(name) is True), "")
+    name = next((one for one in REAL_TIME_PARAMETERS if values.get(one) is True), "")
+    remedy = (
+        f"pass {name}=False: training does not need real time"
+        if name
+        else "if it keeps real time, turn that off; if it waits for a server, give "
+        'each env a thread or process of its own, as backend="auto" does'
+    )
+    changed = subject.given(name, False) if name else None
+    if changed is None:
+        yield warning(text, remedy, _side_by_side(subject), data=data)
+        return
+    subject.cost = changed.ask(measure_cost, subject.seed)  # for the recommended line
+    tried = f"with {name}=False a step takes {duration_text(subject.cost.step)}"
+    yield warning(text, remedy, tried, {"env_kwargs": {name: False}}, data)
 
 
 def _side_by_side(subject: Subject) -> str:
     """What several at once get done, which an env that computes could not."""
-    alone = subject.ask(measure_pace, subject.seed, 0)
-    paces = subject.ask_each(
-        measure_pace, [(subject.seed, slot) for slot in range(ENVS_SIDE_BY_SIDE)]
-    )
-    both = sum(pace for pace in paces if isinstance(pace, float))
+    slots = [(subject.seed, slot) for slot in range(ENVS_SIDE_BY_SIDE)]
+    alone = subject.ask(measure_pace, *slots[0])
+    paces = subject.ask_each(measure_pace, slots)
+    both = sum(one for one in paces if isinstance(one, float))
     return (
         f"{ENVS_SIDE_BY_SIDE} processes did {both / alone:.1f} times the steps of one"
     )
-
-
-CHECK = Check("waiting", examine)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
-from corral.tools.doctor.contract import Check
 from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.finding import Finding
+from corral.tools.doctor.finding import Finding, note, ok, warning
 from corral.tools.doctor.subject import Subject
 
 WINDOW_PARAMETERS = (
@@ -28,48 +29,34 @@ def measure(factory: Callable[[], Any]) -> list[str]:
     driver = EpisodeDriver(factory)
     for _ in driver.play(4):
         pass
-    found = []
-    if getattr(driver.env, "render_mode", None) == "human":
-        found.append('its render_mode is "human"')
+    human = getattr(driver.env, "render_mode", None) == "human"
+    found = ['its render_mode is "human"'] if human else []
     found += [f"it is connected to {name}" for name in _displays()]
     driver.close()
     return found
 
 
-def _displays() -> list[str]:
-    """Display servers that this process talks to, where Linux tells."""
-    if not os.path.exists("/proc/net/unix"):
-        return []
-    ours = set()
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            ours.add(os.readlink(f"/proc/self/fd/{number}"))
-        except OSError:
-            continue
-    return [name for inode, name in _servers() if f"socket:[{inode}]" in ours]
-
-
-def _servers() -> Iterator[tuple[int, str]]:
-    """Sockets whose other end, the next inode as a rule, is an X or Wayland server."""
-    with open("/proc/net/unix", encoding="ascii", errors="replace") as lines:
-        next(lines)
-        for line in lines:
-            parts = line.split()
-            name = parts[7] if len(parts) > 7 else ""
-            if ".X11-unix" in name or "wayland-" in name:
-                inode = int(parts[6])
-                yield from ((inode + offset, name) for offset in (-1, 1))
+def _displays() -> Iterator[str]:
+    """X and Wayland servers that this process talks to."""
+    for number in os.listdir("/dev/fd"):
+        # Raises for what is not a connected socket.
+        with (
+            suppress(OSError),
+            socket.fromfd(int(number), socket.AF_UNIX, socket.SOCK_STREAM) as one,
+        ):
+            name = one.getpeername()
+            text = name.decode(errors="replace") if isinstance(name, bytes) else name
+            if ".X11-unix" in text or "wayland-" in text:
+                yield text
 
 
 def asks_for_window(subject: Subject) -> str:
-    """The argument to turn off, where a name gives it away; "" if none does."""
+    """The argument to turn off, where a name suggests it; "" if none does."""
     values = subject.arguments
     for name in WINDOW_PARAMETERS:
         if values.get(name) is True:
             return f"{name}=False"
-    if values.get("render_mode") == "human":
-        return "render_mode=None"
-    return ""
+    return "render_mode=None" if values.get("render_mode") == "human" else ""
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
@@ -78,23 +65,16 @@ def examine(subject: Subject) -> Iterator[Finding]:
     asked = asks_for_window(subject)
     if found:
         asked = asked or "render_mode=None"
-        yield Finding(
-            "window",
-            "warning",
-            "; ".join(found),
-            f"train without a window: pass {asked}",
-            *_tried(subject, asked),
-        )
+        remedy = f"train without a window: pass {asked}"
+        yield warning("; ".join(found), remedy, *_tried(subject, asked))
     elif asked:
         name = asked.partition("=")[0]
-        yield Finding(
-            "window",
-            "note",
-            f"{name} is on, and no window was opened here",
-            f"pass {asked}, so that none is opened elsewhere",
+        yield note(
+            f"{name} is on, but no window was opened here",
+            f"pass {asked}, so that none is opened on other machines",
         )
     else:
-        yield Finding("window", "ok", "opens none")
+        yield ok("does not open a window")
 
 
 def _tried(subject: Subject, asked: str) -> tuple[str, dict[str, Any]]:
@@ -104,6 +84,3 @@ def _tried(subject: Subject, asked: str) -> tuple[str, dict[str, Any]]:
     if changed is None or changed.ask(measure):
         return "", {}
     return f"with {asked} it opened none", {"env_kwargs": {name: changed.kwargs[name]}}
-
-
-CHECK = Check("window", examine)
