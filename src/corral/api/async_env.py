@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from corral.api.episode_ends import finals_of
-from corral.api.pool_owner import PoolOwner
+from corral.api.pool_env import PoolOwner
 from corral.core import Autoreset, Step
 from corral.engine.adapters.factories import EnvSource, is_count
 from corral.engine.keywords import checked_keywords

@@ -1,4 +1,4 @@
-"""How episodes of a Step ended, in Gymnasium's words."""
+"""Observations that outlive the block, and how episodes ended, as Gymnasium has it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space, iterate
 
 from corral.core import Step
+
+
+def owned(obs: Any) -> Any:
+    """A batch of observations in the caller's own memory."""
+    if type(obs) is np.ndarray:
+        return obs.copy()
+    if type(obs) is dict:
+        return {key: owned(part) for key, part in obs.items()}
+    return tuple(map(owned, obs)) if type(obs) is tuple else deepcopy(obs)
 
 
 def at_position(space: Space[Any], batch: Any, position: int) -> Any:

@@ -6,32 +6,13 @@ that a policy gave away is never written to, since it may be the policy's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from corral.engine.tree import mapped
 from corral.errors import OptionError
-
-
-def mapped(function: Callable[..., Any], carry: Any, *others: Any) -> Any:
-    """The function of every leaf, in the same structure; None stays None."""
-    if carry is None:
-        return None
-    if isinstance(carry, dict):
-        return {
-            key: mapped(function, part, *(other[key] for other in others))
-            for key, part in carry.items()
-        }
-    if isinstance(carry, (tuple, list)):
-        parts = [
-            mapped(function, part, *(other[place] for other in others))
-            for place, part in enumerate(carry)
-        ]
-        if hasattr(carry, "_fields"):  # a named tuple takes its parts one by one
-            return type(carry)(*parts)
-        return type(carry)(parts)
-    return function(carry, *others)
 
 
 def copied(carry: Any) -> Any:

@@ -285,7 +285,7 @@ def test_envs_can_be_called_read_written_and_watched() -> None:
         assert envs.call("level") == (1, 2)
         assert [frame.shape for frame in envs.render()] == [(2, 2, 3)] * 2
         envs.step_async(vector_actions(envs, 0))
-        with pytest.raises(OrderError, match="step_async is under way"):
+        with pytest.raises(OrderError, match="pending call to `step`"):
             envs.call("render")
         envs.step_wait()
         assert envs.stats().step.number.tolist() == [1, 1]

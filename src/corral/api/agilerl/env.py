@@ -1,53 +1,38 @@
 """AgileRL's vector env of PettingZoo environments, on our workers.
 
-Its words for ours: NaN for the reward and the ends of an agent that is not there, and
-for its observation where that is of floats; infos nested by agent, with masks. What it
-cannot tell is in attributes: `alive`, `final_obs`, `action_masks`, `valid`, `started`.
+As AgileRL has it: NaN for the reward and the end flags of an absent agent, and for its
+observation if that is of floats; infos nested by agent, with masks. Attributes hold the
+rest: `alive`, `final_obs`, `action_masks`, `valid`, `started`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.api.agilerl.actions import AgileActions
-from corral.api.agilerl.processes import WorkerProcess, processes_of
 from corral.api.agilerl.step_values import AgileValues, without_none
-from corral.api.gymnasium.errors import (
-    CallPending,
-    EnvsClosed,
-    NothingPending,
-    raise_env_exception,
-    timeout_error,
-)
+from corral.api.async_calls import VectorCalls
+from corral.api.gymnasium.errors import raise_env_exception
 from corral.api.pettingzoo.make import same_team
-from corral.api.pettingzoo.step import MultiStep, mapped
-from corral.api.pool_attributes import PoolAttributes
+from corral.api.pettingzoo.step import MultiStep, by_agent
 from corral.core import Factory, Step
 from corral.engine.adapters.factories import Maker, one_per_slot
 from corral.engine.adapters.returned_agents import RawActions, returns_env
 from corral.engine.adapters.team import TEAM_KEY, Team
-from corral.engine.faults.report import one_error_for
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info
-from corral.engine.pool import ApiOptions, Pool, PoolOptions, Question
-from corral.errors import (
-    CorralError,
-    EnvError,
-    MissingExtra,
-    OptionError,
-    SpaceMismatch,
-    StartError,
-)
+from corral.engine.pool import ApiOptions, Pool, PoolOptions
+from corral.engine.tree import mapped
+from corral.errors import MissingExtra, OptionError, SpaceMismatch, StartError
 
 try:
-    from agilerl.vector.pz_async_vec_env import AsyncState
     from agilerl.vector.pz_vec_env import PettingZooVecEnv
 except ImportError as error:
     raise MissingExtra(f"this needs AgileRL ({error}): pip install agilerl") from error
@@ -57,7 +42,23 @@ _FIXED = "AgileRL restarts an episode in the step that ends it, one env per slot
 Batch = tuple[dict[Any, Any], ...]
 
 
-class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[misc]
+@dataclass(frozen=True, slots=True)
+class WorkerProcess:
+    """One of `envs.processes`, with its share of the slots."""
+
+    pid: int
+    slots: range
+
+    def is_alive(self) -> bool:
+        """Whether the process still exists."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc]
     """`agilerl.vector.AsyncPettingZooVecEnv`, always in worker processes.
 
     As many processes as usable cores, each with its share of the slots;
@@ -69,6 +70,8 @@ class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[m
         context: checked; workers are started clean whatever it says.
         **options: anything else that `corral.Pool` takes.
     """
+
+    _logs_faults = True
 
     @checked_keywords(
         onward=Pool, refused=dict.fromkeys(("autoreset", "batched"), _FIXED)
@@ -98,14 +101,16 @@ class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[m
             metadata=metadata,
             render_mode=pool.spec.render_mode,
         )
-        self.processes: list[WorkerProcess] = processes_of(pool)
+        self.processes = [
+            WorkerProcess(worker.pid, worker.slots)
+            for worker in pool.stats().workers
+            if worker.pid not in (None, os.getpid())
+        ]
+        """None where the caller runs the envs."""
         self.observations: dict[Any, Any] = {}
-        """What was seen last, by agent."""
+        """The last observations, by agent."""
         self._values = AgileValues(self.team, self.num_envs)
         self._actions = AgileActions(self.team, self.num_envs)
-        self._state = AsyncState.DEFAULT
-        self._question: Question | None = None
-        self._last: Step | None = None
         self._read: MultiStep | None = None
 
     # Reset ----------------------------------------------------------------------------
@@ -127,20 +132,15 @@ class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[m
     ) -> None:
         """Send the resets; `reset_wait` takes the results."""
         self._begin("reset_async")
-        seeds: list[int | None] | None = None
-        if isinstance(seed, (int, np.integer)):
-            seeds = [int(seed) + slot for slot in range(self.num_envs)]
-        elif seed is not None:
-            seeds = list(seed)
         with self._translated():
-            self.pool.send_reset(seeds=seeds, options=options)
-        self._state = AsyncState.WAITING_RESET
+            self.pool.send_reset(seeds=self._seeds(seed), options=options)
+        self._pending = "reset"
 
     def reset_wait(
         self, timeout: float | None = None
     ) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Wait for the resets that were sent."""
-        read = self._received("reset", timeout)
+        read = self._noted(self._received("reset", timeout))
         self.observations = self._values.seen(read)
         return self.get_observations(), self._infos(read.step)
 
@@ -157,7 +157,7 @@ class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[m
         self._begin("step_async")
         with self._translated():
             self.pool.send_raw([RawActions(dict(one)) for one in actions])
-        self._state = AsyncState.WAITING_STEP
+        self._pending = "step"
 
     def _send(self, actions: dict[Any, Any]) -> None:
         """All at once where everybody acts as its space says, else env by env."""
@@ -174,11 +174,11 @@ class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[m
             else:
                 each = self._actions.apart(actions, acting)
                 self.pool.send_raw([RawActions(one) for one in each])
-        self._state = AsyncState.WAITING_STEP
+        self._pending = "step"
 
     def step_wait(self, timeout: float | None = None) -> Batch:
         """Wait for the steps that were sent."""
-        read = self._received("step", timeout)
+        read = self._noted(self._received("step", timeout))
         self.observations = self._values.seen(read)
         return (
             self.get_observations(),
@@ -225,16 +225,9 @@ class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[m
         """What each agent may do; None where there is nothing to choose from."""
         return self._by_agent(self._latest_read().action_mask)
 
-    def _by_agent(self, groups: dict[Any, Any]) -> dict[Any, Any]:
-        shown = {}
-        for agent, (index, position) in self.team.place.items():
-            batch = groups[self.team.groups[index].name]
-            shown[agent] = (
-                None
-                if batch is None
-                else mapped(lambda leaf, at=position: leaf[:, at].copy(), batch)
-            )
-        return shown
+    def _by_agent(self, groups: Mapping[str, Any]) -> dict[Any, Any]:
+        copies: dict[Any, Any] = mapped(np.copy, by_agent(self.team, groups))
+        return copies
 
     def _latest_read(self) -> MultiStep:
         self._latest()
@@ -243,146 +236,33 @@ class AsyncPettingZooVecEnv(PoolAttributes, PettingZooVecEnv):  # type: ignore[m
 
     # Calls ----------------------------------------------------------------------------
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method, or read an attribute, of every env."""
-        self.call_async(name, *args, **kwargs)
-        return self.call_wait()
-
     def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Send the calls; `call_wait` takes the results."""
-        self._begin("call_async")
         if name in _NOT_CALLED:
+            self._begin("call_async")
             raise OptionError(
                 f"Trying to call function `{name}` with `call`, use `{name}` directly "
                 "instead."
             )
-        payload = (name, args, kwargs)
-        with self._translated():
-            self._question = self.pool.ask_async("call", None, lambda _: payload)
-        self._state = AsyncState.WAITING_CALL
-
-    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
-        """Wait for the calls that were sent."""
-        self._expect("call")
-        question, self._question = self._question, None
-        if question is None:
-            raise timeout_error("call_wait", timeout)
-        with self._translated(), self._timing("call", timeout):
-            return self.pool.answers(question, timeout)
-
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Read an attribute of every env; a method is called, as AgileRL does."""
-        return self.call(name)
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of every env; a list or tuple has one value for each."""
-        self._begin("set_attr")
-        with self._translated():
-            self.pool.set_attr(name, values)
-
-    def render(self) -> tuple[Any, ...]:
-        """Render every env."""
-        return self.call("render")
+        super().call_async(name, *args, **kwargs)
 
     # States ---------------------------------------------------------------------------
 
-    def _begin(self, method: str) -> None:
-        """Nothing else may be under way."""
-        self._assert_is_running()
-        waiting = self._state.value
-        if waiting != AsyncState.DEFAULT.value:
-            raise CallPending(
-                f"Calling `{method}` while waiting for a pending call to `{waiting}` "
-                "to complete.",
-                str(waiting),
-            )
-        if self.pool.waiting:
-            # A wait that timed out left results behind; they belong to nobody.
-            with self._translated():
-                self._noted(self.pool.recv(copy=False))
-
-    def _assert_is_running(self) -> None:
-        if self.closed:
-            raise EnvsClosed(
-                f"Trying to operate on `{type(self).__name__}`, after a call to "
-                "`close()`."
-            )
-
-    def _expect(self, what: str) -> None:
-        """The call is waited for now, whatever comes of it."""
-        self._assert_is_running()
-        if self._state.value != what:
-            raise NothingPending(
-                f"Calling `{what}_wait` without any prior call to `{what}_async`.", what
-            )
-        self._state = AsyncState.DEFAULT
-
-    def _received(self, what: str, timeout: float | None) -> MultiStep:
-        self._expect(what)
-        with self._translated(), self._timing(what, timeout):
-            step = self.pool.recv(timeout=timeout, copy=False)
-        return self._noted(step)
-
     def _noted(self, step: Step) -> MultiStep:
-        """Who is there now acts next."""
+        """Remember which agents are there: they act next."""
         self._last = step
         # Copies are made where values are put together.
         self._read = MultiStep(self.team, step, same_step=True, copy=False)
         return self._read
 
-    @contextmanager
-    def _timing(self, what: str, timeout: float | None) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError as error:
-            if isinstance(error, CorralError):
-                raise
-            raise timeout_error(f"{what}_wait", timeout) from None
+    def _dropped(self, step: Step) -> None:
+        self._noted(step)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except CorralError as error:
-            self._raise(error)
-
-    def _raise(self, error: CorralError) -> NoReturn:
-        """The env's own exception, the last one if there are several, as AgileRL."""
-        self._state = AsyncState.DEFAULT
-        if error.faults:
-            _announce(error)
-        if len(error.faults) > 1 and isinstance(error, EnvError):
-            error = one_error_for(error.faults, -1)
-        raise_env_exception(error)
-
-    # Ending ---------------------------------------------------------------------------
-
-    def close_extras(
+    def close_extras(  # type: ignore[override]
         self, *, timeout: float | None = None, terminate: bool = False, **_: Any
     ) -> None:
-        """End the workers, after what is under way unless `terminate`."""
-        pending = self._state.value
-        if pending != AsyncState.DEFAULT.value and not self.pool.closed:
-            # AgileRL would wait for ever; here an env that hangs is ended.
-            limit = self.pool.close_timeout if timeout is None else timeout
-            try:
-                getattr(self, f"{pending}_wait")(0 if terminate else limit)
-            except multiprocessing.TimeoutError:
-                terminate = True
-            except Exception:
-                terminate = True
-        self._state = AsyncState.DEFAULT
-        self.pool.close(0.0 if terminate else timeout)
-        # Last of all: a warning may be an error, and must not leave workers behind.
-        if pending != AsyncState.DEFAULT.value:
-            gymnasium.logger.warn(
-                f"Calling `close` while waiting for a pending call to `{pending}` to "
-                "complete."
-            )
-
-    def __del__(self) -> None:
-        if hasattr(self, "pool"):
-            self.pool.close()
+        """End the workers, after the pending call unless `terminate`."""
+        super().close_extras(timeout, terminate)
 
 
 def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
@@ -402,16 +282,3 @@ def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
         )
     except StartError as error:
         raise_env_exception(error)
-
-
-def _announce(error: CorralError) -> None:
-    """AgileRL logs every error before it raises the last one."""
-    # Where warnings are errors, the env's own is still the one to raise.
-    with suppress(Warning):
-        for fault in error.faults:
-            gymnasium.logger.error(
-                "Received the following error from Worker-%s - Shutting it down",
-                fault.slot,
-            )
-            gymnasium.logger.error("%s", fault.traceback)
-        gymnasium.logger.error("Raising the last exception back to the main process.")

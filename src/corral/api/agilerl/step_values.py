@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.api.pettingzoo.step import MultiStep, mapped
+from corral.api.pettingzoo.step import MultiStep
 from corral.engine.adapters.team import Team
+from corral.engine.tree import mapped
 
 Bools = NDArray[np.bool_]
 

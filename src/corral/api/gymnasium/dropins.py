@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import Any
 
 import gymnasium
@@ -21,7 +20,7 @@ from corral.engine.adapters.factories import one_per_slot
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.codec import codec_for
 from corral.engine.pool import Pool
-from corral.errors import Fault, OptionError, StartError
+from corral.errors import OptionError, StartError
 
 
 class _LenientVectorEnv(CorralVectorEnv):
@@ -56,6 +55,8 @@ class AsyncVectorEnv(_LenientVectorEnv):
         max_concurrency: at most as many worker processes.
         **options: anything else that `corral.Pool` takes.
     """
+
+    _logs_faults = True
 
     @checked_keywords(
         onward=Pool,
@@ -100,20 +101,6 @@ class AsyncVectorEnv(_LenientVectorEnv):
             **options,
         )
         super().__init__(pool, batched, mode, copy, options.get("seed"))
-
-    def _announce(self, faults: Sequence[Fault]) -> None:
-        """Gymnasium logs every error before it raises the last one."""
-        # Where warnings are errors, the env's own is still the one to raise.
-        with suppress(Warning):
-            for fault in faults:
-                gymnasium.logger.error(
-                    "Received the following error from Worker-%s - Shutting it down",
-                    fault.slot,
-                )
-                gymnasium.logger.error("%s", fault.traceback)
-            gymnasium.logger.error(
-                "Raising the last exception back to the main process."
-            )
 
 
 class SyncVectorEnv(_LenientVectorEnv):

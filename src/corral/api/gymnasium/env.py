@@ -1,50 +1,36 @@
 """A pool as a `gymnasium.vector.VectorEnv`.
 
-Gymnasium's words for ours: `terminations`, `truncations`, `final_obs`, and infos as a
-dict of arrays with masks. `valid` and `started` are attributes, never info keys.
+Gymnasium's names: `terminations`, `truncations`, `final_obs`, and infos as a dict of
+arrays with masks. `valid` and `started` are attributes, never info keys.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from corral.api.episode_ends import finals_of
-from corral.api.gymnasium.errors import (
-    ActionTypeError,
-    CallPending,
-    EnvsClosed,
-    NothingPending,
-    raise_env_exception,
-    timeout_error,
-)
-from corral.api.pool_attributes import PoolAttributes
+from corral.api.async_calls import VectorCalls
+from corral.api.episode_ends import finals_of, owned
+from corral.api.gymnasium.errors import ActionTypeError
 from corral.core import Step
-from corral.engine.faults.report import one_error_for
 from corral.engine.layout.infos import NO_INFOS, add_info
-from corral.engine.pool import Pool, Question
-from corral.errors import (
-    CorralError,
-    EnvError,
-    Fault,
-    OptionError,
-    OrderError,
-    SpaceMismatch,
-)
+from corral.engine.pool import Pool
+from corral.errors import CorralError, OptionError, OrderError, SpaceMismatch
+
+Results = tuple[
+    Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+]
+"""Observations, rewards, terminations, truncations, infos."""
 
 
-class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
+class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
     """Gymnasium's vector API over a pool; made by `corral.make`."""
 
     def __init__(
@@ -68,10 +54,7 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._same_step = autoreset_mode == AutoresetMode.SAME_STEP
         self._seed = seed
-        """Of the first reset, where that is given none."""
-        self._pending: str | None = None
-        self._question: Question | None = None
-        self._last: Step | None = None
+        """For the first reset, if the caller gives it none."""
 
     # Reset ----------------------------------------------------------------------------
 
@@ -109,18 +92,6 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
         self._seed = None
         self._pending = "reset"
 
-    def _seeds(self, seed: Any) -> list[int | None] | None:
-        if seed is None:
-            return None
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + slot for slot in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise OptionError(
-                "If seeds are passed as a list the length must match "
-                f"num_envs={self.num_envs} but got length={len(seed)}."
-            )
-        return list(seed)
-
     def _checked_mask(self, mask: Any) -> NDArray[np.bool_]:
         name = "`options['reset_mask']` must"
         if not isinstance(mask, np.ndarray):
@@ -141,9 +112,11 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Wait for the resets that were sent."""
         before = self._last
-        step = self._finish("reset", timeout)
+        self._last = step = self._received("reset", timeout)
         if len(step) == self.num_envs:
-            return self._own(step.obs), step.infos.to_vector(self.num_envs)
+            return owned(step.obs) if self.copy else step.obs, step.infos.to_vector(
+                self.num_envs
+            )
         self._last = self._overlaid(before, step)
         infos: dict[str, Any] = {}
         for position, slot in enumerate(step.slots.tolist()):
@@ -161,11 +134,7 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
 
     # Step -----------------------------------------------------------------------------
 
-    def step(
-        self, actions: Any
-    ) -> tuple[
-        Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-    ]:
+    def step(self, actions: Any) -> Results:
         """Step every slot."""
         if self._pending is not None or self.closed:
             self._begin("step_async")
@@ -200,26 +169,20 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
         """Whether actions that fit no space were handed on all the same."""
         return False
 
-    def step_wait(
-        self, timeout: float | None = None
-    ) -> tuple[
-        Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-    ]:
+    def step_wait(self, timeout: float | None = None) -> Results:
         """Wait for the steps that were sent."""
-        return self._vector_results(self._finish("step", timeout))
+        self._last = step = self._received("step", timeout)
+        return self._vector_results(step)
 
-    def _vector_results(
-        self, step: Step
-    ) -> tuple[
-        Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-    ]:
-        """What Gymnasium's users are told of a step, in memory of their own."""
+    def _vector_results(self, step: Step) -> Results:
+        """The five values that Gymnasium returns, in the caller's own memory."""
         infos = {} if step.infos is NO_INFOS else step.infos.to_vector(self.num_envs)
         if self._same_step:
-            self._add_finals(step, infos)
+            for slot, final in finals_of(step, self.single_observation_space):
+                add_info(infos, final, slot, self.num_envs)
         obs = step.obs
         if self.copy:
-            obs = obs.copy() if type(obs) is np.ndarray else deepcopy(obs)
+            obs = obs.copy() if type(obs) is np.ndarray else owned(obs)
         return (
             obs,
             step.reward.copy(),
@@ -227,54 +190,6 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
             step.truncated.copy(),
             infos,
         )
-
-    def _add_finals(self, step: Step, infos: dict[str, Any]) -> None:
-        """`final_obs` and `final_info`, where an episode ended."""
-        for slot, final in finals_of(step, self.single_observation_space):
-            add_info(infos, final, slot, self.num_envs)
-
-    def _own(self, obs: Any) -> Any:
-        """The caller's own memory, unless views were asked for."""
-        if not self.copy:
-            return obs
-        return obs.copy() if type(obs) is np.ndarray else deepcopy(obs)
-
-    # Calls ----------------------------------------------------------------------------
-
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method, or read an attribute, of every env."""
-        self.call_async(name, *args, **kwargs)
-        return self.call_wait()
-
-    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
-        """Send the calls; `call_wait` takes the results."""
-        self._begin("call_async")
-        with self._translated():
-            payload = (name, args, kwargs)
-            self._question = self.pool.ask_async("call", None, lambda _: payload)
-        self._pending = "call"
-
-    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
-        """Wait for the calls that were sent."""
-        self._expect("call")
-        self._pending = None
-        assert self._question is not None
-        with self._translated(), self._timing("call_wait", timeout):
-            return self.pool.answers(self._question, timeout)
-
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Read an attribute of every env; a method is called, as Gymnasium does."""
-        return self.call(name)
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of every env; a list or tuple has one value for each."""
-        self._begin("set_attr")
-        with self._translated():
-            self.pool.set_attr(name, values)
-
-    def render(self) -> tuple[Any, ...] | None:
-        """Render every env."""
-        return self.call("render")
 
     @property
     def np_random_seed(self) -> Any:
@@ -286,67 +201,6 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
         """The generator of every env."""
         return self.get_attr("np_random")
 
-    # States ---------------------------------------------------------------------------
-
-    def _begin(self, method: str) -> None:
-        """Nothing else may be under way."""
-        self._check_open()
-        if self._pending is not None:
-            raise CallPending(
-                f"Calling `{method}` while waiting for a pending call to "
-                f"`{self._pending}` to complete.",
-                self._pending,
-            )
-        if self.pool.waiting:
-            # A wait that timed out left results behind; they belong to nobody.
-            with self._translated():
-                self.pool.recv(copy=False)
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise EnvsClosed(
-                f"Trying to operate on `{type(self).__name__}`, "
-                "after a call to `close()`."
-            )
-
-    def _expect(self, what: str) -> None:
-        self._check_open()
-        if self._pending != what:
-            raise NothingPending(
-                f"Calling `{what}_wait` without any prior call to `{what}_async`.", what
-            )
-
-    def _finish(self, what: str, timeout: float | None) -> Step:
-        if self._pending != what or self.closed:
-            self._expect(what)
-        self._pending = None
-        try:
-            step = self.pool.recv(timeout=timeout, copy=False)
-        except TimeoutError as error:
-            if isinstance(error, CorralError):
-                raise
-            raise timeout_error(f"{what}_wait", timeout) from None
-        except CorralError as error:
-            self._raise(error)
-        self._last = step
-        return step
-
-    @contextmanager
-    def _timing(self, method: str, timeout: float | None) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError as error:
-            if isinstance(error, CorralError):
-                raise
-            raise timeout_error(method, timeout) from None
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except CorralError as error:
-            self._raise(error)
-
     def _refusal(self, error: SpaceMismatch, actions: Any) -> SpaceMismatch:
         """A TypeError as well where Gymnasium could not have iterated the actions."""
         if np.ndim(_plain(actions)) > 0:
@@ -354,48 +208,6 @@ class CorralVectorEnv(PoolAttributes, VectorEnv[Any, Any, Any]):
         return ActionTypeError(
             f"actions is {actions!r}; give one for each of the {self.num_envs} slots"
         )
-
-    def _raise(self, error: CorralError) -> NoReturn:
-        """Raise what Gymnasium's users would get."""
-        faults = error.faults
-        if faults:
-            self._announce(faults)
-        if len(faults) > 1 and isinstance(error, EnvError):
-            step = error.step
-            error = one_error_for(faults, -1)  # Gymnasium raises the last of them
-            error.step = step
-        raise_env_exception(error)
-
-    def _announce(self, faults: Sequence[Fault]) -> None:
-        """Log the faults, where the class it stands in for does."""
-
-    # Ending ---------------------------------------------------------------------------
-
-    def close_extras(
-        self, timeout: float | None = None, terminate: bool = False, **_: Any
-    ) -> None:
-        """End the workers, after what is under way unless `terminate`."""
-        pending, failed = self._pending, False
-        if pending is not None:
-            # Gymnasium would wait for ever; here an env that hangs is ended.
-            limit = self.pool.close_timeout if timeout is None else timeout
-            try:
-                getattr(self, f"{pending}_wait")(0 if terminate else limit)
-            except multiprocessing.TimeoutError:
-                terminate = True
-            except Exception:
-                failed = True
-        self.pool.close(0.0 if terminate else timeout)
-        # Last of all: a warning may be an error, and must not leave workers behind.
-        if pending is not None:
-            gymnasium.logger.warn(
-                f"Calling `close` while waiting for a pending call to `{pending}` to "
-                f"complete{', which failed' if failed else ''}."
-            )
-
-    def __del__(self) -> None:
-        if not getattr(self, "closed", True) and hasattr(self, "pool"):
-            self.pool.close()
 
 
 def _plain(actions: Any) -> Any:

@@ -1,20 +1,25 @@
-"""What Gymnasium's users catch: its own exception types, which are ours as well."""
+"""Gymnasium's exception types, which are Corral's as well."""
 
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
+import gymnasium
 from gymnasium.error import (
     AlreadyPendingCallError,
     ClosedEnvironmentError,
     NoAsyncCallError,
 )
 
+from corral.engine.faults.report import one_error_for
 from corral.errors import (
     ClosedError,
     CorralError,
     EnvError,
+    Fault,
     OrderError,
     SpaceMismatch,
     StartError,
@@ -26,25 +31,25 @@ class EnvsClosed(ClosedError, ClosedEnvironmentError):
 
 
 class CallPending(OrderError, AlreadyPendingCallError):
-    """Another call is under way."""
+    """Another call is pending."""
 
     def __init__(self, message: str, name: str) -> None:
         AlreadyPendingCallError.__init__(self, message, name)
 
 
 class NothingPending(OrderError, NoAsyncCallError):
-    """Nothing was asked that could be waited for."""
+    """A wait without a pending call."""
 
     def __init__(self, message: str, name: str) -> None:
         NoAsyncCallError.__init__(self, message, name)
 
 
 class WaitTimeout(multiprocessing.TimeoutError, TimeoutError):
-    """The results were not there in time."""
+    """The results did not arrive in time."""
 
 
 class ActionTypeError(SpaceMismatch, TypeError):
-    """One action was given where there are many slots."""
+    """One action was given for many slots."""
 
 
 def raise_env_exception(error: CorralError) -> NoReturn:
@@ -52,14 +57,29 @@ def raise_env_exception(error: CorralError) -> NoReturn:
     own = error.fault.exception if isinstance(error, (EnvError, StartError)) else None
     if own is None:
         raise error from error.__cause__
-    # Under serial the env's exception is our cause already: not in a circle.
+    # Under serial the env's exception is our cause already: avoid a circle.
     if error.__cause__ is own:
         error.__cause__ = None
     raise own from error
 
 
-def timeout_error(method: str, timeout: float | None) -> WaitTimeout:
-    """The error of a wait that was given so many seconds."""
-    return WaitTimeout(
-        f"The call to `{method}` has timed out after {timeout} second(s)."
-    )
+def raise_last_env_exception(error: CorralError) -> NoReturn:
+    """The same; of several envs, Gymnasium raises the exception of the last."""
+    if len(error.faults) > 1 and isinstance(error, EnvError):
+        step = error.step
+        error = one_error_for(error.faults, -1)
+        error.step = step
+    raise_env_exception(error)
+
+
+def log_faults(faults: Sequence[Fault]) -> None:
+    """Log every error, as Gymnasium does before it raises the last one."""
+    # Where warnings are errors, the env's own exception is still the one to raise.
+    with suppress(Warning):
+        for fault in faults:
+            gymnasium.logger.error(
+                "Received the following error from Worker-%s - Shutting it down",
+                fault.slot,
+            )
+            gymnasium.logger.error("%s", fault.traceback)
+        gymnasium.logger.error("Raising the last exception back to the main process.")

@@ -18,15 +18,16 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
+from corral.api.async_calls import AsyncCalls
 from corral.api.pettingzoo.actions import MultiActions
-from corral.api.pettingzoo.step import Bools, MultiStep, mapped
-from corral.api.pool_attributes import PoolAttributes
-from corral.api.pool_owner import PoolOwner
+from corral.api.pettingzoo.step import Bools, MultiStep, by_agent
+from corral.api.pool_env import PoolOwner
 from corral.core import Autoreset, Step
 from corral.engine.adapters.team import TEAM_KEY, Agent, Team
-from corral.engine.layout.infos import add_info
+from corral.engine.layout.infos import Infos
 from corral.engine.layout.plan import SCALAR_FIELDS
-from corral.engine.pool import Pool, Question
+from corral.engine.pool import Pool
+from corral.engine.tree import mapped
 from corral.errors import OptionError, OrderError
 
 BY_CHOICES = ("agent", "group")
@@ -36,7 +37,7 @@ Batch = tuple[
 """Observations, rewards, terminations, truncations, infos."""
 
 
-class MultiEnv(PoolOwner, PoolAttributes):
+class MultiEnv(PoolOwner, AsyncCalls):
     """Several agents in each of many slots; made by `corral.make_multi`.
 
     Args:
@@ -74,15 +75,8 @@ class MultiEnv(PoolOwner, PoolAttributes):
             group = self.team.group_of(agent)
             self.observation_spaces[agent] = group.observation_space
             self.action_spaces[agent] = group.action_space
-        self._places = [
-            (agent, self.team.groups[index].name, position)
-            for agent, (index, position) in self.team.place.items()
-        ]
         self._same_step = self.autoreset == "same_step"
         self._actions = MultiActions(self.team, self.num_envs, by)
-        self._pending: str | None = None
-        self._question: Question | None = None
-        self._last: Step | None = None
         self._read: MultiStep | None = None
 
     def observation_space(self, agent: Agent) -> Space[Any]:
@@ -151,7 +145,7 @@ class MultiEnv(PoolOwner, PoolAttributes):
 
     def _finish_reset(self, timeout: float | None) -> MultiStep:
         before = self._last
-        step = self._receive("reset", timeout)
+        step = self._received("reset", timeout)
         over = np.zeros(self.num_envs, np.bool_)
         if len(step) < self.num_envs:
             if before is not None:
@@ -173,11 +167,12 @@ class MultiEnv(PoolOwner, PoolAttributes):
                 all_slots[:] = getattr(before, name)
             all_slots[part.slots] = held
             changed[name] = all_slots
+        each = zip(part.slots.tolist(), part.infos.to_list(len(part)), strict=True)
         return replace(
             part,
             slots=np.arange(count),
             obs=self.pool.observe(),
-            infos=_InfosOfSomeSlots(part, count),
+            infos=Infos([], {slot: info for slot, info in each if info}),
             **changed,
         )
 
@@ -200,7 +195,7 @@ class MultiEnv(PoolOwner, PoolAttributes):
 
     def step_wait(self, timeout: float | None = None) -> Batch:
         """Wait for the steps that were sent."""
-        return self._results(self._stepped(self._receive("step", timeout)))
+        return self._results(self._stepped(self._received("step", timeout)))
 
     def step_groups(self, actions: Mapping[str, Any]) -> MultiStep:
         """`step`, by groups."""
@@ -234,18 +229,7 @@ class MultiEnv(PoolOwner, PoolAttributes):
 
     def _by_agent_or_group(self, groups: dict[str, Any]) -> dict[Any, Any]:
         """By agent or by group, as `by` says."""
-        if self.by == "group":
-            return groups
-        shown: dict[Any, Any] = {}
-        for agent, name, position in self._places:
-            batch = groups[name]
-            if type(batch) is np.ndarray:
-                shown[agent] = batch[:, position]
-            elif batch is None:
-                shown[agent] = None
-            else:
-                shown[agent] = mapped(lambda leaf, at=position: leaf[:, at], batch)
-        return shown
+        return groups if self.by == "group" else by_agent(self.team, groups)
 
     def _infos(self, step: Step) -> dict[Any, Any]:
         infos: dict[Any, Any] = {agent: {} for agent in self.team.agents}
@@ -302,88 +286,7 @@ class MultiEnv(PoolOwner, PoolAttributes):
 
     # Calls ----------------------------------------------------------------------------
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method, or read an attribute, of every env."""
-        self.call_async(name, *args, **kwargs)
-        return self.call_wait()
-
-    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
-        """Send the calls; `call_wait` takes the results."""
-        self._begin("call_async")
-        payload = (name, args, kwargs)
-        self._question = self.pool.ask_async("call", None, lambda _: payload)
-        self._pending = "call"
-
-    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
-        """Wait for the calls that were sent."""
-        self._expect("call")
-        self._pending = None
-        assert self._question is not None
-        return self.pool.answers(self._question, timeout)
-
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Read an attribute of every env."""
         self._begin("get_attr")
         return tuple(self.pool.get_attr(name))
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of every env; a list or tuple has one value for each."""
-        self._begin("set_attr")
-        self.pool.set_attr(name, values)
-
-    def render(self) -> tuple[Any, ...]:
-        """Render every env."""
-        return self.call("render")
-
-    # States ---------------------------------------------------------------------------
-
-    def _begin(self, method: str) -> None:
-        """Nothing else may be under way; of what is closed the pool will tell."""
-        if self._pending is not None and not self.closed:
-            raise OrderError(
-                f"{method} while {self._pending}_async is under way; "
-                f"take its results first: {self._pending}_wait"
-            )
-        if self.pool.waiting:
-            # A wait that timed out left results behind; they belong to nobody.
-            self.pool.recv(copy=False)
-
-    def _expect(self, what: str) -> None:
-        if self._pending != what:
-            raise OrderError(f"{what}_wait without {what}_async")
-
-    def _receive(self, what: str, timeout: float | None) -> Step:
-        self._expect(what)
-        self._pending = None
-        return self.pool.recv(timeout=timeout, copy=False)
-
-
-class _InfosOfSomeSlots:
-    """The infos of some slots, as infos of all."""
-
-    def __init__(self, part: Step, count: int) -> None:
-        self._part = part
-        self._count = count
-
-    def __bool__(self) -> bool:
-        return bool(self._part.infos)
-
-    def of(self, position: int) -> dict[str, Any]:
-        """The info of one slot."""
-        (found,) = np.nonzero(self._part.slots == position)
-        return self._part.infos.of(int(found[0])) if len(found) else {}
-
-    def to_list(self, count: int) -> list[dict[str, Any]]:
-        """The info of each slot."""
-        infos: list[dict[str, Any]] = [{} for _ in range(count)]
-        present = self._part.infos.to_list(len(self._part))
-        for slot, info in zip(self._part.slots.tolist(), present, strict=True):
-            infos[slot] = info
-        return infos
-
-    def to_vector(self, count: int) -> dict[str, Any]:
-        """Gymnasium's dict of arrays."""
-        vector: dict[str, Any] = {}
-        for slot, info in enumerate(self.to_list(count)):
-            add_info(vector, info, slot, count)
-        return vector

@@ -11,7 +11,7 @@ otherwise than they are kept there:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from corral.core import Step
 from corral.engine.adapters.team import MASK_KEY, STATE_KEY, Group, Team
+from corral.engine.tree import mapped
 
 Bools = NDArray[np.bool_]
 
@@ -196,15 +197,13 @@ def _blanked(leaf: NDArray[Any], rows: Bools) -> NDArray[Any]:
     return leaf
 
 
-def mapped(function: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """The function's value for each array of nested dicts and tuples."""
-    if isinstance(first, dict):
-        return {
-            key: mapped(function, part, *[other[key] for other in others])
-            for key, part in first.items()
-        }
-    if isinstance(first, tuple):
-        return tuple(
-            mapped(function, *parts) for parts in zip(first, *others, strict=True)
-        )
-    return function(first, *others)
+def by_agent(team: Team, groups: Mapping[str, Any]) -> dict[Any, Any]:
+    """Views `(slots, ...)` by agent, of batches `(slots, agents, ...)` by group."""
+    shown: dict[Any, Any] = {}
+    for agent, (index, position) in team.place.items():
+        batch = groups[team.groups[index].name]
+        if type(batch) is np.ndarray:
+            shown[agent] = batch[:, position]
+        else:
+            shown[agent] = mapped(lambda leaf, at=position: leaf[:, at], batch)
+    return shown

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from itertools import compress
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.api.episode_ends import at_position
-from corral.api.pool_attributes import PoolAttributes
+from corral.api.episode_ends import at_position, owned
+from corral.api.pool_env import PoolAttributes
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import METHOD, LastMasks, inner, outside
 from corral.api.sb3.errors import raise_for, translated
@@ -52,7 +51,6 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         """Whether a step was sent and not yet waited for."""
         self._masks = LastMasks(pool)
         self._here = pool.layout.backend != "process"
-        self._last: Step | None = None
         spec = pool.spec
         try:
             super().__init__(pool.num_envs, spec.observation_space, spec.action_space)
@@ -86,7 +84,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self._reset_options()
         self._last = step
         self.reset_infos = self._infos_of(step)
-        return _own(step.obs)
+        return owned(step.obs)
 
     # Step -----------------------------------------------------------------------------
 
@@ -125,7 +123,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
             infos = self._step_infos(step, ended)
         else:
             infos = [{"TimeLimit.truncated": False} for _ in ended]
-        return _own(step.obs), step.reward.astype(np.float32), dones, infos
+        return owned(step.obs), step.reward.astype(np.float32), dones, infos
 
     def _step_infos(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
         """The infos of a step; where an episode ended, those of its last moment."""
@@ -271,12 +269,3 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         """Close every env and end every worker; bounded, idempotent, never raises."""
         self.waiting = False
         self.pool.close()
-
-
-def _own(obs: Any) -> Any:
-    """The caller's own memory."""
-    if type(obs) is np.ndarray:
-        return obs.copy()
-    if isinstance(obs, dict):
-        return {key: _own(part) for key, part in obs.items()}
-    return tuple(map(_own, obs)) if isinstance(obs, tuple) else deepcopy(obs)

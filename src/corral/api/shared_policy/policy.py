@@ -6,7 +6,6 @@ env's return is the sum over its agents.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from corral.api.pettingzoo.step import MultiStep
 from corral.api.shared_policy.spaces import SharedSpaces
 from corral.core import Decision, Generators, Step
 from corral.engine.adapters.team import Team
+from corral.engine.tree import mapped
 
 
 class SharedPolicy:
@@ -85,10 +85,12 @@ class SharedPolicy:
         return [(group.name, step.obs[group.name]) for group in self._team.groups]
 
     def _by_agent(self, carry: Any, envs: int) -> Any:
-        return _reshaped(carry, lambda shape: (envs * self._agents, *shape[2:]))
+        rows = envs * self._agents
+        return mapped(lambda leaf: leaf.reshape(rows, *leaf.shape[2:]), carry)
 
     def _by_env(self, carry: Any, envs: int) -> Any:
-        return _reshaped(carry, lambda shape: (envs, self._agents, *shape[1:]))
+        shape = envs, self._agents
+        return mapped(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), carry)
 
 
 class AgentGenerators:
@@ -111,14 +113,3 @@ class AgentGenerators:
     def normal(self, count: int = 1) -> Any:
         """Draw `(rows, count)` standard normal numbers."""
         return self._envs.normal(count * self._agents).reshape(len(self), count)
-
-
-def _reshaped(carry: Any, shape: Callable[[Any], tuple[int, ...]]) -> Any:
-    """Arrays or tensors, in whatever they are nested."""
-    if carry is None:
-        return None
-    if isinstance(carry, dict):
-        return {key: _reshaped(part, shape) for key, part in carry.items()}
-    if isinstance(carry, (tuple, list)):
-        return type(carry)(_reshaped(part, shape) for part in carry)
-    return carry.reshape(shape(tuple(carry.shape)))

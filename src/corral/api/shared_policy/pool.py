@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.api.pool_owner import PoolOwner
+from corral.api.pool_env import PoolOwner
 from corral.api.shared_policy.policy import SharedPolicy
 from corral.api.shared_policy.rows import SharedRows
 from corral.api.shared_policy.spaces import shared_spaces

@@ -17,10 +17,10 @@ from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
-from corral.api.pettingzoo.step import mapped
 from corral.api.shared_policy.flat_batch import flat_batch
 from corral.engine.adapters.team import Group, Team
 from corral.engine.layout.codec import codec_for
+from corral.engine.tree import mapped
 from corral.errors import OptionError, SpaceMismatch
 
 Array = NDArray[Any]

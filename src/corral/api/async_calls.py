@@ -1,0 +1,186 @@
+"""Calls that are sent now and waited for later: `step_async`, then `step_wait`.
+
+One of "reset", "step" and "call" can be pending at a time.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+
+from corral.api.gymnasium.errors import (
+    CallPending,
+    EnvsClosed,
+    NothingPending,
+    WaitTimeout,
+    log_faults,
+    raise_last_env_exception,
+)
+from corral.api.pool_env import PoolAttributes
+from corral.core import Step
+from corral.engine.pool import Question
+from corral.errors import CorralError, OptionError
+
+
+class AsyncCalls(PoolAttributes):
+    """The state of a vector env between an `_async` call and its `_wait`."""
+
+    _pending: str | None = None
+    _question: Question | None = None
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method, or read an attribute, of every env."""
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Send the calls; `call_wait` takes the results."""
+        self._begin("call_async")
+        payload = (name, args, kwargs)
+        with self._translated():
+            self._question = self.pool.ask_async("call", None, lambda _: payload)
+        self._pending = "call"
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Wait for the calls that were sent."""
+        self._expect("call")
+        assert self._question is not None
+        try:
+            return self.pool.answers(self._question, timeout)
+        except (CorralError, TimeoutError) as error:
+            self._raise_after_wait("call", timeout, error)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env; a list or tuple has one value for each."""
+        self._begin("set_attr")
+        with self._translated():
+            self.pool.set_attr(name, values)
+
+    def render(self) -> Any:
+        """Render every env."""
+        return self.call("render")
+
+    # States ---------------------------------------------------------------------------
+
+    def _begin(self, method: str) -> None:
+        """Refuse a second call while one is pending."""
+        self._check_open()
+        if self._pending is not None:
+            raise CallPending(
+                f"Calling `{method}` while waiting for a pending call to "
+                f"`{self._pending}` to complete.",
+                self._pending,
+            )
+        if self.pool.waiting:
+            # A wait that timed out left results behind: drop them.
+            with self._translated():
+                self._dropped(self.pool.recv(copy=False))
+
+    def _check_open(self) -> None:
+        if self.pool.closed:
+            raise EnvsClosed(
+                f"Trying to operate on `{type(self).__name__}`, after a call to "
+                "`close()`."
+            )
+
+    def _dropped(self, step: Step) -> None:
+        """Results that the caller did not wait for."""
+
+    def _expect(self, what: str) -> None:
+        """A wait for this call; it is not pending any more, whatever comes of it."""
+        self._check_open()
+        if self._pending != what:
+            raise NothingPending(
+                f"Calling `{what}_wait` without any prior call to `{what}_async`.", what
+            )
+        self._pending = None
+
+    def _received(self, what: str, timeout: float | None) -> Step:
+        """The results of the pending reset or step."""
+        self._expect(what)
+        try:
+            return self.pool.recv(timeout=timeout, copy=False)
+        except (CorralError, TimeoutError) as error:
+            self._raise_after_wait(what, timeout, error)
+
+    def _raise_after_wait(
+        self, what: str, timeout: float | None, error: Exception
+    ) -> NoReturn:
+        if isinstance(error, CorralError):  # a worker that hangs is one, too
+            self._raise(error)
+        raise WaitTimeout(
+            f"The call to `{what}_wait` has timed out after {timeout} second(s)."
+        ) from None
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except CorralError as error:
+            self._raise(error)
+
+    def _raise(self, error: CorralError) -> NoReturn:
+        """Raise what users of this API expect."""
+        raise error
+
+
+class VectorCalls(AsyncCalls):
+    """With the errors, the log messages and the end of Gymnasium's vector envs."""
+
+    num_envs: int
+    _logs_faults = False
+    """Whether the replaced class logs every error before it raises the last one."""
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of every env; a method is called, as in Gymnasium."""
+        return self.call(name)
+
+    def _seeds(self, seed: Any) -> list[int | None] | None:
+        """One seed per slot: slot i gets `seed + i`, or the i-th of a list."""
+        if seed is None:
+            return None
+        if isinstance(seed, (int, np.integer)):
+            return [int(seed) + slot for slot in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise OptionError(
+                "If seeds are passed as a list the length must match "
+                f"num_envs={self.num_envs} but got length={len(seed)}."
+            )
+        return list(seed)
+
+    def _raise(self, error: CorralError) -> NoReturn:
+        self._pending = None
+        if self._logs_faults and error.faults:
+            log_faults(error.faults)
+        raise_last_env_exception(error)
+
+    def close_extras(
+        self, timeout: float | None = None, terminate: bool = False, **_: Any
+    ) -> None:
+        """End the workers, after the pending call unless `terminate`."""
+        pending, failed = self._pending, False
+        if pending is not None:
+            # Gymnasium would wait for ever; here an env that hangs is ended.
+            limit = self.pool.close_timeout if timeout is None else timeout
+            try:
+                getattr(self, f"{pending}_wait")(0 if terminate else limit)
+            except multiprocessing.TimeoutError:
+                terminate = True
+            except Exception:
+                failed = True
+        self.pool.close(0.0 if terminate else timeout)
+        # Last of all: a warning may be an error, and must not leave workers behind.
+        if pending is not None:
+            gymnasium.logger.warn(
+                f"Calling `close` while waiting for a pending call to `{pending}` to "
+                f"complete{', which failed' if failed else ''}."
+            )
+
+    def __del__(self) -> None:
+        if hasattr(self, "pool"):
+            self.pool.close()

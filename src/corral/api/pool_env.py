@@ -1,0 +1,61 @@
+"""What the vector envs of every API have in common: a pool, and its last Step."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import Step
+from corral.engine.pool import Pool, Stats
+from corral.errors import OrderError
+
+Self = TypeVar("Self", bound="PoolOwner")
+
+
+class PoolOwner:
+    """Closes its pool, by itself at the end of a `with` block."""
+
+    pool: Pool
+
+    @property
+    def closed(self) -> bool:
+        """Whether the pool has been closed."""
+        return self.pool.closed
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close every env and end every worker; bounded, idempotent, never raises."""
+        self.pool.close(timeout)
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class PoolAttributes:
+    """Attributes that no API has a place for; read from the last Step."""
+
+    pool: Pool
+    _last: Step | None = None
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """False for padding rows of the last step: a next-step reset, or a fault."""
+        return self._latest().valid.copy()
+
+    @property
+    def started(self) -> NDArray[np.bool_]:
+        """True where the last observation is the first of an episode."""
+        return self._latest().started.copy()
+
+    def stats(self) -> Stats:
+        """How busy each worker was and how long each part took, since the start."""
+        return self.pool.stats()
+
+    def _latest(self) -> Step:
+        if self._last is None:
+            raise OrderError("no observation yet: call reset first")
+        return self._last
