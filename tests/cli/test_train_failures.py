@@ -128,7 +128,7 @@ FAILING = {
     "Raises": ({}, "RuntimeError in step: the arm left the table", True, RESTART, ""),
     "Crashes": ({}, "ended by SIGSEGV", True, RESTART, ""),
     "Hangs": ({"step_timeout": 0.5}, "longer than 0.5 s", True, RESTART, ""),
-    "Gives": ({}, "The env of slot 0 gave the reward nan", False, "", "Mend the env"),
+    "Gives": ({}, "slot 0 returned the reward nan", False, "", "Mend the env"),
     "OldStep": ({}, "a tuple of 4 values. Let it return", True, "", "Change the env"),
     "OldReset": ({}, "`return observation, {}`", True, "", "Change the env"),
 }

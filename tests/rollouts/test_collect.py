@@ -558,7 +558,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "a carry that is gone": (
         Says(Decision(ACTION), initial_carry=np.zeros),
-        "was given a carry and returned none",
+        "received a carry but its Decision has none",
     ),
     "a carry of three rows": (
         Says(Decision(ACTION, carry=THREE), initial_carry=np.zeros),
@@ -597,7 +597,7 @@ def test_options_without_a_meaning_are_refused() -> None:
                 corral.collect(pool, Copycat(), steps)  # type: ignore[arg-type]
     with (
         Pool(Countdown, 2, backend="serial", autoreset="off") as pool,
-        pytest.raises(OptionError, match="starts no next episode"),
+        pytest.raises(OptionError, match="no episode follows"),
     ):
         corral.collect(pool, Copycat(), 4)
 

@@ -226,7 +226,7 @@ def test_fewer_items_than_slots_and_none_at_all() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "how many"),
+        ({}, "number of episodes is missing"),
         ({"episodes": -1}, "episodes is -1"),
         ({"episodes": 3, "seeds": [1, 2]}, "2 seeds, 3 episodes"),
         ({"episodes": 3, "max_restarts": -1}, "max_restarts is -1"),
@@ -394,7 +394,7 @@ def test_a_pool_can_be_evaluated_on_and_stays_open() -> None:
         got = evaluate(Ones(), pool, episodes=8, seed=3)
         assert got.lengths.tolist() == lengths_by_hand(8, 3)
         assert not pool.closed and pool.seed == 99
-        with pytest.raises(OptionError, match="workers: the pool given"):
+        with pytest.raises(OptionError, match="workers cannot change a pool"):
             evaluate(Ones(), pool, episodes=8, workers=2)
 
 

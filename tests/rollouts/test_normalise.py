@@ -161,7 +161,7 @@ def test_a_collector_goes_on_from_what_it_saved() -> None:
         with pytest.raises(OptionError, match="saved by a collector with obs_norm"):
             plain.load_state_dict(saved)
         other = ObsNorm(spaces.Dict({"a": spaces.Box(0, 1, (2,))}))
-        with pytest.raises(OptionError, match=r"saved were the leaves \[''\]"):
+        with pytest.raises(OptionError, match=r"the saved state has the leaves \[''\]"):
             other.load_state_dict(saved["obs_norm"])
 
 
@@ -183,9 +183,9 @@ class Breaking(Countdown):
 @pytest.mark.parametrize(
     ("scaled", "told"),
     [
-        ("obs", "slot 0 gave the observation inf in row 3 of the rollout"),
-        ("reward", "slot 0 gave the reward nan in row 3 of the rollout"),
-        ("both", "slot 0 gave the observation inf in row 3 of the rollout"),
+        ("obs", "slot 0 returned the observation inf in row 3 of the rollout"),
+        ("reward", "slot 0 returned the reward nan in row 3 of the rollout"),
+        ("both", "slot 0 returned the observation inf in row 3 of the rollout"),
     ],
 )
 def test_what_is_not_finite_is_told_and_not_learnt(scaled: str, told: str) -> None:

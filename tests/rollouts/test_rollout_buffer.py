@@ -257,7 +257,7 @@ def test_an_episode_that_terminated_is_summed_up() -> None:
     assert (one.slot, one.row, one.seed) == (2, 1, 40)  # not the next episode's seed
     assert (one.return_, one.length, one.terminated) == (2.5, 7, True)
     assert one.info == {"won": True}
-    assert buffer.truncated_episodes() is None
+    assert buffer.truncated_episodes()[0] == []
 
 
 def test_the_last_info_is_in_the_step_where_no_reset_followed() -> None:
@@ -333,11 +333,10 @@ def test_truncated_episodes_are_known_with_their_last_observation_and_carry() ->
         if buffer.add_end(row, step, 0, seed=0):
             carry = {"trace": np.array([[row, slot]])}
             buffer.add_truncation(row, slot, carry)
-    cut = buffer.truncated_episodes()
-    assert cut is not None
-    assert (cut.rows.tolist(), cut.slots.tolist()) == ([0, 2], [2, 1])
-    assert cut.obs[:, 0].tolist() == [2, 21]
-    assert cut.carry["trace"].tolist() == [[0, 2], [2, 1]]
+    places, obs, carry = buffer.truncated_episodes()
+    assert places == [(0, 2), (2, 1)]
+    assert obs[:, 0].tolist() == [2, 21]
+    assert carry["trace"].tolist() == [[0, 2], [2, 1]]
     assert len(buffer.final_obs()) == 3
 
 
@@ -346,8 +345,8 @@ def test_truncated_episodes_of_a_policy_without_memory_have_no_carry() -> None:
     step = step_of([1], boxes(0), final_obs=boxes(5), truncated=[True])
     assert buffer.add_end(0, step, 0, seed=0)
     buffer.add_truncation(0, 1, None)
-    cut = buffer.truncated_episodes()
-    assert cut is not None and cut.carry is None and cut.obs.tolist() == [[5, -5]]
+    _, obs, carry = buffer.truncated_episodes()
+    assert carry is None and obs.tolist() == [[5, -5]]
 
 
 def test_what_is_running_after_the_last_row_can_be_truncated_there() -> None:
@@ -357,8 +356,7 @@ def test_what_is_running_after_the_last_row_can_be_truncated_there() -> None:
     now.obs[:] = 0
     assert np.argwhere(buffer.truncated).tolist() == [[2, 1]]
     assert buffer.final_obs().tolist() == [[8, -8]]
-    cut = buffer.truncated_episodes()
-    assert cut is not None
-    assert (cut.rows.tolist(), cut.slots.tolist()) == ([2], [1])
-    assert cut.obs.tolist() == [[8, -8]] and cut.carry.tolist() == [3]
+    places, obs, carry = buffer.truncated_episodes()
+    assert places == [(2, 1)]
+    assert obs.tolist() == [[8, -8]] and carry.tolist() == [3]
     assert not buffer.episodes  # it did not end by itself

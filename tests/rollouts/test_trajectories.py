@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from corral import Pool, Trajectories
 from corral.errors import EnvError, OptionError, OrderError, SpaceMismatch
-from corral.rollouts.trajectory import Trajectory
+from corral.rollouts.trajectories import Trajectory
 
 ROOT = 5
 SLOTS = 3
@@ -384,7 +384,7 @@ def test_actions_to_a_slot_that_was_not_received_are_refused() -> None:
     with Pool(Countdown, 2, backend="serial") as pool:
         trajectories = Trajectories(pool)
         trajectories.received(pool.reset(slots=[1]))
-        with pytest.raises(OrderError, match=r"slots \[0\], of which nothing"):
+        with pytest.raises(OrderError, match=r"slots \[0\] before any step"):
             trajectories.sent([1, 1])
 
 

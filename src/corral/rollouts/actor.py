@@ -1,7 +1,7 @@
-"""An actor asks a policy about slots, and keeps what the policy needs in between.
+"""An actor calls a policy, and keeps its state between the calls.
 
-By slot: the carry, the generator of its episode, and the action it was sent last. All
-three are begun anew where an episode starts.
+By slot: the carry, the generator of the episode, and the last action. All three are
+reset where an episode starts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from corral.rollouts.space_rows import SpaceParts
 
 
 class Actor:
-    """A policy and its memory of `slots` slots.
+    """A policy and its state for each of `slots` slots.
 
         actor.start(slots, seeds)               where episodes start
         seen, decision = actor.act(step)        for the slots of the step
-        actor.acted(slots, arrays)              what was sent to them
+        actor.acted(slots, arrays)              the actions that they were sent
 
-    Memory that others gave is not written to.
+    It never writes to arrays that the policy or a rollout owns.
     """
 
     def __init__(
@@ -40,27 +40,27 @@ class Actor:
         self._last = [
             np.zeros((slots, *part.shape), part.dtype) for part in action.parts
         ]
-        """What each slot was sent last, part by part; zeros before that."""
+        """The last action of each slot, part by part; zeros before the first."""
         self._last_is_ours = True
         self._generators = SlotGenerators(slots)
-        self._everybody = RowGenerators(self._generators, np.arange(slots))
+        self._all_slots = RowGenerators(self._generators, np.arange(slots))
         self.follow(policy)
 
     def follow(self, policy: Policy) -> None:
-        """Ask this policy from now on; one that is new remembers nothing."""
+        """Use another policy from now on, with its initial carry."""
         self.policy = policy
         self._ask_initial()
         self.carry: Any = self._initial
-        """Of all slots; before a slot's first episode, what it is to start with."""
+        """Of all slots."""
         self._carry_is_ours = False
-        """Whether we may write to it; else it is the policy's."""
+        """False while the array may be the policy's own: copy it before writing."""
 
     def refresh(self, started: NDArray[np.bool_]) -> None:
-        """Ask for the initial carry again: it may be among what the policy learns."""
+        """Ask for the initial carry again: the policy may have learned a new one."""
         self._ask_initial()
         slots = np.flatnonzero(started).tolist()
         if slots and self.carry is not None:
-            self._remember_nothing(slots)
+            self._reset_carry(slots)
 
     def _ask_initial(self) -> None:
         self._initial: Any = None
@@ -77,17 +77,17 @@ class Actor:
         self.own_last()
         for array in self._last:
             nothing = None if array.dtype == object else 0
-            for slot in slots:  # quicker than a list of them, as a rule of one
+            for slot in slots:  # usually one, and quicker than a list of one
                 array[slot] = nothing
         if self.carry is not None:
-            self._remember_nothing(slots)
+            self._reset_carry(slots)
 
-    def _remember_nothing(self, slots: Sequence[int]) -> None:
+    def _reset_carry(self, slots: Sequence[int]) -> None:
         self._own_carry()
         carries.write_rows(self.carry, slots, carries.rows_of(self._initial, slots))
 
     def own_last(self) -> None:
-        """Copy the last actions, if they are in the memory of a rollout."""
+        """Copy the last actions if they are views of a rollout."""
         if not self._last_is_ours:
             self._last = [array.copy() for array in self._last]
             self._last_is_ours = True
@@ -100,14 +100,14 @@ class Actor:
     # Acting ---------------------------------------------------------------------------
 
     def act(self, step: Step) -> tuple[Step, Decision]:
-        """What the policy was shown, and what it decided."""
+        """Return the step as the policy saw it, and its decision."""
         if len(step.slots) != self._slots:
             return self._act_for_some(step)
         seen = step
         if self.norm is not None:
             seen = replace(step, obs=self.norm(step.obs))
         seen.previous_action = self._space.batch(self._last)
-        decision = self.policy.act(seen, self.carry, self._everybody)
+        decision = self.policy.act(seen, self.carry, self._all_slots)
         if decision.carry is not None or self.carry is not None:
             self._check_carry(decision.carry, self._slots)
             self.carry, self._carry_is_ours = decision.carry, False
@@ -128,9 +128,9 @@ class Actor:
         return seen, decision
 
     def acted(self, slots: NDArray[np.intp] | None, arrays: list[NDArray[Any]]) -> None:
-        """What was sent to these slots, or to all, part by part.
+        """Keep the actions that were sent to these slots, or to all, part by part.
 
-        What was sent to all is copied only when it has to be.
+        Actions of all slots are kept as views, and copied only when necessary.
         """
         if slots is None:
             self._last, self._last_is_ours = arrays, False
@@ -146,32 +146,33 @@ class Actor:
     def _check_carry(self, carry: Any, rows: int) -> None:
         if self._initial is None:
             raise OptionError(
-                "the policy decided with a carry but has no initial_carry(rows), which "
-                "says what an episode starts with"
+                "the policy returned a carry in its Decision but has no "
+                "initial_carry(rows) method; add one that returns the carry at the "
+                "start of an episode"
             )
         if carry is None:
             raise OptionError(
-                "the policy was given a carry and returned none; put it into the "
-                "Decision, changed or not"
+                "the policy received a carry but its Decision has none; return the "
+                "carry in the Decision, changed or not"
             )
         carries.check_rows(carry, rows)
 
     # Values ---------------------------------------------------------------------------
 
     def carry_of(self, slots: Sequence[int]) -> Any:
-        """A copy of some slots' carry."""
-        return None if self.carry is None else carries.rows_of(self.carry, slots)
+        """A copy of the carry of some slots."""
+        return carries.rows_of(self.carry, slots)
 
     def copied_carry(self) -> Any:
-        """A copy of all slots' carry."""
+        """A copy of the carry of all slots."""
         return None if self.carry is None else carries.copied(self.carry)
 
     def value(self, obs: Any, carry: Any, rows: int) -> NDArray[np.float64]:
-        """What the policy expects of these observations, which it is shown scaled."""
-        expects = getattr(self.policy, "value", None)
-        if expects is None:
+        """The policy's values of observations, which are normalised already."""
+        value_of = getattr(self.policy, "value", None)
+        if value_of is None:
             return np.zeros(rows)
-        value = np.asarray(expects(obs, carry), np.float64)
+        value = np.asarray(value_of(obs, carry), np.float64)
         if value.shape != (rows,):
             raise OptionError(
                 f"policy.value returned shape {value.shape} for {rows} observations; "

@@ -1,7 +1,7 @@
-"""Carries: what a policy remembers, one row per slot, in whatever structure it likes.
+"""Carries: the recurrent state of a policy, one row per slot, in any nested structure.
 
-Leaves are numpy arrays, or tensors that can be indexed, cloned and assigned to; a carry
-that a policy gave away is never written to, since it may be the policy's own.
+Leaves are numpy arrays, or tensors that can be indexed, cloned and assigned to. Corral
+never writes to a carry that a policy returned, since it may be the policy's own.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from corral.errors import OptionError
 
 
 def copied(carry: Any) -> Any:
-    """The same in memory of its own."""
+    """Return a copy."""
     return mapped(_copy, carry)
 
 
 def rows_of(carry: Any, rows: Sequence[int]) -> Any:
-    """A copy of some rows."""
+    """Return a copy of some rows."""
     return mapped(lambda leaf: leaf[rows], carry)
 
 
 def write_rows(carry: Any, rows: Sequence[int], values: Any) -> None:
-    """Give these rows other values, in place."""
+    """Set these rows, in place."""
 
     def write(leaf: Any, new: Any) -> None:
         leaf[rows] = new
@@ -35,12 +35,12 @@ def write_rows(carry: Any, rows: Sequence[int], values: Any) -> None:
 
 
 def joined(carries: Sequence[Any]) -> Any:
-    """The rows of several carries, one after the other."""
+    """Concatenate the rows of several carries."""
     return mapped(lambda *leaves: _join(leaves), carries[0], *carries[1:])
 
 
 def check_rows(carry: Any, rows: int) -> None:
-    """Every leaf must have one row for each of the step's."""
+    """Check that every leaf has as many rows as the step."""
 
     def check(leaf: Any) -> None:
         shape = tuple(getattr(leaf, "shape", ()))
@@ -54,8 +54,8 @@ def check_rows(carry: Any, rows: int) -> None:
 
 
 def _copy(leaf: Any) -> Any:
-    # A tensor has no copy(); and the clone of one made in torch's inference mode can be
-    # written to, which the tensor itself cannot.
+    # A tensor has no copy(). The clone of a tensor that was made in inference mode can
+    # be written to; the tensor itself cannot.
     return leaf.clone() if hasattr(leaf, "clone") else leaf.copy()
 
 
@@ -63,7 +63,7 @@ def _join(leaves: Sequence[Any]) -> Any:
     first = leaves[0]
     if isinstance(first, np.ndarray):
         return np.concatenate(leaves)
-    # A tensor, and torch is not ours to import.
+    # A tensor; this room does not import torch.
     whole = first.new_zeros((sum(map(len, leaves)), *first.shape[1:]))
     begin = 0
     for leaf in leaves:

@@ -1,16 +1,17 @@
-"""Three ways to fill a rollout buffer: which slots are acted for, and when.
+"""Three ways to fill a rollout buffer: for which slots the policy acts, and when.
 
-    sync          all slots, in step
+    sync          all slots together
     two_groups    one half, while the other half steps
-    first_ready   those that came back first, as many as asked for
+    first_ready   the slots whose results arrived first
 
-Each slot acts as many times as the buffer has rows. What a slot does depends on
-its own past alone, so all three write the same.
+Each slot acts as many times as the buffer has rows. The rows of a slot depend on its
+own past alone, so all three modes write the same rollout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import cycle
 
 import numpy as np
@@ -25,29 +26,23 @@ from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.space_rows import At, SpaceParts
 
 
+@dataclass(slots=True)
 class CollectLoop:
     """Steps a pool with an actor until the rollout buffer is full."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        actor: Actor,
-        buffer: RolloutBuffer,
-        space: SpaceParts,
-        seeds: list[int],
-    ) -> None:
-        self._pool = pool
-        self._actor = actor
-        self._buffer = buffer
-        self._space = space
-        self._seeds = seeds
-        """By slot: of the episode it is in."""
-        self._same_step = pool.autoreset == "same_step"
+    _pool: Pool
+    _actor: Actor
+    _buffer: RolloutBuffer
+    _space: SpaceParts
+    """Of observations."""
+    _seeds: list[int]
+    """The seed of each slot's current episode."""
+    _same_step: bool
 
     # Modes ----------------------------------------------------------------------------
 
     def sync(self, step: Step) -> Step:
-        """All slots in step; returns what comes after the last row."""
+        """All slots together; returns the step after the last row."""
         decide, conclude = self._decide, self._conclude
         recv = self._pool.recv
         for row in range(self._buffer.rows):
@@ -57,7 +52,7 @@ class CollectLoop:
         return owned(self._space, step)
 
     def two_groups(self, step: Step) -> Step:
-        """One half of the slots while the other half steps."""
+        """Act for one half of the slots while the other half steps."""
         groups = in_two_groups(self._pool)
         turns = cycle(groups)
         parts = [some_of(self._space, step, group) for group in groups]
@@ -65,7 +60,7 @@ class CollectLoop:
         return self._in_parts(parts, lambda: recv(slots=next(turns), copy=False))
 
     def first_ready(self, step: Step, count: int) -> Step:
-        """The slots that came back first, `count` or more of them."""
+        """Act for the slots whose results arrived first, `count` or more of them."""
         pool = self._pool
         return self._in_parts(
             [step], lambda: pool.recv(min_slots=min(count, pool.waiting), copy=False)
@@ -74,7 +69,7 @@ class CollectLoop:
     def _in_parts(self, parts: list[Step], receive: Callable[[], Step]) -> Step:
         buffer, pool = self._buffer, self._pool
         row = np.zeros(buffer.slots, np.intp)
-        """By slot: the one that is open."""
+        """By slot: the row that it fills next."""
         for part in parts:
             self._decide((0, part.slots), part, part.slots)
         done = []
@@ -99,22 +94,22 @@ class CollectLoop:
         seen, decision = self._actor.act(step)
         whole = slots is None or len(slots) == buffer.slots
         self._pool.send(decision.action, None if whole else slots)
-        # Written down while the workers step.
+        # Stored while the workers step.
         actions = buffer.add_decision(at, step, seen, decision)
         self._actor.acted(slots, actions)
 
     def _conclude(self, at: At, step: Step) -> None:
         self._buffer.reward[at] = step.reward
         count = np.count_nonzero
-        # With same_step whatever ends starts again, so that one look is enough.
+        # With same_step every episode that ends starts again in the same step.
         if count(step.started) or (not self._same_step and count(step.ended)):
             self._buffer.add_flags(at, step)
             self._follow_episodes(at, step)
 
     def _follow_episodes(self, at: At, step: Step) -> None:
-        """Episodes have ended, or started, or one after the other.
+        """Record episodes that ended, and start those that began.
 
-        Slot by slot: as a rule they are few, and then numbers are quicker than arrays.
+        Slot by slot: usually there are few, and then numbers are quicker than arrays.
         """
         buffer, seeds = self._buffer, self._seeds
         ended, started = step.ended, step.started

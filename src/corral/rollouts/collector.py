@@ -1,6 +1,6 @@
 """A collector runs a policy in the slots of a pool, and returns rollouts.
 
-    seen, decision = actor.act(step)       the policy is asked
+    seen, decision = actor.act(step)       the policy decides
     pool.send(decision.action)             the workers step
     buffer.add_decision(...)               meanwhile, the decision is stored
     step = pool.recv()
@@ -36,7 +36,7 @@ MODES = ("sync", "two_groups", "first_ready")
 
 
 class Collector:
-    """Collects rollouts, one after the other: episodes go on from each to the next.
+    """Collects rollouts one after the other; episodes continue from each to the next.
 
         with corral.Pool("CartPole-v1", num_envs=8, seed=0) as pool:
             collector = corral.Collector(pool, policy)
@@ -45,14 +45,14 @@ class Collector:
                 learn(rollout)
 
     Args:
-        pool: where to run; its autoreset is "same_step" or "next_step". Send nothing to
-            it between two rollouts: episodes go on from one to the next.
+        pool: a pool with autoreset "same_step" or "next_step". Send nothing to it
+            between two rollouts: episodes continue from one to the next.
         policy: see `corral.Policy`.
-        mode: "sync" asks the policy about all slots at once; "two_groups" about one
-            half while the other steps; "first_ready" about those that came back first.
-        min_slots: ("first_ready") how many to wait for; half of the slots if None.
-        obs_norm: scales what the policy sees, and learns to with every rollout.
-        reward_norm: the same for what is to be learned from.
+        mode: "sync" calls the policy for all slots at once; "two_groups" for one half
+            while the other half steps; "first_ready" for the first that are ready.
+        min_slots: ("first_ready") number of slots to wait for (default: half of them).
+        obs_norm: normalises observations; updated with every rollout.
+        reward_norm: normalises rewards; updated with every rollout.
     """
 
     @checked_keywords(pool=Pool)
@@ -69,7 +69,7 @@ class Collector:
         check_pool(pool)
         self.pool = pool
         self.seed = pool.seed
-        """The root of everything random: the pool's, when the collector was made."""
+        """The root of all seeds: the pool's seed when the collector was made."""
         self._root = pool.seed
         self._obs_space = SpaceParts(pool.spec.observation_space)
         self._action_space = SpaceParts(pool.spec.action_space)
@@ -80,12 +80,12 @@ class Collector:
         self._actor = Actor(policy, self._action_space, self._slots, obs_norm)
         self._seeds = [-1] * self._slots
         self._now: Step | None = None
-        """What the next row begins with; None where episodes have to be begun."""
+        """The step that the next row starts from; None if episodes have to be reset."""
         self._sends = -1
-        """How often the pool had been sent to by then."""
+        """The pool's send count at that step."""
 
     def choose(self, mode: str, min_slots: int | None = None) -> None:
-        """Collect in another mode from now on; rollouts are the same in each."""
+        """Switch to another mode; rollouts are the same in each."""
         if mode not in MODES:
             raise OptionError(f"mode is {mode!r}; choose one of {', '.join(MODES)}")
         if min_slots is not None and mode != "first_ready":
@@ -99,7 +99,7 @@ class Collector:
 
     @property
     def policy(self) -> Policy:
-        """The policy that acts; set another one between two rollouts."""
+        """The policy that acts; can be replaced between two rollouts."""
         return self._actor.policy
 
     @policy.setter
@@ -110,18 +110,18 @@ class Collector:
     # Collecting -----------------------------------------------------------------------
 
     def collect(self, steps: int, *, end_episodes: int | None = None) -> Rollout:
-        """The next so many rows of every slot.
+        """Collect the next rows of every slot.
 
         Args:
-            steps: how many.
-            end_episodes: end the running episodes with the last row, truncated, as
+            steps: number of rows.
+            end_episodes: truncate the running episodes after the last row, as
                 `end_episodes` does with this number.
         """
         if steps < 1 or steps != int(steps):
             raise OptionError(f"steps is {steps!r}; it must be an integer >= 1")
         if self.pool.autoreset == "off":
             raise OptionError(
-                'the pool has autoreset="off", which starts no next episode; make it '
+                'the pool has autoreset="off", so no episode follows; make the pool '
                 'with autoreset="same_step" or "next_step", or use run_episodes'
             )
         now = self._resumed()
@@ -130,9 +130,9 @@ class Collector:
         buffer = RolloutBuffer(
             self._obs_space, self._action_space, int(steps), now.started, self.obs_norm
         )
-        self._now = None  # until all has gone well
+        self._now = None  # if anything fails below, the next call resets
         now = self._run(buffer, now)
-        self._actor.own_last()  # the buffer is about to be the caller's
+        self._actor.own_last()  # the caller will own the buffer
         if end_episodes is not None:
             now = self._cut_off(buffer, now, end_episodes)
         rollout = self._finished(buffer, now, first_carry)
@@ -140,7 +140,9 @@ class Collector:
         return rollout
 
     def _run(self, buffer: RolloutBuffer, now: Step) -> Step:
-        loop = CollectLoop(self.pool, self._actor, buffer, self._obs_space, self._seeds)
+        pool, space = self.pool, self._obs_space
+        same_step = pool.autoreset == "same_step"
+        loop = CollectLoop(pool, self._actor, buffer, space, self._seeds, same_step)
         if self.mode == "two_groups":
             return loop.two_groups(now)
         if self.mode == "first_ready":
@@ -149,14 +151,14 @@ class Collector:
         return loop.sync(now)
 
     def _resumed(self) -> Step:
-        """What the next row begins with."""
+        """The step that the next row starts from."""
         if self._now is None:
             return self._begin(self._root)
         if self._sends != self.pool.send_count:
             raise OrderError(
                 "the pool was stepped or reset outside this collector since its last "
-                "rollout, so its episodes cannot go on; call end_episodes(number) to "
-                "begin new ones, or give each collector a pool of its own"
+                "rollout, so its episodes cannot continue; call end_episodes(number) "
+                "to start new ones, or give each collector a pool of its own"
             )
         return self._now
 
@@ -165,11 +167,10 @@ class Collector:
     def end_episodes(self, number: int) -> None:
         """End all running episodes; the next ones have seeds from (seed, slot, number).
 
-        What is collected from here on depends on the policy, the pool's seed and
-        `number`, and on nothing that was collected before: a run that is resumed by
-        this call goes on as the one that made it and was not interrupted. The last row
-        of the rollout before is bootstrapped by its `next_value`, as it would be had it
-        been truncated.
+        Rollouts after this call depend on the policy, the pool's seed and `number`, and
+        on nothing that was collected before: a run that resumes with this call goes on
+        like an uninterrupted run that made it. The last row of the rollout before is
+        bootstrapped with its `next_value`, as if the episode had been truncated.
         """
         self._begin(self._numbered(number))
 
@@ -180,7 +181,7 @@ class Collector:
         """Reset every slot; its episodes have seeds from (root, slot, 0, 1, ...)."""
         self._now = None
         self.pool.drain()
-        # If anything fails from here on, the next attempt is another one.
+        # If anything fails from here on, the next attempt uses other seeds.
         self._root = episode_seed(root, SeedDomain.RETRIES)
         now = owned(self._obs_space, self.pool.reset(seed=root))
         self._seeds[:] = now.seed.tolist()
@@ -189,23 +190,23 @@ class Collector:
         return now
 
     def _cut_off(self, buffer: RolloutBuffer, now: Step, number: int) -> Step:
-        """Truncate what is running after the last row, and begin anew."""
+        """Truncate the running episodes after the last row, and start new ones."""
         running = buffer.valid[-1] & ~(buffer.terminated[-1] | buffer.truncated[-1])
         for slot in np.flatnonzero(running).tolist():
             buffer.truncate_after_last_row(now, slot, self._actor.carry_of([slot]))
         return self._begin(self._numbered(number))
 
-    # What is handed out ---------------------------------------------------------------
+    # The rollout ----------------------------------------------------------------------
 
     def _finished(self, buffer: RolloutBuffer, now: Step, first_carry: Any) -> Rollout:
-        # Scaled before the scale learns of this rollout, as every row of it was.
+        # With the scale of all its rows, which is updated below.
         final_obs = self._seen(buffer.final_obs())
         next_obs = self._seen(self._obs_space.copied(now.obs))
         bootstrap, next_value = self._values(buffer, next_obs)
         reward = buffer.reward
         raw = () if buffer.raw is None else buffer.raw.whole()
         if self.obs_norm is not None or self.reward_norm is not None:
-            # Before either has learnt of it.
+            # Before either is updated.
             finite_check.check(raw, reward, buffer.valid)
         if self.obs_norm is not None:
             self.obs_norm.update(raw, buffer.valid)
@@ -234,13 +235,13 @@ class Collector:
     def _values(
         self, buffer: RolloutBuffer, next_obs: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What the policy expects where episodes, and the rollout, break off."""
+        """Bootstrap values where episodes were truncated, and after the last row."""
         actor = self._actor
         bootstrap = np.zeros((buffer.rows, buffer.slots))
-        cut = buffer.truncated_episodes()
-        if cut is not None:
-            value = actor.value(self._seen(cut.obs), cut.carry, len(cut.rows))
-            bootstrap[cut.rows, cut.slots] = value
+        places, obs, carry = buffer.truncated_episodes()
+        if places:
+            value = actor.value(self._seen(obs), carry, len(places))
+            bootstrap[tuple(zip(*places, strict=True))] = value
         return bootstrap, actor.value(next_obs, actor.carry, buffer.slots)
 
     def _seen(self, obs: Any) -> Any:
@@ -250,14 +251,14 @@ class Collector:
     # Checkpoints ----------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What has to be saved besides the policy, once `end_episodes` was called."""
+        """The state to save beside the policy, after `end_episodes`."""
         return {
             "obs_norm": self.obs_norm and self.obs_norm.state_dict(),
             "reward_norm": self.reward_norm and self.reward_norm.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved; call `end_episodes` with the same number next."""
+        """Restore a saved state; then call `end_episodes` with the same number."""
         for name in ("obs_norm", "reward_norm"):
             norm, saved = getattr(self, name), state[name]
             if (norm is None) != (saved is None):
@@ -271,7 +272,7 @@ class Collector:
 
 
 _COLLECTORS: weakref.WeakKeyDictionary[Pool, Collector] = weakref.WeakKeyDictionary()
-"""Of pools that `collect` was called with."""
+"""The collectors of `collect`, by pool."""
 
 
 @checked_keywords(pool=Pool)
@@ -283,21 +284,21 @@ def collect(
     mode: str = "sync",
     min_slots: int | None = None,
 ) -> Rollout:
-    """The next so many rows of every slot; episodes go on from call to call.
+    """Collect the next rows of every slot; episodes continue from call to call.
 
         rollout = corral.collect(pool, policy, steps=128)
 
     Args:
-        pool: as for `Collector`, which has more to offer: normalisation, checkpoints.
+        pool: as for `Collector`, which can also normalise and be saved.
         policy: as for `Collector`.
-        steps: how many rows.
+        steps: number of rows.
         mode: as for `Collector`.
         min_slots: as for `Collector`.
     """
     check_pool(pool)
     collector = _COLLECTORS.get(pool)
     if collector is None:
-        # By proxy: a pool that is dropped has to close, and this would hold on to it.
+        # By proxy: otherwise this table would keep a pool open that nothing else uses.
         proxy = cast(Pool, weakref.proxy(pool))
         collector = _COLLECTORS[pool] = Collector(proxy, policy)
     collector.policy = policy

@@ -1,10 +1,10 @@
-"""Whole episodes, each handed to whichever slot is free.
+"""Whole episodes, each run in the next free slot.
 
     items  0 1 2 3 4 5 6 ──►  slot 0   0 ────── 3 ── 4 ─────────
                               slot 1   1 ── 2 ──────── 5 ── 6 ──  ──► results 0 1 2 ...
 
-What an item does depends on its seed and task alone. Resets are the caller's here: an
-episode that ends leaves its slot to the next item, and there are no rows between.
+The result of an item depends on its seed and task alone. Slots are reset by this loop,
+without autoreset: when an episode ends, its slot starts the next item.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from corral.rollouts.kept_steps import some_of
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.pool_check import check_pool
 from corral.rollouts.space_rows import SpaceParts
-from corral.rollouts.trajectories import Trajectories
-from corral.rollouts.trajectory import Trajectory
+from corral.rollouts.trajectories import Trajectories, Trajectory
 
 
 @checked_keywords(pool=Pool)
@@ -46,29 +45,28 @@ def run_episodes(
     min_slots: int | None = None,
     obs_norm: ObsNorm | None = None,
 ) -> list[Episode]:
-    """Run whole episodes, as many as asked for; results in the order asked.
+    """Run whole episodes; results are in the order of the items.
 
         trials = corral.run_episodes(pool, policy, tasks=tasks)
 
     Args:
-        pool: whose slots; its own autoreset does not matter. Episodes that are running
-            in it are dropped.
+        pool: any pool, whatever its autoreset. Episodes that are running in it are
+            dropped.
         policy: see `corral.Policy`.
-        episodes: how many; known already where tasks or seeds are given.
-        tasks: what each is about; drawn by the pool's `sample_task`, if it has one.
-        seeds: of each; made from (seed, item) if None.
-        seed: the pool's if None.
+        episodes: number of episodes; not needed with tasks or seeds.
+        tasks: one per episode (default: drawn by the pool's `sample_task`, if any).
+        seeds: one per episode (default: made from `seed` and the item's index).
+        seed: root of the seeds (default: the pool's).
         rows: whether to keep observations, actions, rewards and extras.
-        max_restarts: how often an item is run again after faults of its own, where the
-            pool restarts what broke; then it is returned as failed.
-        max_length: episodes are truncated after so many steps; None: an env that never
-            ends one is waited for without end.
-        min_slots: how many results to wait for; half of what is under way if None.
-        obs_norm: scales what the policy sees; it learns nothing here.
+        max_restarts: how often an item is run again after its own faults, if the pool
+            restarts; after that it is returned as failed.
+        max_length: steps after which an episode is truncated (default: no limit).
+        min_slots: number of results to wait for (default: half of those under way).
+        obs_norm: normalises the policy's observations; it is not updated here.
 
     Raises:
-        FaultError: something broke in a pool with on_fault="raise"; what had been
-            finished by then is in its `episodes`.
+        FaultError: an env or worker failed in a pool with on_fault="raise"; episodes
+            that were finished by then are in its `episodes`.
     """
     check_pool(pool)
     items = _items(pool, episodes, tasks, seeds, pool.seed if seed is None else seed)
@@ -98,11 +96,11 @@ class _EpisodeItem:
     task: Any
     faults: list[Fault] = field(default_factory=list)
     strikes: int = 0
-    """How many of them were its own."""
+    """Number of faults that were its own."""
 
 
 class _EpisodesRun:
-    """Items on their way through the slots of a pool."""
+    """The items that wait, run and are done."""
 
     def __init__(
         self,
@@ -127,7 +125,7 @@ class _EpisodesRun:
         self._hand_out(range(pool.num_envs))
 
     def go_on(self, min_slots: int | None) -> None:
-        """Take what has come back, and send on."""
+        """Receive some results, and send the next actions."""
         pool = self._pool
         count = min(min_slots or (pool.waiting + 1) // 2, pool.waiting)
         step = self._cut(pool.recv(min_slots=count))
@@ -143,13 +141,13 @@ class _EpisodesRun:
         self._hand_out(free)
 
     def _cut(self, step: Step) -> Step:
-        """The same, truncated where an episode is as long as it may be."""
+        """Truncate episodes that have reached `max_length`."""
         if self._max_length is None:
             return step
         long = (step.episode_length >= self._max_length) & step.valid & ~step.ended
         if not long.any():
             return step
-        # No reset has followed, so the last observation is the one in the step.
+        # No reset followed, so `obs` is the last observation.
         return replace(step, truncated=step.truncated | long, final_obs=step.obs)
 
     def _kept(self, step: Step) -> dict[int, Trajectory]:
@@ -167,7 +165,7 @@ class _EpisodesRun:
     # Items ----------------------------------------------------------------------------
 
     def _hand_out(self, slots: Sequence[int]) -> None:
-        """Give each of these slots an item, as long as there are any."""
+        """Start the next item in each of these slots, while there are any."""
         pairs = [(slot, self._queue.popleft()) for slot in slots if self._queue]
         if not pairs:
             return
@@ -182,38 +180,35 @@ class _EpisodesRun:
     def _conclude(self, step: Step, position: int, rows: dict[int, Trajectory]) -> None:
         slot = int(step.slots[position])
         item, self._at[slot] = self._at[slot], None
-        assert item is not None, "a slot without an item was under way"
+        assert item is not None, "a result came from a slot without an item"
         info = step.infos.of(position) if step.infos else {}
         if not step.valid[position]:
             self._fail(item, info["fault"])
             return
-        self.done[item.number] = Episode(
-            item=item.number,
-            seed=item.seed,
-            task=item.task,
+        self._finish(
+            item,
             return_=float(step.episode_return[position]),
             length=int(step.episode_length[position]),
             terminated=bool(step.terminated[position]),
             truncated=bool(step.truncated[position]),
             info=info,
-            faults=tuple(item.faults),
             **_rows(rows.get(slot)),
         )
 
+    def _finish(self, item: _EpisodeItem, **result: Any) -> None:
+        faults = tuple(item.faults)
+        self.done[item.number] = Episode(
+            item.number, item.seed, item.task, faults=faults, **result
+        )
+
     def _fail(self, item: _EpisodeItem, fault: Fault) -> None:
-        """Run the item again, or give it up."""
+        """Run the item again, or return it as failed."""
         item.faults.append(fault)
         item.strikes += fault.kind != "shardmate"
         if item.strikes <= self._max_restarts:
             self._queue.appendleft(item)
-            return
-        self.done[item.number] = Episode(
-            item=item.number,
-            seed=item.seed,
-            task=item.task,
-            faults=tuple(item.faults),
-            failed=True,
-        )
+        else:
+            self._finish(item, failed=True)
 
 
 def _rows(trajectory: Trajectory | None) -> dict[str, Any]:
@@ -235,10 +230,12 @@ def _items(
     if episodes is not None:
         counts["episodes"] = episodes
     if not counts:
-        raise OptionError("how many? give episodes, tasks or seeds")
+        raise OptionError(
+            "the number of episodes is missing; pass episodes, tasks or seeds"
+        )
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise OptionError(f"these do not agree: {said}")
+        raise OptionError(f"the numbers do not agree: {said}")
     (count,) = set(counts.values())
     if count < 0:
         raise OptionError(f"episodes is {episodes!r}; it must be >= 0")
@@ -253,7 +250,7 @@ def _items(
 
 
 def _drawn(pool: Pool, seed: int, number: int) -> Any:
-    """The task of an item that was given none: by its number, not by its slot."""
+    """The task of an item without one; it depends on the number, not on the slot."""
     if pool.sample_task is None:
         return NO_TASK
     rng = np.random.default_rng(episode_seed(seed, number, SeedDomain.TASKS))

@@ -1,13 +1,13 @@
-"""How well a policy does: so many episodes, every one of which counts.
+"""The mean return of a policy over a fixed set of episodes.
 
-Environments that run side by side finish short episodes first, so the first hundred
-that end include too many short ones. Here it is decided beforehand which episodes are
-run, and all of them are run to their end.
+Parallel environments finish short episodes first, so the first hundred that end include
+too many short ones. Here the episodes are chosen beforehand, and all run to their end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,34 +19,33 @@ from corral.engine.adapters.factories import EnvSource, is_list
 from corral.engine.keywords import checked_keywords
 from corral.engine.pool import Pool, PoolOptions
 from corral.errors import Fault, OptionError
-from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.number_format import rate, score
 
 SUCCESS_KEYS = ("is_success", "success")
-"""Entries of an episode's last info that say whether it succeeded."""
+"""Keys of an episode's last info that hold whether it succeeded."""
 DEFAULT_NUM_ENVS = 8
-"""Environments side by side, unless told otherwise."""
+"""Default number of parallel environments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came of a number of episodes, in the order of their seeds."""
+    """The results of episodes, in the order of their seeds."""
 
     returns: NDArray[np.float64]
-    """(episodes,); nan where one failed."""
+    """(episodes,); nan where an episode failed."""
     lengths: NDArray[np.int64]
-    """(episodes,); 0 where one failed."""
+    """(episodes,); 0 where an episode failed."""
     seeds: tuple[int, ...]
     infos: tuple[dict[str, Any], ...]
-    """Those that came with the last steps."""
+    """The infos of the last steps."""
     failed: tuple[Fault, ...]
-    """Why episodes could not be run to their end."""
+    """Why episodes failed."""
 
     @property
     def mean(self) -> float:
-        """The average return of those that did not fail."""
+        """The mean return of the episodes that did not fail."""
         return float(np.nanmean(self.returns)) if self._any() else float("nan")
 
     @property
@@ -56,7 +55,7 @@ class Evaluation:
 
     @property
     def success_rate(self) -> float | None:
-        """Of the episodes whose last info tells; None if none does."""
+        """Over episodes whose last info has a success key; None if there are none."""
         successes = [success_of(info) for info in self.infos]
         known = [success for success in successes if success is not None]
         return float(np.mean(known)) if known else None
@@ -76,9 +75,9 @@ class Evaluation:
 
 
 def success_of(info: Mapping[str, Any]) -> float | None:
-    """Whether an episode succeeded, by its last info: 1, 0 or None if it is not told.
+    """Whether an episode succeeded, by its last info: 1, 0 or None if unknown.
 
-    The entries are those that Stable-Baselines3, Gymnasium-Robotics and Meta-World use.
+    The keys are those that Stable-Baselines3, Gymnasium-Robotics and Meta-World use.
     """
     for key in SUCCESS_KEYS:
         value = info.get(key)
@@ -100,51 +99,44 @@ def evaluate(
     obs_norm: ObsNorm | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Run exactly so many episodes; the result does not depend on how many at a time.
+    """Run exactly this many episodes; the result does not depend on `num_envs`.
 
         print(corral.evaluate(policy, "CartPole-v1", episodes=100))
 
     Args:
         policy: see `corral.Policy`.
-        env: a pool, or what a pool is made of, which is then closed again.
-        episodes: how many.
-        seed: every episode's is made from (seed, its number).
-        num_envs: how many at a time, where the pool is made here.
+        env: a pool, or an env as `corral.Pool` takes it.
+        episodes: number of episodes.
+        seed: root of the episodes' seeds.
+        num_envs: number of parallel envs, if `env` is not a pool (default: 8).
         tasks: one per episode.
-        max_length: episodes are truncated after so many steps; None: never.
-        obs_norm: what the policy was trained with.
-        **options: for the pool, as `corral.Pool` takes them.
+        max_length: steps after which an episode is truncated (default: no limit).
+        obs_norm: the normalisation that the policy was trained with.
+        **options: everything else that `corral.Pool` takes, if `env` is not a pool.
     """
     if isinstance(env, Pool):
         if options or num_envs is not None:
             names = [*options, *(["num_envs"] if num_envs is not None else [])]
-            raise OptionError(f"{', '.join(names)}: the pool given was made without")
-        return _evaluation(env, policy, episodes, seed, tasks, max_length, obs_norm)
-    if num_envs is None and not is_list(env):
-        num_envs = max(1, min(DEFAULT_NUM_ENVS, episodes))
-    with Pool.with_options(env, num_envs, PoolOptions(seed=seed, **options)) as pool:
-        return _evaluation(pool, policy, episodes, seed, tasks, max_length, obs_norm)
-
-
-def _evaluation(
-    pool: Pool,
-    policy: Policy,
-    episodes: int,
-    seed: int,
-    tasks: Sequence[Any] | None,
-    max_length: int | None,
-    norm: ObsNorm | None,
-) -> Evaluation:
-    run: list[Episode] = run_episodes(
-        pool,
-        policy,
-        episodes=episodes,
-        tasks=tasks,
-        seed=seed,
-        rows=False,
-        max_length=max_length,
-        obs_norm=norm,
-    )
+            raise OptionError(
+                f"{', '.join(names)} cannot change a pool that exists; pass it to "
+                "corral.Pool"
+            )
+        opened: AbstractContextManager[Pool] = nullcontext(env)
+    else:
+        if num_envs is None and not is_list(env):
+            num_envs = max(1, min(DEFAULT_NUM_ENVS, episodes))
+        opened = Pool.with_options(env, num_envs, PoolOptions(seed=seed, **options))
+    with opened as pool:
+        run = run_episodes(
+            pool,
+            policy,
+            episodes=episodes,
+            tasks=tasks,
+            seed=seed,
+            rows=False,
+            max_length=max_length,
+            obs_norm=obs_norm,
+        )
     return Evaluation(
         returns=np.array([episode.return_ for episode in run], np.float64),
         lengths=np.array([episode.length for episode in run], np.int64),

@@ -1,4 +1,4 @@
-"""Numbers that nothing can be learnt from: where they came from, told in words."""
+"""NaN and infinity in observations and rewards: which env returned them, and when."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Flags = NDArray[np.bool_]
 
 
 def check(obs: Any, reward: Array | None, valid: Flags) -> None:
-    """Refuse what is not finite, before anything is made of it.
+    """Raise TrainingDiverged if a valid row has a number that is not finite.
 
     Args:
-        obs: `[rows, slots, ...]`, in the space's structure, as the envs gave them.
-        reward: `[rows, slots]`; None where there are none to look at.
-        valid: which of them count.
+        obs: `[rows, slots, ...]`, in the space's structure, not normalised.
+        reward: `[rows, slots]`, or None.
+        valid: which rows to check.
     """
     said = culprit(obs, reward, valid)
     if said:
         raise TrainingDiverged(
-            f"{said}; nothing was made of this rollout. Mend the env, or let it end "
-            "the episode before its numbers break down"
+            f"{said}; this rollout was not used. Fix the env, or let it end the "
+            "episode before its numbers diverge"
         )
 
 
 def culprit(obs: Any, reward: Array | None, valid: Flags) -> str:
-    """The first number that is not finite, with its slot and row; "" if all are."""
+    """Describe the first number that is not finite, with slot and row; "" if none."""
     named = [(f"the observation{path}", leaf) for path, leaf in _leaves(obs)]
     if reward is not None:
         named.append(("the reward", reward))
@@ -45,11 +45,11 @@ def culprit(obs: Any, reward: Array | None, valid: Flags) -> str:
     row, slot, name, leaf = min(found, key=lambda one: one[0])
     numbers = np.ravel(leaf[row, slot])
     value = numbers[~np.isfinite(numbers)][0]
-    return f"the env of slot {slot} gave {name} {value} in row {row} of the rollout"
+    return f"the env of slot {slot} returned {name} {value} in row {row} of the rollout"
 
 
 def _first(leaf: Array, valid: Flags) -> tuple[int, int] | None:
-    """Row and slot of the first one, row by row."""
+    """Row and slot of the first number that is not finite, row by row."""
     if leaf.dtype.kind not in "fc":
         return None
     bad = ~np.isfinite(leaf)

@@ -1,4 +1,4 @@
-"""Steps that outlive the block, in part or put together."""
+"""Steps that own their memory: copied, in part, or joined."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from corral.rollouts.space_rows import SpaceParts
 
 
 def owned(space: SpaceParts, step: Step) -> Step:
-    """The same in memory of its own; `final_obs` is left behind."""
+    """Return a copy without `final_obs`."""
     return Step(
         slots=step.slots.copy(),
         obs=space.copied(step.obs),
         final_obs=None,
-        infos=step.infos,  # these own their memory
+        infos=step.infos,  # owns its memory
         final_infos={},
         **{name: getattr(step, name).copy() for name in SCALAR_FIELDS},
     )
 
 
 def some_of(space: SpaceParts, step: Step, where: NDArray[Any]) -> Step:
-    """The rows at these positions, or where this is True; copied, but `final_obs`."""
+    """Copy the rows at these positions, or where this is True, without `final_obs`."""
     positions = np.flatnonzero(where) if where.dtype == np.bool_ else where
-    infos = step.infos
-    kept = enumerate(positions.tolist())
-    final = step.final_infos
+    kept = list(enumerate(positions.tolist()))
+    final, infos = step.final_infos, step.infos
+    told = {new: infos.of(old) for new, old in kept} if infos else {}
     obs = [part.array_of(step.obs)[positions] for part in space.parts]
     return replace(
         step,
         slots=step.slots[positions],
         obs=space.batch(obs),
         final_obs=None,
-        infos=Infos([], _infos_at(infos, positions) if infos else {}),
+        infos=Infos([], {new: info for new, info in told.items() if info}),
         final_infos={new: final[old] for new, old in kept if old in final},
         previous_action=None,
         **{name: getattr(step, name)[positions] for name in SCALAR_FIELDS},
@@ -47,7 +47,7 @@ def some_of(space: SpaceParts, step: Step, where: NDArray[Any]) -> Step:
 
 
 def joined(space: SpaceParts, steps: Sequence[Step]) -> Step:
-    """Several Steps of different slots as one, copied; `final_obs` is left behind."""
+    """Join Steps of different slots into one copy, without `final_obs`."""
     slots = np.concatenate([step.slots for step in steps])
     order = np.argsort(slots).tolist()
     obs = [
@@ -67,8 +67,3 @@ def joined(space: SpaceParts, steps: Sequence[Step]) -> Step:
         final_infos={},
         **scalars,
     )
-
-
-def _infos_at(infos: Any, positions: NDArray[np.intp]) -> dict[int, dict[str, Any]]:
-    copies = ((new, infos.of(old)) for new, old in enumerate(positions.tolist()))
-    return {position: info for position, info in copies if info}

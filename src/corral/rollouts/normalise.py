@@ -1,7 +1,7 @@
-"""Running means and variances, by which observations and rewards are scaled.
+"""Normalisation of observations and rewards with running means and variances.
 
-They change between two rollouts and never within one: every row of a rollout is scaled
-alike, and what is collected does not depend on the order in which slots came back.
+They change between two rollouts and never within one: all rows of a rollout have the
+same scale, and rollouts do not depend on the order in which results arrive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EPSILON = 1e-8
 
 
 class RunningNorm:
-    """Mean and variance of everything it was shown, in float64.
+    """Mean and variance of all values so far, in float64.
 
     >>> norm = RunningNorm((2,))
     >>> norm.update(np.array([[1.0, 0.0], [3.0, 0.0]]))
@@ -36,10 +36,10 @@ class RunningNorm:
         self.count = 0
         self.mean: Floats = np.zeros(shape)
         self.variance: Floats = np.ones(shape)
-        """1 until something was shown."""
+        """1 before the first update."""
 
     def update(self, values: NDArray[Any]) -> None:
-        """Show it a batch, `(count, *shape)`: merged as if all had come at once."""
+        """Add a batch, `(count, *shape)`."""
         count = len(values)
         if not count:
             return
@@ -60,7 +60,7 @@ class RunningNorm:
         return scale
 
     def state_dict(self) -> dict[str, Any]:
-        """All it knows, to be saved with a checkpoint."""
+        """The state to save with a checkpoint."""
         return {
             "count": self.count,
             "mean": self.mean.copy(),
@@ -68,11 +68,11 @@ class RunningNorm:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved."""
+        """Restore a saved state."""
         mean = np.array(state["mean"], np.float64)
         if mean.shape != self.shape:
             raise OptionError(
-                f"the saved mean has shape {mean.shape}; expected {self.shape}: it was "
+                f"the saved mean has shape {mean.shape}; expected {self.shape}. It was "
                 "saved for another space"
             )
         self.count = int(state["count"])
@@ -82,11 +82,11 @@ class RunningNorm:
 class ObsNorm:
     """Scales observations to mean 0 and variance 1; float32, clipped.
 
-    Floating-point leaves are scaled, whatever else there is stays as it is.
+    Only floating-point leaves are scaled.
 
     Args:
-        space: of one observation.
-        clip: the largest value that comes out.
+        space: the observation space of one env.
+        clip: largest absolute value of the result.
     """
 
     def __init__(self, space: Space[Any], *, clip: float = CLIP) -> None:
@@ -121,21 +121,21 @@ class ObsNorm:
         return scaled
 
     def __call__(self, obs: Any) -> Any:
-        """A batch of observations, scaled; any number of leading axes."""
+        """Scale a batch of observations, with any number of leading axes."""
         pairs = zip(self._space.parts, self._scaling, strict=True)
         return self._space.joined([scale(part.of(obs)) for part, scale in pairs])
 
     def dtype_of(self, part: SpacePart) -> np.dtype[Any]:
-        """What a leaf is once it was scaled."""
+        """The dtype of a leaf after scaling."""
         return np.dtype(np.float32) if part.name in self.norms else part.dtype
 
     def update(self, obs: Any, valid: NDArray[np.bool_]) -> None:
-        """Show it `[rows, slots]` of observations, of which some count.
+        """Add the valid ones of `[rows, slots]` observations.
 
         Raises:
-            TrainingDiverged: one is not finite; it knows what it knew before.
+            TrainingDiverged: one is not finite; the state is unchanged.
         """
-        # Before anything is learnt: a scale that is not finite never would be again.
+        # First of all: a scale that is not finite would stay so.
         finite_check.check(obs, None, valid)
         for part in self._space.parts:
             if part.name in self.norms:
@@ -143,14 +143,14 @@ class ObsNorm:
         self._refresh()
 
     def state_dict(self) -> dict[str, Any]:
-        """All it knows, to be saved with a checkpoint."""
+        """The state to save with a checkpoint."""
         return {name: norm.state_dict() for name, norm in self.norms.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved."""
+        """Restore a saved state."""
         if state.keys() != self.norms.keys():
             raise OptionError(
-                f"saved were the leaves {sorted(state)}; this space has "
+                f"the saved state has the leaves {sorted(state)}; this space has "
                 f"{sorted(self.norms)}"
             )
         for name, norm in self.norms.items():
@@ -159,11 +159,11 @@ class ObsNorm:
 
 
 class RewardNorm:
-    """Scales rewards by the deviation of discounted returns; no mean is taken away.
+    """Divides rewards by the standard deviation of discounted returns.
 
     Args:
-        gamma: the learner's discount.
-        clip: the largest reward that comes out.
+        gamma: discount factor, as the learner's.
+        clip: largest absolute value of the result.
     """
 
     def __init__(self, gamma: float = 0.99, *, clip: float = CLIP) -> None:
@@ -175,7 +175,7 @@ class RewardNorm:
         self.clip = clip
         self.norm = RunningNorm()
         self._returns: Floats | None = None
-        """By slot: the discounted sum of its episode so far."""
+        """By slot: the discounted return of its episode so far."""
 
     def __call__(
         self,
@@ -183,10 +183,10 @@ class RewardNorm:
         started: NDArray[np.bool_],
         valid: NDArray[np.bool_],
     ) -> Floats:
-        """The rewards of a rollout, scaled by all that was seen up to its end.
+        """Update with the rewards of a rollout, and scale them.
 
         Raises:
-            TrainingDiverged: one is not finite; it knows what it knew before.
+            TrainingDiverged: one is not finite; the state is unchanged.
         """
         finite_check.check((), reward, valid)
         running = self._returns
@@ -202,10 +202,10 @@ class RewardNorm:
         return scaled
 
     def state_dict(self) -> dict[str, Any]:
-        """All it knows but the running episodes, which a checkpoint ends."""
+        """The state to save, without the running episodes, which a checkpoint ends."""
         return self.norm.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved."""
+        """Restore a saved state."""
         self.norm.load_state_dict(state)
         self._returns = None

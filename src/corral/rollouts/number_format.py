@@ -1,4 +1,4 @@
-"""Numbers as text, with as many digits as mean something.
+"""Numbers as text, with significant digits only.
 
     score(0.97, 0.03)         0.97 ± 0.03
     score(351.94, 101.4)      352 ± 101
@@ -6,8 +6,8 @@
     number(0.012345)          0.01235
     rate(0.995)               99.5%
 
-The terminal, `corral eval`, `corral list` and the reports all write their scores here;
-without commas, so that logs can be parsed.
+The terminal, `corral eval`, `corral list` and the reports all use it; there are no
+commas, so that logs can be parsed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from __future__ import annotations
 import math
 
 SIGNIFICANT_DIGITS = 4
-"""Significant digits of a number of which nothing else is known."""
+"""Significant digits of a number without a standard deviation."""
 EXACT_DIGITS = 8
-"""Of one that did not vary."""
+"""Of a mean whose standard deviation is 0."""
 SPREAD_DIGITS = 2
-"""Of a standard deviation; its mean ends at the same place."""
+"""Of a standard deviation; its mean has as many decimal places."""
 SMALLEST_FIXED = 1e-4
 """Smaller numbers are written as 1.2e-05."""
 
 
 def score(mean: float, spread: float | None = None) -> str:
-    """A mean and its standard deviation, ending at the same place after the point.
+    """A mean and its standard deviation, with as many decimal places.
 
-    Without a standard deviation, as `number` writes it.
+    Without a standard deviation, the same as `number`.
     """
     if spread is None or not math.isfinite(mean) or not math.isfinite(spread):
         return number(mean)
-    if spread <= abs(mean) * 10.0**-EXACT_DIGITS:  # it did not vary, but for rounding
+    if spread <= abs(mean) * 10.0**-EXACT_DIGITS:  # zero, but for rounding
         return f"{number(mean, EXACT_DIGITS)} ± 0"
     if spread < SMALLEST_FIXED:
         return f"{mean:.{EXACT_DIGITS}g} ± {spread:.{SPREAD_DIGITS}g}"
@@ -44,7 +44,7 @@ def score(mean: float, spread: float | None = None) -> str:
 
 
 def number(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
-    """One number, rounded to so many digits, but never left of the point."""
+    """One number, rounded to this many digits, but never before the decimal point."""
     if not math.isfinite(value):
         return str(value)
     if 0 < abs(value) < SMALLEST_FIXED:
@@ -54,12 +54,12 @@ def number(value: float, digits: int = SIGNIFICANT_DIGITS) -> str:
 
 
 def rate(part: float) -> str:
-    """A part of 1 as percent."""
+    """A fraction as a percentage."""
     return f"{number(100.0 * part, 3)}%"
 
 
 def _places(value: float, digits: int) -> int:
-    """Places after the point that so many significant digits take."""
+    """Decimal places that this many significant digits take."""
     if value == 0:
         return 0
     return max(0, digits - 1 - math.floor(math.log10(abs(value))))

@@ -1,7 +1,7 @@
-"""The random generators of policies: one per slot, set anew with every episode.
+"""The random generators of policies: one per slot, seeded with every episode.
 
-What an episode's generator draws depends on the episode's seed alone, not on the batch
-that its slot was part of, nor on what other slots drew.
+The numbers of an episode depend on its seed alone: neither on the batch that its slot
+was part of, nor on the draws of other slots.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 
 NUMBERS_AHEAD = 64
-"""How many numbers are drawn ahead for each row, where many rows draw together."""
+"""Numbers drawn in advance for each row, if many rows draw together."""
 DRAW_METHODS: dict[str, Callable[..., Numbers]] = {
     "random": np.random.Generator.random,
     "normal": np.random.Generator.standard_normal,
@@ -24,7 +24,7 @@ DRAW_METHODS: dict[str, Callable[..., Numbers]] = {
 
 
 class SlotGenerators:
-    """The generators of all slots; each is made when it is first drawn from."""
+    """The generators of all slots; each is made at its first draw."""
 
     def __init__(self, slots: int) -> None:
         self._seeds = list(range(-slots, 0))
@@ -33,9 +33,9 @@ class SlotGenerators:
         self._blocks: dict[str, _NumbersAhead] = {}
 
     def start(self, slots: Iterable[int], seeds: Iterable[int]) -> None:
-        """Episodes with these seeds start in these slots.
+        """Start episodes with these seeds in these slots.
 
-        One that was given no seed (-1) goes on with the numbers of the one before.
+        An episode without a seed (-1) continues with the numbers of the one before.
         """
         for slot, seed in zip(slots, seeds, strict=True):
             if seed >= 0:
@@ -57,7 +57,7 @@ class SlotGenerators:
         return generator
 
     def draw(self, kind: str, slots: NDArray[np.intp], count: int) -> Numbers:
-        """So many numbers of a kind for each of these slots."""
+        """Draw `count` numbers of a kind for each of these slots."""
         if count > NUMBERS_AHEAD:
             rows = [DRAW_METHODS[kind](self.of(slot), count) for slot in slots.tolist()]
             return np.array(rows).reshape(len(slots), count)
@@ -71,7 +71,7 @@ class SlotGenerators:
 
 
 class RowGenerators:
-    """The generators of a Step's rows: what a policy is given as `rng`."""
+    """The generators of a Step's rows: the `rng` argument of a policy."""
 
     __slots__ = ("_all", "_slots")
 
@@ -95,7 +95,7 @@ class RowGenerators:
 
 
 class _NumbersAhead:
-    """Numbers drawn ahead, so that a batch of rows takes them in one go."""
+    """Numbers drawn in advance, so that a batch of rows takes them together."""
 
     def __init__(self, generators: SlotGenerators, kind: str) -> None:
         slots = len(generators)
@@ -104,14 +104,14 @@ class _NumbersAhead:
         self._numbers = np.empty((slots, NUMBERS_AHEAD))
         self._flat = self._numbers.reshape(-1)
         self._first = np.arange(slots) * NUMBERS_AHEAD
-        # Where each slot's next number is; at BLOCK there is none.
+        # The index of each slot's next number; NUMBERS_AHEAD if there is none.
         self._at = np.full(slots, NUMBERS_AHEAD)
         self._left = 0
-        """How often all slots can take `_count` before anybody has to look."""
+        """How often all slots can take `_count` numbers before the next check."""
         self._count = 0
 
     def forget(self, slot: int) -> None:
-        """What was drawn for a slot is of an episode that is over."""
+        """Drop the numbers of a slot whose episode is over."""
         self._at[slot] = NUMBERS_AHEAD
         self._left = 0
 
@@ -138,7 +138,7 @@ class _NumbersAhead:
 
 
 def _state(seed: int) -> dict[str, object]:
-    """A state of PCG64 for a seed of whatever size."""
+    """A state of PCG64 for a seed of any size."""
     digest = blake2b(f"{seed:x}".encode(), digest_size=32, person=b"corral policy")
     numbers = digest.digest()
     return {

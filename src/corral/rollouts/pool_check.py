@@ -1,4 +1,4 @@
-"""Refuses what is not a pool, where one is asked for."""
+"""Checks that an argument is a pool."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from corral.errors import OptionError
 
 
 def check_pool(thing: Any) -> None:
-    """Refuse what cannot be used as a pool, and say what to pass."""
+    """Raise OptionError if this is not a pool, and say what to pass."""
     if hasattr(thing, "send_reset") and hasattr(thing, "recv"):
         return
     made = "corral.Pool(env, num_envs=8)"

@@ -1,10 +1,10 @@
-"""A rollout: the next so many rows of every slot, in memory of its own.
+"""A rollout: consecutive rows of every slot, which own their memory.
 
-Row t of a slot is what was seen, what was decided, and what came of it:
+Row t of a slot is an observation, the action, and its result:
 
     obs[t]  started[t]  action[t]  ──►  reward[t]  terminated[t]  truncated[t]  valid[t]
 
-    what comes after row t is obs[t + 1], and after the last row `next_obs`
+    row t is followed by obs[t + 1], and the last row by `next_obs`
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class EpisodeSummary:
     row: int
     """The row of the rollout that it ended with."""
     seed: int
-    """What it was reset with; -1 where it was given none."""
+    """The seed that it was reset with; -1 if none."""
     return_: float
-    """The sum of its rewards, as the env gave them."""
+    """The sum of its rewards, not normalised."""
     length: int
     terminated: bool
     """False if it was truncated."""
     info: dict[str, Any]
-    """The info that came with its last step."""
+    """The info of its last step."""
 
 
 @dataclass(slots=True)
@@ -41,39 +41,38 @@ class Rollout:
     """`[rows, slots, ...]` arrays; `obs` and `action` in their space's structure."""
 
     obs: Any
-    """What the policy saw: normalised, where the collector was told to."""
+    """The policy's observations: normalised, if the collector has an `obs_norm`."""
     action: Any
     reward: NDArray[np.float64]
-    """To learn from: scaled, where the collector was told to."""
+    """Normalised, if the collector has a `reward_norm`."""
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     started: NDArray[np.bool_]
     """True where `obs` is the first observation of an episode."""
     valid: NDArray[np.bool_]
-    """False where the row is filler, not to be learned from: the action was not taken,
-    since the slot was reset instead (next_step), or what came of it was lost (a fault).
-    """
+    """False for padding rows, which must not be learned from: the slot was reset
+    instead of stepped (next_step), or the result of the action was lost (a fault)."""
     extras: dict[str, NDArray[Any]]
-    """What the policy said of its decisions, by name."""
+    """The policy's extras, by name."""
     final_obs: Any
     """(ends, ...): the last observations of the episodes that ended, one for each True
     in `ended`, row by row."""
     next_obs: Any
-    """[slots, ...]: what followed the last row; of another episode where it ended."""
+    """[slots, ...]: observations after the last row; of new episodes after an end."""
     next_started: NDArray[np.bool_]
     """[slots]: True where `next_obs` is the first observation of an episode."""
     first_carry: Any
     """The policy's carry before row 0; one row per slot."""
     next_carry: Any
-    """The same after the last row: what the next rollout begins with."""
+    """The same after the last row, where the next rollout starts."""
     bootstrap: NDArray[np.float64]
-    """`policy.value` of the last observation where an episode was truncated; else 0."""
+    """`policy.value` of the last observation of truncated episodes; 0 elsewhere."""
     next_value: NDArray[np.float64]
-    """[slots]: `policy.value` of `next_obs`; 0 for a policy without."""
+    """[slots]: `policy.value` of `next_obs`; 0 if the policy has no `value`."""
     episodes: tuple[EpisodeSummary, ...]
-    """Those that ended here, by row and slot."""
+    """Episodes that ended in this rollout, by row and slot."""
     faults: tuple[Fault, ...]
-    """What cut episodes short; their rows are truncated and not valid."""
+    """Faults that ended episodes; their rows are truncated and not valid."""
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -82,7 +81,7 @@ class Rollout:
 
     @property
     def slots(self) -> int:
-        """How many environments."""
+        """The number of environments."""
         return int(self.reward.shape[1])
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""What a collector fills: so many rows of every slot.
+"""The memory that a collector fills: rows of every slot.
 
-    buffer.add_decision(at, step, seen, decision)    what was seen, and decided
-    buffer.reward[at] = step.reward                  what came of it
+    buffer.add_decision(at, step, seen, decision)    observation, action, extras
+    buffer.reward[at] = step.reward
     buffer.add_flags(at, step)                       where episodes end or start
     buffer.add_end(row, step, position, seed)        where an episode ended
 
@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,18 +25,8 @@ from corral.rollouts.space_rows import At, SpaceParts, SpaceRows
 Array = NDArray[Any]
 
 
-@dataclass(slots=True)
-class TruncatedEpisodes:
-    """Episodes that were truncated: where, and what was last known of them."""
-
-    rows: NDArray[np.intp]
-    slots: NDArray[np.intp]
-    obs: Any
-    carry: Any
-
-
 class RolloutBuffer:
-    """`[rows, slots]` of everything."""
+    """Arrays `[rows, slots, ...]`."""
 
     def __init__(
         self,
@@ -52,10 +41,10 @@ class RolloutBuffer:
         self._space = obs
         self.obs = SpaceRows(obs, rows, slots, norm and norm.dtype_of)
         self.raw = None if norm is None else SpaceRows(obs, rows, slots)
-        """What the envs gave, where the policy sees something else."""
+        """Observations before normalisation."""
         self.action = SpaceRows(action, rows, slots)
         self.reward = np.empty((rows, slots))
-        # As in the middle of an episode; other rows are written where they occur.
+        # As in the middle of an episode; `add_flags` writes all other rows.
         self.terminated, self.truncated = (
             np.zeros((rows, slots), np.bool_) for _ in range(2)
         )
@@ -65,20 +54,20 @@ class RolloutBuffer:
         self.valid = np.ones((rows, slots), np.bool_)
         self.extras: dict[str, Array] = {}
         self._named = False
-        # By row and slot, in whatever order they ended:
+        # By row and slot, in the order of their ends:
         self.episodes: dict[tuple[int, int], EpisodeSummary] = {}
         self.faults: dict[tuple[int, int], Fault] = {}
         self._finals: dict[tuple[int, int], list[Any]] = {}
         """Last observations, part by part."""
         self._carries: dict[tuple[int, int], Any] = {}
-        """Of episodes that were truncated."""
+        """Carries at the end of truncated episodes."""
 
     def add_decision(
         self, at: At, step: Step, seen: Step, decision: Decision
     ) -> list[Array]:
-        """What came, what the policy saw of it, and what it decided.
+        """Store the step, as the policy saw it, and its decision.
 
-        Returns the actions as they are stored, part by part; views of a whole row.
+        Returns the stored actions, part by part; views of a whole row.
         """
         self.obs.write(at, seen.obs)
         if self.raw is not None:
@@ -90,7 +79,7 @@ class RolloutBuffer:
             self._check_names(extras, count)
         for name, values in extras.items():
             array = self.extras.get(name)
-            # The shape is looked at closely if it is not that of a whole row.
+            # Checked closely only if the shape is not that of a whole row.
             if (
                 array is None
                 or getattr(values, "dtype", None) is not array.dtype
@@ -102,7 +91,7 @@ class RolloutBuffer:
         return actions
 
     def add_flags(self, at: At, step: Step) -> None:
-        """Some of the rows are not in the middle of an episode."""
+        """Store the flags of rows where episodes end or start."""
         following = at + 1 if isinstance(at, int) else (at[0] + 1, at[1])
         self._started[following] = step.started
         self.terminated[at] = step.terminated
@@ -112,13 +101,13 @@ class RolloutBuffer:
     # Extras ---------------------------------------------------------------------------
 
     def _check_names(self, given: dict[str, Any], count: int) -> None:
-        """The names of a rollout's extras are those of its first decision."""
+        """A rollout's first decision sets the names of its extras."""
         if given.keys() == self.extras.keys():
             return
         if self._named:
             raise OptionError(
                 f"the policy's extras are {sorted(given)}; before they were "
-                f"{sorted(self.extras)}"
+                f"{sorted(self.extras)}. Return the same names from every act()"
             )
         self._named = True
         for name, values in given.items():
@@ -129,7 +118,7 @@ class RolloutBuffer:
             self.extras[name] = np.zeros(shape, array.dtype)
 
     def _fitted(self, name: str, values: Any, count: int) -> tuple[Array, Array]:
-        """Values and where they go, in a dtype that loses nothing."""
+        """The values, and their array in a dtype that loses nothing."""
         given, array = np.asarray(values), self.extras[name]
         if given.shape != (count, *array.shape[2:]):
             raise _misfit(name, given, count, array.shape[2:])
@@ -141,10 +130,10 @@ class RolloutBuffer:
     # Ends -----------------------------------------------------------------------------
 
     def add_end(self, row: int, step: Step, position: int, seed: int) -> bool:
-        """Keep what is known of an episode that ended, before another starts.
+        """Store the end of an episode, before another starts.
 
-        Returns whether it was truncated, so that its carry is wanted as well. One by
-        one: as a rule few end together, and a few numbers are quicker than an array.
+        Returns whether it was truncated, so that its carry is needed as well. One by
+        one: usually few end together, and then numbers are quicker than arrays.
         """
         slot = step.slots.item(position)
         place = row, slot
@@ -152,7 +141,7 @@ class RolloutBuffer:
             part.value_at(step.final_obs, position) for part in self._space.parts
         ]
         info = step.final_infos.get(position)
-        if info is None:  # next_step, or an env that said nothing
+        if info is None:  # next_step, or an env without infos
             info = step.infos.of(position) if step.infos else {}
         if not step.valid.item(position):
             if "fault" in info:
@@ -171,11 +160,11 @@ class RolloutBuffer:
         return not terminated
 
     def add_truncation(self, row: int, slot: int, carry: Any) -> None:
-        """A truncated episode's carry, one row, after its last act."""
+        """Store the carry, one row, after the last act of a truncated episode."""
         self._carries[row, slot] = carry
 
     def truncate_after_last_row(self, now: Step, slot: int, carry: Any) -> None:
-        """The slot's episode is truncated after the last row; `now` is of all slots."""
+        """Truncate the slot's episode after the last row; `now` has all slots."""
         place = self.rows - 1, slot
         self.truncated[place] = True
         self._finals[place] = [
@@ -184,17 +173,16 @@ class RolloutBuffer:
         self._carries[place] = carry
 
     def final_obs(self) -> Any:
-        """The last observations of what ended, row by row, as the envs gave them."""
+        """The last observations of episodes, row by row, not normalised."""
         return self._batch_of(sorted(self._finals))
 
-    def truncated_episodes(self) -> TruncatedEpisodes | None:
-        """Those that were truncated, if any were."""
+    def truncated_episodes(self) -> tuple[list[tuple[int, int]], Any, Any]:
+        """(row, slot) of each truncation; the last observations and carries there."""
         places = sorted(self._carries)
         if not places:
-            return None
-        rows, slots = (np.array(column) for column in zip(*places, strict=True))
+            return [], None, None
         carry = carries.joined([self._carries[place] for place in places])
-        return TruncatedEpisodes(rows, slots, self._batch_of(places), carry)
+        return places, self._batch_of(places), carry
 
     def _batch_of(self, places: list[tuple[int, int]]) -> Any:
         """A batch of last observations."""

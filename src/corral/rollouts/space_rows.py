@@ -1,11 +1,11 @@
-"""Batches of a space: the arrays they are made of, and many of them by row and slot.
+"""Batches of a space: their arrays, and storage by row and slot.
 
     {"camera": [n, 84, 84], "arm": ([n, 7], ("go", ...))}      a batch
         │                      │          │
      ('camera',)          ('arm', 0)  ('arm', 1)               its parts
 
-Parts of fixed size are arrays. Values without a fixed size, and values of spaces that
-only the user knows, are kept as they are, in arrays of objects.
+Parts of fixed size are arrays. Values without a fixed size, and values of custom
+spaces, are kept in arrays of objects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from corral.engine.layout.packed import PackedCodec
 
 Array = NDArray[Any]
 At = Any
-"""Where rows are: a row for all slots, or (row or rows, slots) for some."""
+"""An index: a row for all slots, or (row or rows, slots) for some."""
 OBJECT_DTYPE = np.dtype(object)
 
 
@@ -63,7 +63,7 @@ class SpacePart:
 
 
 class SpaceParts:
-    """The parts of a space, found once; takes batches apart and puts them together."""
+    """The parts of a space; takes batches apart and puts them together."""
 
     def __init__(self, space: Space[Any]) -> None:
         self._codec = codec = codec_for(space)
@@ -72,17 +72,19 @@ class SpaceParts:
         self.plain = isinstance(codec, ArrayCodec)
         """Whether a batch is one array."""
         self.batch: Callable[[Sequence[Array]], Any] = partial(_batch, codec)
-        """A batch as pools return it, out of the arrays of its parts."""
-        self.joined: Callable[[Sequence[Array]], Any] = partial(_joined, codec)
+        """A batch as pools return it, from the arrays of its parts."""
+        self.joined: Callable[[Sequence[Array]], Any] = lambda arrays: _structured(
+            codec, iter(arrays)
+        )
         """The arrays in the space's structure, with any number of leading axes."""
         self.copied: Callable[[Any], Any] = partial(_copied, codec, self.parts)
-        """A batch in memory of its own."""
-        if self.plain:  # nothing to put together
+        """A copy of a batch."""
+        if self.plain:
             self.batch = self.joined = itemgetter(0)
             self.copied = methodcaller("copy")
 
     def split(self, batch: Any, count: int) -> list[Array]:
-        """The arrays of `count` values, in any form that a pool accepts."""
+        """The arrays of `count` values, which have any form that a pool accepts."""
         return list(_split(self._codec, batch, count))
 
 
@@ -105,7 +107,7 @@ class SpaceRows:
         ]
 
     def write(self, at: At, batch: Any) -> None:
-        """Copy a batch as a pool returns it."""
+        """Store a batch as a pool returns it."""
         if self._space.plain:
             self.arrays[0][at] = batch
             return
@@ -113,9 +115,9 @@ class SpaceRows:
             array[at] = part.array_of(batch)
 
     def take(self, at: At, batch: Any, count: int) -> list[Array]:
-        """Copy a batch as a pool is given it, in a dtype that loses nothing.
+        """Store a batch as a pool accepts it, in a dtype that loses nothing.
 
-        Returns what is stored there now, part by part; views if `at` is one whole row.
+        Returns the stored values, part by part; views if `at` is one whole row.
         """
         arrays = self.arrays
         if self._space.plain and getattr(batch, "dtype", None) is arrays[0].dtype:
@@ -129,7 +131,7 @@ class SpaceRows:
         return [array[at] for array in arrays]
 
     def whole(self) -> Any:
-        """All rows, in the space's structure; not a copy."""
+        """All rows in the space's structure, without a copy."""
         return self._space.joined(self.arrays)
 
 
@@ -143,10 +145,6 @@ def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[SpacePart]:
         yield SpacePart(path, codec.dtype, codec.shape)
     else:
         yield SpacePart(path, OBJECT_DTYPE, ())
-
-
-def _joined(codec: Codec, arrays: Sequence[Any]) -> Any:
-    return _structured(codec, iter(arrays))
 
 
 def _structured(codec: Codec, arrays: Iterator[Any]) -> Any:
@@ -180,7 +178,7 @@ def _split(codec: Codec, batch: Any, count: int) -> Iterator[Array]:
 
 
 def objects(values: Any) -> Array:
-    """An array whose items are these values, whatever they are."""
+    """An array of objects whose items are these values."""
     if isinstance(values, np.ndarray) and values.dtype == OBJECT_DTYPE:
         return values
     array = np.empty(len(values), object)

@@ -1,16 +1,22 @@
-"""Steps in whatever order they came back -> trajectories, slot by slot.
+"""Trajectories of slots, from steps in any order.
 
-    step = pool.recv(min_slots=8)            the first that are ready
-    trajectories.received(step)              completes a row of each, opens the next
+    step = pool.recv(min_slots=8)            the first slots that are ready
+    trajectories.received(step)              completes a row of each, starts the next
     pool.send(actions, step.slots)
-    trajectories.sent(actions, step.slots)   fills it in
+    trajectories.sent(actions, step.slots)   adds the actions
 
-What is told is copied, so a Step may be one of views. Resets need not be told of: an
-action whose outcome never came, since the caller reset the slot, leaves no row.
+A trajectory is consecutive rows of one slot. Row t is an observation, the action, and
+its result:
+
+    obs[t]  started[t]  action[t]  ──►  reward[t]  terminated[t]  truncated[t]  valid[t]
+
+Everything is copied, so a Step may consist of views. Resets are recognised: an action
+without a result, since the caller reset the slot, leaves no row.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,14 +30,45 @@ from corral.engine.pool import Pool
 from corral.engine.pool.state import Slots, chosen_slots
 from corral.errors import OptionError, OrderError
 from corral.rollouts.pool_check import check_pool
-from corral.rollouts.trajectory import Trajectory
 from corral.rollouts.trajectory_buffer import INITIAL_ROWS, SlotRowArray, SlotRowSpace
 
 OUTCOME_FIELDS = ("reward", "terminated", "truncated", "valid")
 
 
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """Rows of one slot that own their memory; arrays are `(length, ...)`."""
+
+    slot: int
+    obs: Any
+    started: NDArray[np.bool_]
+    """True where `obs` is the first observation of an episode."""
+    action: Any
+    reward: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    valid: NDArray[np.bool_]
+    """False for padding rows: the action was not taken, the episode restarted."""
+    final_obs: Any
+    """(ends, ...): the last observations of the episodes that ended, one for each True
+    in `ended`, in their order."""
+    next_obs: Any
+    """(1, ...): the observation after the last row; of the next episode if it ended."""
+    next_started: bool
+    extras: dict[str, NDArray[Any]]
+    """Further values of each row, by name."""
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Where an episode ended, for either reason."""
+        return self.terminated | self.truncated
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+
 class Trajectories:
-    """Puts steps back into the order of their slots.
+    """Sorts steps by slot.
 
         trajectories = corral.Trajectories(pool, length=128)
         pool.send_reset()
@@ -44,10 +81,10 @@ class Trajectories:
             trajectories.sent(actions, step.slots, value=values)
 
     Args:
-        pool: whose steps these are.
-        length: rows in a fragment, of any number of episodes, filler included; None for
-            whole episodes without filler. An episode that was not seen from its start,
-            or was reset before its end, is left out.
+        pool: the pool that the steps come from.
+        length: rows in a fragment, of any number of episodes, padding rows included;
+            None for whole episodes without padding. An episode that was not seen from
+            its start, or was reset before its end, is left out.
     """
 
     @checked_keywords(pool=Pool)
@@ -60,7 +97,7 @@ class Trajectories:
         count, codecs = pool.num_envs, Codecs.of(pool.spec)
         self.length = length
         self._count = count
-        # A fragment's rows, and the one that follows.
+        # A fragment's rows, and the row that follows.
         self._rows = rows = INITIAL_ROWS if length is None else length + 1
         self._obs = SlotRowSpace("obs", count, codecs.obs, rows)
         self._final_obs = SlotRowSpace("final_obs", count, codecs.obs)
@@ -70,17 +107,17 @@ class Trajectories:
             name: SlotRowArray(name, count, rows) for name in OUTCOME_FIELDS
         }
         self._extras: dict[str, SlotRowArray] | None = None
-        # By slot: the row that is open, and how many of those before it ended.
+        # By slot: the row to fill next, and the number of episode ends before it.
         self._row = np.zeros(count, np.intp)
         self._ends = np.zeros(count, np.intp)
         self._seen = np.zeros(count, np.bool_)
         self._acted = np.zeros(count, np.bool_)
         self._in_episode = np.zeros(count, np.bool_)
 
-    # What is told ---------------------------------------------------------------------
+    # Input ----------------------------------------------------------------------------
 
     def received(self, step: Step) -> list[Trajectory]:
-        """What came back; returns the trajectories that it completes."""
+        """Add a received step; returns the trajectories that it completes."""
         slots = step.slots
         kept = self._conclude(step)
         if self.length is None:
@@ -95,12 +132,12 @@ class Trajectories:
         return [self._cut(slot) for slot in slots[complete].tolist()]
 
     def sent(self, actions: Any, slots: Slots | None = None, **extras: Any) -> None:
-        """What was sent to these slots, or to all, and what else to keep of each row.
+        """Add the actions that were sent to these slots, or to all.
 
         Args:
             actions: as given to `send`.
             slots: as given to `send`.
-            **extras: arrays of one value per slot: log-probs, values, a carry.
+            **extras: arrays of one value per slot to keep: log-probs, values, a carry.
         """
         chosen = np.arange(self._count)
         if slots is not None:
@@ -115,19 +152,19 @@ class Trajectories:
         self._acted[chosen] = True
 
     def rest(self) -> list[Trajectory]:
-        """What there is of unfinished trajectories, taken out; their last row is done.
+        """Remove and return unfinished trajectories, up to their last complete row.
 
-        Actions under way stay, and become the first rows of what comes next.
+        Actions without a result stay, as the first rows of the next trajectories.
         """
         return [self._cut(slot) for slot in np.flatnonzero(self._row).tolist()]
 
     # Rows -----------------------------------------------------------------------------
 
     def _conclude(self, step: Step) -> NDArray[np.bool_]:
-        """Write what came of the actions; True where that completed a row."""
+        """Store the results of actions; True where that completed a row."""
         slots = step.slots
-        # What started without an end before it, and is no filler, was reset by the
-        # caller: no action led to it.
+        # An episode that started without an end before it, not in a padding row, was
+        # reset by the caller: no action led to it.
         kept = self._acted[slots] & ~(step.started & step.valid & ~step.ended)
         self._acted[slots] = False
         if self.length is None:
@@ -158,7 +195,7 @@ class Trajectories:
         self._in_episode[slots] = step.started | going_on
 
     def _cut(self, slot: int) -> Trajectory:
-        """Take out the complete rows of a slot; the open one becomes its first."""
+        """Remove the complete rows of a slot; its next row becomes the first."""
         row = int(self._row[slot])
         done, following = slice(0, row), slice(row, row + 1)
         outcomes = {
@@ -193,18 +230,18 @@ class Trajectories:
         unseen = slots[~self._seen[slots]]
         if len(unseen):
             raise OrderError(
-                f"actions were sent to slots {unseen.tolist()}, of which nothing was "
-                "received; tell `received` every step first"
+                f"actions were sent to slots {unseen.tolist()} before any step of them "
+                "was received; call received(step) for every step first"
             )
         acted = slots[self._acted[slots]]
         if len(acted):
             raise OrderError(
-                f"actions were sent to slots {acted.tolist()} twice; tell `received` "
-                "what came of the first"
+                f"actions were sent to slots {acted.tolist()} twice; call "
+                "received(step) in between"
             )
 
     def _checked_extras(self, extras: dict[str, Any], count: int) -> dict[str, Any]:
-        """Extras as arrays of one value per slot, under the names of the first time."""
+        """Extras as arrays of one value per slot, with the names of the first call."""
         arrays = {name: np.asarray(values) for name, values in extras.items()}
         for name, array in arrays.items():
             if array.shape[:1] != (count,):
@@ -219,5 +256,6 @@ class Trajectories:
         if arrays.keys() != self._extras.keys():
             raise OptionError(
                 f"extras are {sorted(arrays)}; before they were {sorted(self._extras)}"
+                ". Pass the same names every time"
             )
         return arrays

@@ -1,7 +1,6 @@
-"""Values kept by slot and row: `(slots, rows, ...)`, one array per leaf.
+"""Storage by slot and row: `(slots, rows, ...)`, one array per leaf.
 
-An array gets as many rows as it needs and the widest dtype it was given, so what is
-read from it is what was written.
+An array grows with the rows and takes the widest dtype of its values.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from corral.rollouts.space_rows import objects
 
 Array = NDArray[Any]
 INITIAL_ROWS = 16
-"""Rows to begin with where their number is not known."""
+"""Initial number of rows, if it is not known."""
 
 
 class SlotRowArray:
@@ -31,7 +30,7 @@ class SlotRowArray:
         self._array: Array | None = None
 
     def write(self, slots: Array, rows: Array, values: Array) -> None:
-        """Put one value per slot into its row; copies."""
+        """Copy one value per slot into its row."""
         array = self._array
         if (
             array is None
@@ -41,19 +40,19 @@ class SlotRowArray:
             array = self._fitting(values)
         try:
             array[slots, rows] = values
-        except IndexError:  # cheaper than looking at the rows of every batch
+        except IndexError:  # cheaper than a check of every batch
             self._grow(int(rows.max()) + 1)[slots, rows] = values
 
     def _fitting(self, values: Array) -> Array:
-        """The array, in a dtype that takes these values without loss."""
+        """The array, in a dtype that holds these values without loss."""
         if self._array is None:
             shape = (self._slots, self._rows, *values.shape[1:])
             self._array = np.empty(shape, values.dtype)
         array = self._array
         if values.shape[1:] != array.shape[2:]:
             raise OptionError(
-                f"{self._name} has shape {values.shape[1:]} per slot; "
-                f"before it had {array.shape[2:]}"
+                f"{self._name} has shape {values.shape[1:]} per slot; before it had "
+                f"shape {array.shape[2:]}"
             )
         if not np.can_cast(values.dtype, array.dtype, "safe"):
             wide = np.promote_types(values.dtype, array.dtype)
@@ -61,9 +60,9 @@ class SlotRowArray:
         return array
 
     def _grow(self, rows: int) -> Array:
-        """The array, with room for so many rows and as many again."""
+        """The array, enlarged to twice this many rows."""
         array = self._array
-        assert array is not None, "an array without rows takes none"
+        assert array is not None
         grown = np.empty_like(array, shape=(len(array), 2 * rows, *array.shape[2:]))
         grown[:, : array.shape[1]] = array
         self._array = grown
@@ -75,7 +74,7 @@ class SlotRowArray:
         return self._array[slot, rows].copy()
 
     def move(self, slot: int, row: int) -> None:
-        """Put a row of one slot into its first row."""
+        """Copy a row of one slot to its first row."""
         if self._array is not None and row < self._array.shape[1]:
             self._array[slot, 0] = self._array[slot, row]
 
@@ -90,7 +89,7 @@ class SlotRowSpace:
         self._codec = codec
         parts = range(len(codec.leaves) + codec.mailed)
         self._arrays = [SlotRowArray(name, slots, rows) for _ in parts]
-        # Of what nothing was written of, nothing is read: no episode has ended yet.
+        # Read before the first write: no episode has ended yet.
         self._empty = [np.empty((0, *leaf.shape), leaf.dtype) for leaf in codec.leaves]
         self._empty += [np.empty(0, object)] * codec.mailed
 
@@ -100,12 +99,12 @@ class SlotRowSpace:
         return [*leaves, *map(objects, mailed)]
 
     def write(self, slots: Array, rows: Array, leaves: Iterable[Array]) -> None:
-        """Put one value per slot into its row; copies."""
+        """Copy one value per slot into its row."""
         for array, values in zip(self._arrays, leaves, strict=True):
             array.write(slots, rows, values)
 
     def read(self, slot: int, rows: slice) -> Any:
-        """A batch of some rows of one slot; a copy."""
+        """A copy of some rows of one slot, as a batch."""
         if rows.stop == 0:
             return self._assembled(self._empty)
         return self._assembled([array.read(slot, rows) for array in self._arrays])
@@ -116,6 +115,6 @@ class SlotRowSpace:
         return self._codec.assemble(parts[:count], mailed)
 
     def move(self, slot: int, row: int) -> None:
-        """Put a row of one slot into its first row."""
+        """Copy a row of one slot to its first row."""
         for array in self._arrays:
             array.move(slot, row)

@@ -209,7 +209,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_what_was_good(here):
         training.run()
     told = str(caught.value)
     assert "nan in update 5" in told
-    assert "The env of slot 0 gave the reward nan in row 0 of the rollout" in told
+    assert "The env of slot 0 returned the reward nan in row 0 of the rollout" in told
     assert "Kept        run/checkpoints/last.pt" in told
     assert "Go on       corral.train.run.start.resume(Path('run'), {})" in told
     kept = Checkpoint.load(training.directory.last)
@@ -235,7 +235,7 @@ def file_size_limit(size):
 def test_an_observation_that_is_not_finite_costs_no_checkpoint(here, env, scaled):
     settings = {**SMALL, "env": f"run_envs:{env}", "normalise_obs": scaled}
     settings |= {"checkpoint_every": 1, "evaluate_every": 99}
-    told = "he env of slot 0 gave the observation (inf|nan) in row 9 of the rollout"
+    told = "he env of slot 0 returned the observation (inf|nan) in row 9 of the rollout"
     with (
         begin("cartpole", settings, out=Path("run")) as training,
         pytest.raises(TrainingDiverged, match=told),

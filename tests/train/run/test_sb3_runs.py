@@ -131,7 +131,9 @@ def test_a_reward_that_is_no_number_is_told_with_its_slot():
     settings = {**SB3, "env": "run_envs:TurnsNan"}
     with (
         begin("cartpole", settings, out=Path("run")) as training,
-        pytest.raises(TrainingDiverged, match="The env of slot 0 gave the reward nan"),
+        pytest.raises(
+            TrainingDiverged, match="The env of slot 0 returned the reward nan"
+        ),
     ):
         training.run()
 
