@@ -22,11 +22,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from contests import Verdict, note, report_verdicts, table
+from races import machine, race
 
 import corral
 from corral import Collector, Decision, Pool
 from corral.core import Generators, Step
-from corral.tools.bench.measure import Rates, machine, race
+from corral.tools.bench.measure import Rates
 
 ROWS = 128
 TARGET = 0.85

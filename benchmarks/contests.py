@@ -16,8 +16,9 @@ from pathlib import Path
 
 import gymnasium
 import psutil
+from races import Runner, race
 
-from corral.tools.bench.measure import Rates, Runner, race
+from corral.tools.bench.measure import Rates
 
 MIB = 1024 * 1024
 

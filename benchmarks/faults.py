@@ -29,11 +29,12 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
+from races import VectorRunner, machine, race
 from workloads import FixedWork, iterations_for
 
 import corral
 from corral.errors import WorkerDied
-from corral.tools.bench.measure import Rates, VectorRunner, machine, race
+from corral.tools.bench.measure import Rates
 
 RAISE, HANG = 1, 2
 MILLISECOND = 1e-3

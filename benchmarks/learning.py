@@ -25,12 +25,12 @@ from pathlib import Path
 
 import torch
 from contests import note
+from races import machine
 from stable_baselines3 import PPO as PeerPPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecNormalize
 
-from corral.tools.bench.measure import machine
 from corral.train.recipes.config import Config
 from corral.train.recipes.resolve import resolve
 from corral.train.run.loaded_run import LoadedRun

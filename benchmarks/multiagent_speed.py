@@ -37,11 +37,12 @@ from contests import (
     report_verdicts,
     run_contest,
 )
+from races import machine
 from yardsticks import Limit
 
 import corral
 from corral.engine.executors.assign import usable_cores
-from corral.tools.bench.measure import ACTION_BATCHES, machine
+from corral.tools.bench.measure import ACTION_BATCHES
 
 CORES = usable_cores()
 

@@ -35,9 +35,10 @@ import releasing
 import workloads
 from contests import note, table
 from one_checkout import CALIBRATION, RACES, Checkout, RemoteRunner, races_of
+from races import machine, race
 from whole_runs import RUNS, Run, Values
 
-from corral.tools.bench.measure import in_turn, machine, race
+from corral.tools.bench.measure import in_turn
 
 HERE = Path(__file__).resolve()
 SCRIPTS = tuple(dict.fromkeys([*RACES, *RUNS]))

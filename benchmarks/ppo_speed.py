@@ -36,13 +36,13 @@ from contests import (
     report_verdicts,
     run_contest,
 )
+from races import machine
 from stable_baselines3 import PPO as PeerPPO
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from corral.engine.pool import Pool
 from corral.learners.ppo import PPO, PPOConfig
 from corral.rollouts.collector import Collector
-from corral.tools.bench.measure import machine
 
 ROWS, BATCH, EPOCHS = 128, 256, 4
 MEMORY = 1024

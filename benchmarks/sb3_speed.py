@@ -39,13 +39,14 @@ from contests import (
     report_verdicts,
     run_contest,
 )
+from races import machine
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 from yardsticks import Limit
 
 import corral
 from corral.engine.executors.assign import usable_cores
-from corral.tools.bench.measure import draw_actions, machine
+from corral.tools.bench.measure import draw_actions
 
 HEAVY = "ant-64"
 """The contest in which SubprocVecEnv takes a minute to start and 11 GiB."""

@@ -34,10 +34,11 @@ import gymnasium
 import numpy as np
 import workloads
 from contests import Claim, Factory, Verdict, note, report_verdicts, table
+from races import Runner, machine, race
 
 import corral
 from corral.api.async_env import AsyncEnv
-from corral.tools.bench.measure import Rates, Runner, machine, race
+from corral.tools.bench.measure import Rates
 
 SLOTS, WORKERS = 8, 2
 FAST, SLOW = 1e-3, 20e-3

@@ -37,9 +37,10 @@ from contests import (
     report_verdicts,
     run_contest,
 )
+from races import Runner, VectorRunner, machine
 
 import corral
-from corral.tools.bench.measure import Runner, VectorRunner, in_turn, machine
+from corral.tools.bench.measure import in_turn
 
 NEEDED = {"onnx": ("onnx", "onnxruntime"), "ant": ("mujoco",)}
 """By the first word of a contest's key: packages without which it is left out."""

@@ -16,11 +16,11 @@ from pathlib import Path
 from time import perf_counter
 
 from contests import note, table
+from races import machine, race
 from tinyphysics_speed import Data
 
 import corral
 from corral.engine.pool import Pool
-from corral.tools.bench.measure import machine, race
 from corral.zoo.tinyphysics import (
     PID,
     RouteOrder,

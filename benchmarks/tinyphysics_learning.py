@@ -181,7 +181,7 @@ def main() -> int:
         (seed,) = arguments.seeds
         run_seed(arguments, seed, arguments.out / f"seed-{seed}")
         return 0
-    from corral.tools.bench.measure import machine
+    from races import machine
 
     print(machine(), os.linesep)
     arguments.out.mkdir(parents=True, exist_ok=True)

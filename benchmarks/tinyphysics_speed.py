@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from contests import Verdict, note, report_verdicts, table
+from races import machine, race
 
 import corral
-from corral.tools.bench.measure import Rates, machine, race
+from corral.tools.bench.measure import Rates
 from corral.zoo.tinyphysics import RouteOrder, find_routes
 from corral.zoo.tinyphysics.controller import controller_of
 from corral.zoo.tinyphysics.evaluation import open_pool

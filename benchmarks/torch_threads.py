@@ -21,11 +21,11 @@ from statistics import median
 import numpy as np
 import torch
 import workloads
+from races import machine
 
 import corral
 from corral.engine.executors import openmp
 from corral.engine.executors.assign import usable_cores
-from corral.tools.bench.measure import machine
 
 WAYS = ("busy", "sent home", "one")
 WORTHWHILE = openmp.MIN_BATCH_SECONDS

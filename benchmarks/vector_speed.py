@@ -34,11 +34,12 @@ from contests import (
     report_verdicts,
     run_contest,
 )
+from races import Runner, VectorRunner, machine
 from yardsticks import BareLoop, Limit
 
 import corral
 from corral.engine.executors.assign import usable_cores
-from corral.tools.bench.measure import Runner, VectorRunner, in_turn, machine
+from corral.tools.bench.measure import in_turn
 
 MANY_CORES = 16
 CORES = usable_cores()

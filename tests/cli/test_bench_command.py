@@ -81,7 +81,7 @@ def test_a_wrong_peer_is_refused(here, capsys):
     assert main(["bench", "CartPole-v1", "--against", "sb4"]) == 2
     assert "did you mean sb3?" in capsys.readouterr().err
     assert main(["bench", "CartPole-v1", "--against", "sb3,none"]) == 2
-    assert "--against none stands alone" in capsys.readouterr().err
+    assert "--against none cannot be combined" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_costs_no_other(here, capsys):
@@ -113,7 +113,7 @@ def test_files_are_written_when_nobody_reads(here):
 def test_two_reports_need_two_files(here, capsys):
     files = ["--json", "one.html", "--html", "./one.html"]
     assert main(["bench", "CartPole-v1", *files]) == 2
-    assert "--json and --html are one file" in capsys.readouterr().err
+    assert "--json and --html name the same file" in capsys.readouterr().err
 
 
 def test_debug_shows_the_traceback(bench):

@@ -1,7 +1,7 @@
 """How fast can this environment go on this machine?
 
-Measures one bare env, every layout of Corral's and the peers that are installed, in
-interleaved rounds, and recommends a layout.
+Measures one bare env, Corral's layouts and other libraries in interleaved rounds, and
+recommends a layout.
 
     corral bench CartPole-v1
     corral bench my_package:make_robot --num-envs 8,64 --against gymnasium,sb3
@@ -10,17 +10,17 @@ interleaved rounds, and recommends a layout.
 What the columns mean:
 
   one bare env  one env in a `for` loop, stepped N times for each call of the policy
-  steps/s       env steps per second, the median of the rounds; resets come on top and
-                are not counted as steps
-  × loop        over the bare env in the same rounds
-  of limit      the limit is a batch of nothing but the policy and then the steps, side
-                by side on all cores: N / (policy + N × step / min(N, cores)). For an
-                env that waits instead of computing, cores / (its share of a core)
-                takes the place of cores
-  start-up      from the constructor until reset has returned
-  memory        what came with that, worker processes included
-  CPU burnt     cores kept busy beyond the envs' own work and the policy's: spinning,
-                waking, copying, and what steps cost more side by side
+  steps/s       env steps per second, the median of the rounds; resets do not count as
+                steps
+  × loop        speed relative to the bare env in the same rounds
+  of limit      share of the highest possible speed: a batch takes the policy's time,
+                then the steps' time divided over all cores, and nothing else:
+                N / (policy + N × step / min(N, cores)). For an env that waits instead
+                of computing, cores / (its share of a core) replaces cores
+  start-up      seconds from the constructor until reset has returned
+  memory        memory that this took, worker processes included
+  CPU burnt     cores busy with anything but the envs and the policy: spinning, waking,
+                copying, and steps that are slower side by side
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corral.cli.options import adder, names
 from corral.errors import OptionError, WriteFailed
-from corral.train.commands import argument_types
+from corral.train.commands import argument_types as types
 from corral.train.commands.output_files import save
 from corral.train.commands.requirements import Need
 
@@ -47,84 +48,30 @@ PEERS = ("gymnasium", "sb3", "agilerl", "supersuit")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral bench` takes."""
-    add = parser.add_argument
-    add("env", metavar="ENV", help="a Gymnasium id, module:id or module:function")
-    add(
-        "--kwargs",
-        type=argument_types.json_object,
-        default={},
-        metavar="JSON",
-        help="arguments for ENV",
-    )
-    add(
-        "--num-envs",
-        type=_counts,
-        default=NUM_ENVS,
-        metavar="N,N",
-        help="how many envs, one comparison for each (1,8,64)",
-    )
-    add(
-        "--backend",
-        type=_names,
-        metavar="NAME,NAME",
-        help="serial, thread, process, auto (those that make sense, auto's choice "
-        "marked)",
-    )
-    add(
-        "--workers",
-        type=_counts,
-        default=(),
-        metavar="N,N",
-        help="threads or processes (as many as usable cores)",
-    )
-    add(
-        "--against",
-        type=_names,
-        default=("gymnasium",),
-        metavar="NAME,NAME",
-        help=f"{', '.join(PEERS)}, all, none (gymnasium)",
-    )
-    _add_measuring(parser)
-    _add_results(parser)
-
-
-def _add_measuring(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("measuring").add_argument
-    add(
-        "--policy-ms",
-        type=argument_types.not_negative,
-        default=0.0,
-        metavar="MS",
-        help="a policy that computes this long between two steps (0)",
-    )
-    add(
-        "--rounds",
-        type=argument_types.count,
-        default=5,
-        metavar="N",
-        help="turns for each (5)",
-    )
-    add(
-        "--seconds",
-        type=argument_types.positive,
-        default=0.3,
-        metavar="S",
-        help="how long a turn takes (0.3)",
-    )
-    add("--seed", type=argument_types.whole, default=0, help="of envs and actions (0)")
-    add(
-        "--deadline",
-        type=argument_types.positive,
-        default=300.0,
-        metavar="S",
-        help="give up one that does not start, or end its turn, within this (300)",
-    )
-
-
-def _add_results(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("results").add_argument
-    add("--json", type=Path, metavar="FILE", help="write everything as JSON")
-    add("--html", type=Path, metavar="FILE", help="write a report with pictures")
+    env = "a Gymnasium id, module:id or module:function"
+    parser.add_argument("env", metavar="ENV", help=env)
+    option = adder(parser.add_argument)
+    option("--kwargs", "JSON", types.json_object, {}, "arguments for ENV")
+    text = "numbers of envs, one comparison for each (default: 1,8,64)"
+    option("--num-envs", "N,N", _counts, NUM_ENVS, text)
+    text = "serial, thread, process, auto (default: those that make sense)"
+    option("--backend", "NAME,NAME", names, None, text)
+    text = "numbers of threads or processes (default: one per usable core)"
+    option("--workers", "N,N", _counts, (), text)
+    text = f"{', '.join(PEERS)}, all, none (default: gymnasium)"
+    option("--against", "NAME,NAME", names, ("gymnasium",), text)
+    option = adder(parser.add_argument_group("measuring").add_argument)
+    text = "milliseconds that a simulated policy computes between steps (default: 0)"
+    option("--policy-ms", "MS", types.not_negative, 0.0, text)
+    option("--rounds", "N", types.count, 5, "turns of each candidate (default: 5)")
+    option("--seconds", "S", types.positive, 0.3, "seconds of a turn (default: 0.3)")
+    text = "seed of envs and actions (default: 0)"
+    option("--seed", "SEED", types.whole, 0, text)
+    text = "seconds allowed for a candidate to start, or for a turn (default: 300)"
+    option("--deadline", "S", types.positive, 300.0, text)
+    option = adder(parser.add_argument_group("results").add_argument)
+    option("--json", "FILE", Path, None, "write everything as JSON")
+    option("--html", "FILE", Path, None, "write a report with pictures")
 
 
 def need(arguments: argparse.Namespace) -> Need:
@@ -143,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         report = benchmark.run(_settings(arguments), bar)
     try:
         console.show(report)
-    finally:  # also when nobody reads any more: `| head`, `| less` and away
+    finally:  # also when stdout was closed, as `| head` does
         _write(report, arguments)
     if arguments.debug:
         _show_tracebacks(report)
@@ -155,28 +102,23 @@ def run(arguments: argparse.Namespace) -> int:
 def _settings(arguments: argparse.Namespace) -> BenchSettings:
     from corral.tools.bench.results import BenchSettings
 
-    return BenchSettings(
-        env=arguments.env,
-        kwargs=arguments.kwargs,
-        num_envs=tuple(sorted(set(arguments.num_envs))),
-        backends=arguments.backend,
-        workers=arguments.workers,
-        against=_against(arguments.against),
-        policy_ms=arguments.policy_ms,
-        rounds=arguments.rounds,
-        seconds=arguments.seconds,
-        seed=arguments.seed,
-        deadline=arguments.deadline,
-    )
+    given = vars(arguments)
+    taken = {name: given[name] for name in BenchSettings.__slots__ if name in given}
+    taken |= {
+        "num_envs": tuple(sorted(set(arguments.num_envs))),
+        "backends": arguments.backend,
+        "against": _against(arguments.against),
+    }
+    return BenchSettings(**taken)
 
 
-def _against(names: tuple[str, ...]) -> tuple[str, ...]:
+def _against(chosen: tuple[str, ...]) -> tuple[str, ...]:
     words = {"all": PEERS, "none": ()}
-    for word in words.keys() & set(names):
-        if len(names) > 1:
-            raise OptionError(f"--against {word} stands alone, without other names")
+    for word in words.keys() & set(chosen):
+        if len(chosen) > 1:
+            raise OptionError(f"--against {word} cannot be combined with other names")
         return words[word]
-    return names
+    return chosen
 
 
 # Files --------------------------------------------------------------------------------
@@ -185,10 +127,10 @@ def _against(names: tuple[str, ...]) -> tuple[str, ...]:
 def _check_files(arguments: argparse.Namespace) -> None:
     """Before minutes of measuring: can the results be written at all?"""
     for option in ("json", "html"):
-        argument_types.check_file(f"--{option}", getattr(arguments, option))
+        types.check_file(f"--{option}", getattr(arguments, option))
     pages, data = arguments.html, arguments.json
     if pages is not None and data is not None and _same(data, pages):
-        raise OptionError(f"--json and --html are one file, {pages}")
+        raise OptionError(f"--json and --html name the same file, {pages}")
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -205,7 +147,7 @@ def _write(report: BenchReport, arguments: argparse.Namespace) -> None:
         except WriteFailed as error:
             failures.append(error)
         except BrokenPipeError:
-            pass  # it is written, only nobody could be told
+            pass  # it is written; only the message could not be printed
     if failures:
         raise WriteFailed("; ".join(map(str, failures))) from failures[0]
 
@@ -226,19 +168,11 @@ def _contents(
 
 
 def _show_tracebacks(report: BenchReport) -> None:
-    for group in report.groups:
-        for row in group.rows:
-            if row.traceback:
-                title = f"{row.candidate.title} ×{group.num_envs}"
-                print(f"\n{title}:\n{row.traceback}", file=sys.stderr)
-
-
-# Kinds of arguments -------------------------------------------------------------------
+    for group, row in report.rows:
+        if row.traceback:
+            title = f"{row.candidate.title} ×{group.num_envs}"
+            print(f"\n{title}:\n{row.traceback}", file=sys.stderr)
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    return tuple(argument_types.count(part) for part in text.split(","))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    return tuple(types.count(part) for part in text.split(","))

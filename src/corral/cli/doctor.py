@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.cli import replay
+from corral.cli.options import adder, names
 from corral.errors import OptionError
-from corral.train.commands import argument_types
+from corral.train.commands import argument_types as types
 from corral.train.commands.output_files import save
 from corral.train.commands.requirements import Need
 
@@ -37,64 +38,30 @@ SUMMARY = "what is wrong with this environment?"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral doctor` takes."""
-    _add_examination(parser)
-    add = parser.add_argument_group("an episode that failed").add_argument
-    add(
-        "--replay",
-        type=Path,
-        metavar="FILE",
-        help="run the episode of a saved fault again",
-    )
-    replay.add_options(add)
-    add(
-        "--timeout",
-        type=argument_types.positive,
-        metavar="S",
-        help="seconds for one measurement (60), or for what failed, where it had hung "
-        "(what it was given then)",
-    )
-
-
-def _add_examination(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("env", nargs="?", metavar="ENV", help="an id, module:function")
-    add = parser.add_argument_group("an examination").add_argument
-    add(
-        "--kwargs",
-        type=argument_types.json_object,
-        default={},
-        metavar="JSON",
-        help="arguments for the environment",
-    )
-    add(
-        "--num-envs",
-        type=argument_types.count,
-        default=8,
-        metavar="N",
-        help="how many the recommended line makes (8)",
-    )
-    add(
-        "--seed",
-        type=argument_types.whole,
-        default=0,
-        help="of episodes and actions (0)",
-    )
-    add(
-        "--only",
-        type=lambda text: [part.strip() for part in text.split(",") if part.strip()],
-        default=[],
-        metavar="NAME,NAME",
-        help="some of the checks, such as isolation",
-    )
-    add("--json", type=Path, metavar="FILE", help="write everything as JSON")
-    add(
-        "--save",
-        action="store_true",
-        help="keep what was found about sharing a process, for corral.make",
-    )
+    group = parser.add_argument_group("an examination")
+    option = adder(group.add_argument)
+    option("--kwargs", "JSON", types.json_object, {}, "arguments for ENV")
+    text = "number of envs in the recommended line (default: 8)"
+    option("--num-envs", "N", types.count, 8, text)
+    text = "seed of episodes and actions (default: 0)"
+    option("--seed", "SEED", types.whole, 0, text)
+    text = "names of checks, such as isolation (default: all)"
+    option("--only", "NAME,NAME", names, (), text)
+    option("--json", "FILE", Path, None, "write everything as JSON")
+    text = "store what was found about sharing a process, for corral.make"
+    group.add_argument("--save", action="store_true", help=text)
+    add = parser.add_argument_group("an episode that failed").add_argument
+    option = adder(add)
+    option("--replay", "FILE", Path, None, "run the episode of a saved fault again")
+    replay.add_options(add)
+    text = "seconds allowed for one measurement (default: 60), or for the step that "
+    text += "hung (default: its limit then)"
+    option("--timeout", "S", types.positive, None, text)
 
 
 def need(arguments: argparse.Namespace) -> Need:
-    """What shows an examination; a replay needs nothing."""
+    """An examination counts and prints; a replay needs nothing."""
     return Need() if arguments.env is None else Need(("bench",), ("psutil", "rich"))
 
 
@@ -102,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine, or replay; returns the status."""
     if (arguments.env is None) == (arguments.replay is None):
         raise OptionError(
-            "name an environment, corral doctor ENV, or a saved fault, "
-            "corral doctor --replay FILE"
+            "name an environment (corral doctor ENV) or a saved fault "
+            "(corral doctor --replay FILE)"
         )
     if arguments.env is None:
         arguments.file = arguments.replay
@@ -115,13 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _examine(arguments: argparse.Namespace) -> int:
-    """0 if nothing has to be done, 3 with warnings, 1 with problems."""
+    """0 if there is nothing to do, 3 with warnings, 1 with problems."""
     from corral.tools.doctor import console
     from corral.tools.doctor.examination import examine, subject_for
     from corral.tools.doctor.report import EXIT_STATUS
 
     path = arguments.json
-    argument_types.check_file("--json", path)
+    types.check_file("--json", path)
     subject = subject_for(
         arguments.env, arguments.kwargs, arguments.seed, syntax="command"
     )
@@ -147,17 +114,17 @@ def _save(report: Report) -> None:
     verdict = report.verdict
     if verdict is None:
         raise OptionError(
-            "nothing to save: whether it may share a process is not known"
+            "nothing to save: it is not known whether it may share a process"
         )
     if not verdict.edition:
         raise OptionError(
             f"not saved: {verdict.subject} belongs to no package and no file, so "
-            "nobody could tell when it has changed"
+            "Corral could not see when it changes"
         )
     try:
         print(f"Saved for {verdict.edition}: {save_verdict(verdict)}")
     except OSError as error:
         raise OptionError(
             f"not saved: {folder()} cannot be written to ({error.strerror}); "
-            f"{FOLDER_VARIABLE}=DIRECTORY names another"
+            f"set {FOLDER_VARIABLE} to another directory"
         ) from None

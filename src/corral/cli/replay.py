@@ -1,15 +1,15 @@
 """Why did this environment fail?
 
-Runs the episode of a fault again, as `fault.save(path)` has written it, up to and
-including the step that failed, and says whether it failed again.
+Runs the episode of a saved fault (`fault.save(path)`) again, up to and including the
+step that failed, and says whether it failed again.
 
     corral replay fault.zip
     corral replay fault.zip --debugger
 
-An episode that took its process down, or hung, is run in a process of its own. One that
-does not fail alone, but had other envs in its process, is run beside one of them too:
-the answer says whether they interfere with each other. The status is 0 if it failed
-again. Files that you did not sign are not opened: they hold code.
+An episode that ended its process, or hung, runs in a process of its own. If the env
+shared its process and does not fail alone, it also runs beside one of the other envs,
+to find out whether they interfere with each other. The exit status is 0 if it failed
+again. Files that you did not sign are not opened, because they contain code.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         type=argument_types.positive,
         metavar="S",
-        help="seconds for what failed, in a process of its own (what it was given "
-        "then, or 60)",
+        help="seconds allowed for the step that failed, in a process of its own "
+        "(default: its limit then, or 60)",
     )
 
 
 def add_options(add: Callable[..., Any]) -> None:
     """What `corral doctor --replay` takes as well."""
-    add("--debugger", action="store_true", help="look at what it raises in pdb")
+    add("--debugger", action="store_true", help="open pdb where it raises")
     argument_types.add_trust(add, "open a fault that you did not sign: it runs code")
 
 

@@ -71,4 +71,4 @@ def test_missing_peers_and_interruptions_are_told(printed):
 def test_peers_that_have_no_way_with_such_agents_are_named(printed):
     text = printed(report(agents="in turns", left_out=("agilerl", "supersuit")))
     assert "A step is one agent's turn." in text
-    assert "Left out: agilerl, supersuit; no way with agents that act in turns." in text
+    assert "Left out: agilerl, supersuit cannot run agents that act in turns." in text

@@ -3,7 +3,7 @@
 import pytest
 
 from corral.errors import CorralError
-from corral.tools.bench.measure import Race, Rates, batches_for, race
+from corral.tools.bench.measure import Rates, batches_for, take_turns
 
 
 class FakeRunner:
@@ -31,6 +31,28 @@ class FakeRunner:
         pass
 
 
+def stop(name, error):
+    raise error
+
+
+def race(runners, rounds, turn_seconds, on_turn=lambda name: None, on_fault=stop):
+    """The rates of each runner, in the order of its turns."""
+    rates = {name: [] for name in runners}
+
+    def note(name, rate):
+        rates[name].append(rate)
+        on_turn(name)
+
+    take_turns(
+        runners,
+        rounds=rounds,
+        turn_seconds=turn_seconds,
+        on_turn=note,
+        on_fault=on_fault,
+    )
+    return rates
+
+
 def test_rounds_alternate_forth_and_back():
     journal = []
     runners = {
@@ -45,7 +67,7 @@ def test_rounds_alternate_forth_and_back():
 
 def test_rate_counts_environment_steps():
     rates = race({"only": FakeRunner()}, rounds=3, turn_seconds=0.1)
-    assert rates["only"].rounds == pytest.approx((400.0,) * 3)
+    assert rates["only"] == pytest.approx([400.0] * 3)
 
 
 def test_a_turn_gets_the_batches_that_fill_it():
@@ -79,25 +101,11 @@ def test_spread_of_equal_rounds_is_zero():
 def test_one_that_fails_takes_no_more_turns_and_the_others_go_on():
     runners = {"sound": FakeRunner(), "broken": FakeRunner("broken", breaks_at=4)}
     faults = []
-    running = Race(
-        runners, turn_seconds=0.01, on_fault=lambda name, error: faults.append(name)
-    )
-    running.run(rounds=3)
+    rates = race(runners, 3, 0.01, on_fault=lambda name, error: faults.append(name))
     assert faults == ["broken"]
-    rates = running.rates()
-    assert [len(rates[name].rounds) for name in ("sound", "broken")] == [3, 1]
+    assert [len(rates[name]) for name in ("sound", "broken")] == [3, 1]
 
 
-def test_without_anybody_to_tell_a_fault_ends_the_race():
+def test_an_error_can_end_the_race():
     with pytest.raises(CorralError, match="fake broke"):
         race({"broken": FakeRunner(breaks_at=2)}, rounds=3, turn_seconds=0.01)
-
-
-def test_what_was_measured_is_kept_when_somebody_interrupts():
-    def interrupt(name):
-        raise KeyboardInterrupt
-
-    running = Race({"only": FakeRunner()}, turn_seconds=0.01, on_turn=interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        running.run(rounds=3)
-    assert len(running.rates()["only"].rounds) == 1

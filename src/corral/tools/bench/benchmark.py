@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from corral.engine.executors.assign import usable_cores
 from corral.errors import FaultError, OptionError
-from corral.tools.bench.candidates import candidates_of, check_backends, peers
-from corral.tools.bench.comparison import Comparison, ProgressListener
+from corral.tools.bench.candidates import check_backends, peers
+from corral.tools.bench.comparison import Comparison
 from corral.tools.bench.messages import EnvsBuilt
 from corral.tools.bench.recommend import recommend
 from corral.tools.bench.results import BenchReport, BenchSettings, SizeResults
 from corral.tools.bench.simulated_policy import iterations_for
 from corral.train.run import machine
 
+if TYPE_CHECKING:
+    from corral.train.sinks.progress import ProgressBar
+
 INTERRUPTED_CLOSE_SECONDS = 2.0
 """Seconds that candidates have to close after Ctrl-C."""
 
 
-def run(settings: BenchSettings, watcher: ProgressListener) -> BenchReport:
-    """Measure everything that was asked for.
+def run(settings: BenchSettings, watcher: ProgressBar) -> BenchReport:
+    """Run the whole benchmark.
 
     Ctrl-C ends it early, with what is known by then. Raises if the env cannot be
     found or built at all.
     """
     if os.name != "posix":
         raise OptionError(
-            "every candidate is measured in a process of its own, started in a way "
-            f"that Linux and macOS have and this system ({os.name}) has not"
+            "corral bench starts a process for each candidate in a way that needs "
+            f"Linux or macOS; this system is {os.name}"
         )
     check_backends(settings.backends or ())
     there, _ = peers(settings.against)
@@ -102,7 +106,7 @@ def _report(
 ) -> BenchReport:
     there, missing = peers(settings.against)
     agents = built.agents if built else ""
-    left_out = [peer for peer in there if not candidates_of(peer, agents)]
+    left_out = [peer for peer in there if not peer.candidates_for(agents)]
     recommendation = None
     if built is not None:
         recommendation = recommend(

@@ -1,4 +1,4 @@
-"""The process of one candidate: build the envs, step when told, end with the race.
+"""The process of one candidate: build the envs, take turns, end with the race.
 
 race ── BuildOrder ─────► import, build, reset
      ◄────── EnvsBuilt ── | CandidateFailure
@@ -15,7 +15,6 @@ import time
 import traceback
 from itertools import cycle, islice
 from multiprocessing.connection import Connection
-from typing import Any
 
 from corral.engine.adapters.env_names import resolve_env
 from corral.engine.pool import Stats
@@ -58,12 +57,10 @@ class CandidateRunner:
         memory = max(0, process_usage.memory() - weight)
         layout = stepped.layout
         spaces = str(stepped.observation_space), str(stepped.action_space)
-        seen, done = stepped.groups_text or spaces
         self.built = EnvsBuilt(
             startup,
             memory,
-            seen,
-            done,
+            *(stepped.groups_text or spaces),
             name.expression,
             name.import_line,
             layout.backend if layout else None,
@@ -171,22 +168,12 @@ def _next(connection: Connection) -> int | None:
 
 def failure_of(error: Exception, order: BuildOrder) -> CandidateFailure:
     """What the race is told about an exception."""
-    ours = _own_error(error)
-    usage_error = order.candidate.library == "loop" and isinstance(error, OptionError)
-    text = str(ours) if ours is not None else _in_words(error)
-    return CandidateFailure(
-        text, "".join(traceback.format_exception(error)), usage_error
-    )
-
-
-def _in_words(error: Exception) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _own_error(error: BaseException) -> CorralError | None:
-    """The error that says where it happened, if it is one of ours or caused by one."""
-    found: Any = error
+    # One of ours, or the one of ours that caused it, says where it happened.
+    found: BaseException | None = error
     while found is not None and not isinstance(found, CorralError):
         found = found.__cause__
-    return found
+    return CandidateFailure(
+        str(found) if found else f"{type(error).__name__}: {error}".rstrip(": "),
+        "".join(traceback.format_exception(error)),
+        order.candidate.library == "loop" and isinstance(error, OptionError),
+    )

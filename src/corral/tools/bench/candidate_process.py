@@ -86,8 +86,7 @@ class CandidateProcess:
                 if time.monotonic() > until:
                     end(self._process)
                     text = (
-                        f"no answer within {self.deadline:g} s, so it was given up; "
-                        "--deadline gives it longer"
+                        f"no answer within {self.deadline:g} s; --deadline allows more"
                     )
                     raise self._fault("hung", command, text)
             if self._connection.poll():
@@ -102,7 +101,7 @@ class CandidateProcess:
         name = signal_name(code)
         how = f"ended by {name}" if name else f"ended with exit code {code}"
         lines = self._last_output().splitlines()[-LAST_LINES:]
-        said = "; it last said: " + " / ".join(lines) if lines else ""
+        said = "; its last output: " + " / ".join(lines) if lines else ""
         return f"its process {how}{said}"
 
     def _fault(self, kind: str, command: str, text: str) -> FaultError:

@@ -1,10 +1,10 @@
-"""Who takes part: one bare env, our layouts, and the peers that are asked for."""
+"""The candidates: one bare env, our layouts, and the requested peers."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from corral.engine.executors.assign import MAX_PROCESSES, enough_workers
@@ -13,7 +13,7 @@ from corral.errors import OptionError
 
 BACKEND_WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}
 MAX_THREADS = 128
-"""No layout of ours has more threads than this unless they are asked for."""
+"""No layout of ours has more threads than this unless --workers says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Candidate:
     """One way of stepping the envs."""
 
     library: str
-    """A key of `libraries.HOMES`."""
+    """See `libraries.builder_of`."""
     kind: str
     """For us the backend; for a peer, which of its ways."""
     title: str
@@ -39,76 +39,76 @@ class Peer:
     """What is imported."""
     install: str
     candidates: tuple[Candidate, ...]
-    agents: tuple[Candidate, ...] = ()
-    """Its ways for envs whose agents act at once."""
+    agents: bool = False
+    """Whether it takes envs whose agents act at once."""
 
     @property
     def installed(self) -> bool:
         """Whether it is there; nothing is imported for that."""
         return find_spec(self.package) is not None
 
+    def candidates_for(self, agents: str) -> tuple[Candidate, ...]:
+        """Its candidates for an env whose agents act so, see `BuildOrder`."""
+        if not agents:
+            return self.candidates
+        takes = self.agents and agents == "at once"
+        return tuple(replace(one, fillers=False) for one in self.candidates * takes)
+
 
 LOOP = Candidate("loop", "loop", "one bare env", fillers=False)
 AUTO = Candidate("corral", "auto", "Corral, auto")
 
-PEERS = {
-    peer.name: peer
-    for peer in (
-        Peer(
-            "gymnasium",
-            "gymnasium",
-            "pip install gymnasium",
-            (
-                Candidate("gymnasium", "sync", "Gymnasium Sync"),
-                Candidate("gymnasium", "async", "Gymnasium Async"),
-            ),
+_PEERS = (
+    Peer(
+        "gymnasium",
+        "gymnasium",
+        "pip install gymnasium",
+        (
+            Candidate("gymnasium", "sync", "Gymnasium Sync"),
+            Candidate("gymnasium", "async", "Gymnasium Async"),
         ),
-        Peer(
-            "sb3",
-            "stable_baselines3",
-            "pip install stable-baselines3",
-            (
-                Candidate("sb3", "dummy", "SB3 DummyVecEnv", fillers=False),
-                Candidate("sb3", "subproc", "SB3 SubprocVecEnv", fillers=False),
-            ),
+    ),
+    Peer(
+        "sb3",
+        "stable_baselines3",
+        "pip install stable-baselines3",
+        (
+            Candidate("sb3", "dummy", "SB3 DummyVecEnv", fillers=False),
+            Candidate("sb3", "subproc", "SB3 SubprocVecEnv", fillers=False),
         ),
-        Peer(
-            "agilerl",
-            "agilerl",
-            "pip install agilerl",
-            (Candidate("agilerl", "async", "AgileRL async"),),
-            (Candidate("agilerl", "async", "AgileRL async", fillers=False),),
+    ),
+    Peer(
+        "agilerl",
+        "agilerl",
+        "pip install agilerl",
+        (Candidate("agilerl", "async", "AgileRL async"),),
+        agents=True,
+    ),
+    Peer(
+        "supersuit",
+        "supersuit",
+        "pip install supersuit",
+        (
+            Candidate("supersuit", "sync", "SuperSuit serial"),
+            Candidate("supersuit", "async", "SuperSuit processes"),
         ),
-        Peer(
-            "supersuit",
-            "supersuit",
-            "pip install supersuit",
-            (
-                Candidate("supersuit", "sync", "SuperSuit serial"),
-                Candidate("supersuit", "async", "SuperSuit processes"),
-            ),
-            (
-                Candidate("supersuit", "sync", "SuperSuit serial", fillers=False),
-                Candidate("supersuit", "async", "SuperSuit processes", fillers=False),
-            ),
-        ),
-    )
-}
-
-
-def candidates_of(peer: Peer, agents: str) -> tuple[Candidate, ...]:
-    """Its candidates for an env whose agents act so, see `BuildOrder`."""
-    if not agents:
-        return peer.candidates
-    return peer.agents if agents == "at once" else ()
+        agents=True,
+    ),
+)
+PEERS = {peer.name: peer for peer in _PEERS}
 
 
 def layout(backend: str, workers: int = 1) -> Candidate:
     """One of ours."""
     if backend == "serial":
         return Candidate("corral", "serial", "Corral, serial", 1)
-    words = BACKEND_WORDS[backend] if workers > 1 else backend
-    return Candidate("corral", backend, f"Corral, {workers} {words}", workers)
+    title = f"Corral, {workers_text(backend, workers)}"
+    return Candidate("corral", backend, title, workers)
+
+
+def workers_text(backend: str, workers: int) -> str:
+    """How many threads or processes."""
+    return f"{workers} {BACKEND_WORDS[backend] if workers > 1 else backend}"
 
 
 def layouts(
@@ -118,7 +118,7 @@ def layouts(
     workers: Sequence[int] = (),
     waits: bool = False,
 ) -> list[Candidate]:
-    """Ours for so many envs: those asked for, else those that make sense.
+    """Ours for so many envs: the requested ones, else those that make sense.
 
     Args:
         num_envs: how many envs.
@@ -127,7 +127,8 @@ def layouts(
         workers: how many threads or processes; as many as cores if empty.
         waits: the env waits more than it computes: a worker for each may pay.
     """
-    chosen = backends or _sensible(num_envs)
+    sensible = ["serial", *(("thread", "process") if num_envs > 1 else ()), "auto"]
+    chosen = backends or sensible
     found: list[Candidate] = []
     for backend in chosen:
         counts = [min(count, num_envs) for count in workers]
@@ -135,22 +136,14 @@ def layouts(
         if waits and not (backends or workers):
             most = MAX_THREADS if backend == "thread" else MAX_PROCESSES
             counts.append(min(num_envs, most))
-        if backend == "serial":
-            found.append(layout("serial"))
-        elif backend != "auto":
+        if backend != "auto":
             found += [layout(backend, count) for count in counts]
     # Last: it takes a row of its own only if no other row is what it chooses.
     return list(dict.fromkeys([*found, *([AUTO] if "auto" in chosen else [])]))
 
 
-def _sensible(num_envs: int) -> Sequence[str]:
-    return (
-        ("serial", "auto") if num_envs == 1 else ("serial", "thread", "process", "auto")
-    )
-
-
 def check_backends(names: Sequence[str]) -> None:
-    """Refuse what is no backend."""
+    """Raise OptionError for an unknown backend."""
     _check("--backend", names, BACKENDS)
 
 
@@ -167,4 +160,6 @@ def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise OptionError(f"{option} {name!r} is none of {', '.join(known)}{hint}")
+            raise OptionError(
+                f"{option} must be one of {', '.join(known)}, got {name!r}{hint}"
+            )

@@ -9,7 +9,7 @@ library are enough at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from corral.errors import CorralError, FaultError
 from corral.tools.bench.candidate_process import CandidateProcess, close_all
@@ -18,11 +18,10 @@ from corral.tools.bench.candidates import (
     LOOP,
     Candidate,
     Peer,
-    candidates_of,
     layout,
     layouts,
 )
-from corral.tools.bench.measure import Race, batches_for
+from corral.tools.bench.measure import batches_for, take_turns
 from corral.tools.bench.messages import BuildOrder, EnvsBuilt
 from corral.tools.bench.results import (
     BenchSettings,
@@ -32,21 +31,11 @@ from corral.tools.bench.results import (
 )
 from corral.tools.bench.turn_figures import unit_of
 
+if TYPE_CHECKING:
+    from corral.train.sinks.progress import ProgressBar
+
 WAITING_CPU_SHARE = 0.5
 """An env that takes less of a core than this may gain by more threads than cores."""
-
-
-class ProgressListener(Protocol):
-    """Who is told how far it is."""
-
-    def expect(self, turns: int) -> None:
-        """So many more turns are to come; fewer, if negative."""
-
-    def show_status(self, text: str) -> None:
-        """What is being done now."""
-
-    def turn(self) -> None:
-        """One of the expected turns is over."""
 
 
 class Comparison:
@@ -60,7 +49,7 @@ class Comparison:
         cores: int,
         peers: Sequence[Peer],
         policy_iterations: int,
-        watcher: ProgressListener,
+        watcher: ProgressBar,
     ) -> None:
         self.settings = settings
         self.num_envs = num_envs
@@ -75,7 +64,7 @@ class Comparison:
         self._auto = ""
 
     def run(self) -> None:
-        """Build everybody and race; raises if not even one env can be built."""
+        """Build all candidates and race; raises if not even one env can be built."""
         expected = self.expected_turns()
         self._build_loop()
         waits = self._try_loop()
@@ -87,17 +76,17 @@ class Comparison:
         )
         for candidate in candidates:
             self._build(candidate)
-        race = Race(
+        take_turns(
             self._processes,
+            rounds=self.settings.rounds,
             turn_seconds=self.settings.seconds,
             on_turn=self._note_turn,
             on_fault=self._note_fault,
         )
-        race.run(self.settings.rounds)
 
     @property
     def hopeless(self) -> bool:
-        """One bare env failed before anybody else began: so would all of them."""
+        """One bare env failed before the others began: so would all of them."""
         entry = self._entries.get(LOOP.title)
         return len(self._entries) == 1 and entry is not None and bool(entry.error)
 
@@ -110,11 +99,11 @@ class Comparison:
         ours = layouts(self.num_envs, self._cores, asked.backends, asked.workers, waits)
         agents = self.built.agents if self.built else ""
         return ours + [
-            one for peer in self._peers for one in candidates_of(peer, agents)
+            one for peer in self._peers for one in peer.candidates_for(agents)
         ]
 
     def _turns(self, candidate: Candidate) -> int:
-        """Building counts as one; auto is mostly asked and not raced."""
+        """Building counts as one; auto is mostly built and not raced."""
         return 1 if candidate is AUTO else 1 + self.settings.rounds
 
     def _try_loop(self) -> bool:
@@ -183,7 +172,7 @@ class Comparison:
 
     # Racing ---------------------------------------------------------------------------
 
-    def _note_turn(self, title: str) -> None:
+    def _note_turn(self, title: str, rate: float) -> None:
         entry, process = self._entries[title], self._processes[title]
         entry.turns.append(process.turns[-1])
         self._watcher.show_status(f"×{self.num_envs} {title}")

@@ -1,7 +1,11 @@
-"""Figures as a reader wants them, the same on the console and on the page."""
+"""Figures as text, the same on the console and on the page."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import astuple
+
+from corral.tools.bench.recommend import best_of
 from corral.tools.bench.results import BenchReport, CandidateResult
 
 NO_VALUE = "–"
@@ -17,22 +21,35 @@ HEADINGS = (
 )
 """Broken where a narrow table may break them."""
 TABLE_NOTE = (
-    "× loop: over one bare env in a for loop. of limit: of min(cores, envs) × that "
-    "env, policy counted in. CPU burnt: cores busy beyond the envs' and the policy's "
-    "own work."
+    "× loop: speed relative to one bare env in a for loop. of limit: share of the "
+    "highest possible speed, min(cores, envs) × one bare env plus the policy. CPU "
+    "burnt: cores busy with anything but the envs and the policy."
 )
-SPLIT_PARTS = ("env", "policy", "waiting", "copying")
+INTERRUPTED = "Interrupted: these are the rounds so far."
+
+
+def table(report: BenchReport) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The cells of each row, and how it stands out: first, strong, bad."""
+    for group in report.groups:
+        best = best_of(group)
+        for number, row in enumerate(group.rows):
+            size = "" if number else str(group.num_envs)
+            marks = {"first": not number, "strong": row is best}
+            marks["bad"] = row.state == "failed"
+            words = " ".join(name for name, is_so in marks.items() if is_so)
+            yield (size, title(row), *figures(row)), words
 
 
 def figures(row: CandidateResult) -> tuple[str, ...]:
     """The row's cells from steps/s on."""
+    start = "{:.2f} s" if (row.startup_seconds or 0) < 10 else "{:.0f} s"
     return (
         speed(row),
         _number(row.over_loop, "{:.2f}"),
         _number(row.efficiency, "{:.0%}"),
-        _number(row.startup, "{:.2f} s" if (row.startup or 0) < 10 else "{:.0f} s"),
-        _memory(row.memory),
-        _number(row.burnt, "{:.2f}"),
+        _number(row.startup_seconds, start),
+        _memory(row.memory_bytes),
+        _number(row.cpu_burnt, "{:.2f}"),
     )
 
 
@@ -46,9 +63,7 @@ def speed(row: CandidateResult) -> str:
 
 def shares(row: CandidateResult) -> tuple[str, ...]:
     """Where its time goes: env, policy, waiting, copying."""
-    return tuple(
-        _number(getattr(row.split, part, None), "{:.0%}") for part in SPLIT_PARTS
-    )
+    return tuple(f"{part:.0%}" for part in astuple(row.time)) if row.time else ()
 
 
 def title(row: CandidateResult) -> str:
@@ -58,21 +73,20 @@ def title(row: CandidateResult) -> str:
 
 def notes(report: BenchReport) -> list[str]:
     """What stands under the table."""
-    rows = [row for group in report.groups for row in group.rows]
+    rows = [row for _, row in report.rows]
     found = []
     if any(row.auto for row in rows):
         found.append('* what backend="auto" chooses')
     if any(row.state == "failed" and row.rates for row in rows):
         found.append("! the rounds before it failed")
     if report.agents:
+        whole = report.agents == "at once"
         found.append(
-            "A step moves all agents."
-            if report.agents == "at once"
-            else "A step is one agent's turn."
+            "A step moves all agents." if whole else "A step is one agent's turn."
         )
     if report.left_out:
         names = ", ".join(report.left_out)
-        found.append(f"Left out: {names}; no way with agents that act {report.agents}.")
+        found.append(f"Left out: {names} cannot run agents that act {report.agents}.")
     return [*found, TABLE_NOTE]
 
 
@@ -80,7 +94,7 @@ def machine(report: BenchReport) -> str:
     """Where it was measured."""
     facts = report.machine
     memory = facts["memory_bytes"] / 2**30
-    compiled = "" if facts["compiled"] else ", Python twins of the C parts"
+    compiled = "" if facts["compiled"] else ", without the C parts"
     software = ", ".join(f"{name} {text}" for name, text in report.versions.items())
     return (
         f"{facts['cores']} cores ({facts['processor']}), {memory:.0f} GiB, "
@@ -96,14 +110,13 @@ def method(report: BenchReport) -> str:
     return f"{rounds} of {settings.seconds:g} s turns{policy}"
 
 
-def failures(report: BenchReport) -> list[tuple[str, CandidateResult]]:
-    """What failed, and at which size."""
-    return [
-        (f"{row.candidate.title} ×{group.num_envs}", row)
-        for group in report.groups
-        for row in group.rows
+def failures(report: BenchReport) -> dict[str, str]:
+    """What failed, at which size, and why."""
+    return {
+        f"{row.candidate.title} ×{group.num_envs}": row.reason
+        for group, row in report.rows
         if row.state == "failed"
-    ]
+    }
 
 
 def brief(reason: str, most: int = 240) -> str:
@@ -118,11 +131,9 @@ def _memory(size: int | None) -> str:
     if size is None:
         return NO_VALUE
     mebibytes = size / 2**20
-    if mebibytes < 1:
-        return "< 1 MiB"
-    if mebibytes < 1000:
-        return f"{mebibytes:.0f} MiB"
-    return f"{mebibytes / 1024:.1f} GiB"
+    if mebibytes >= 1000:
+        return f"{mebibytes / 1024:.1f} GiB"
+    return f"{mebibytes:.0f} MiB" if mebibytes >= 1 else "< 1 MiB"
 
 
 def _number(value: float | None, form: str) -> str:

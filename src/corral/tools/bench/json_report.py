@@ -22,71 +22,48 @@ FORMAT = 1
 
 def document(report: BenchReport, command: Sequence[str]) -> dict[str, Any]:
     """Everything that was found out."""
-    settings = report.settings
-    chosen = report.recommendation
+    settings, chosen = asdict(report.settings), report.recommendation
     return {
         "format": FORMAT,
         "command": list(command),
         "environment": {
-            "name": settings.env,
-            "kwargs": settings.kwargs,
+            "name": settings.pop("env"),
+            "kwargs": settings.pop("kwargs"),
             "observation_space": report.observation_space,
             "action_space": report.action_space,
         },
-        "settings": {
-            "num_envs": list(settings.num_envs),
-            "backends": list(settings.backends) if settings.backends else None,
-            "workers": list(settings.workers),
-            "against": list(settings.against),
-            "policy_ms": settings.policy_ms,
-            "rounds": settings.rounds,
-            "seconds": settings.seconds,
-            "seed": settings.seed,
-            "deadline": settings.deadline,
-        },
+        "settings": {**settings, "backends": settings["backends"] or None},
         "machine": report.machine,
         "versions": report.versions,
         "interrupted": report.interrupted,
         "missing": [
-            {"name": peer.name, "install": peer.install} for peer in report.missing
+            {"name": one.name, "install": one.install} for one in report.missing
         ],
         "agents": report.agents or None,
-        "left_out": list(report.left_out),
+        "left_out": report.left_out,
         "recommendation": asdict(chosen) if chosen else None,
         "groups": [_group(group) for group in report.groups],
     }
 
 
 def _group(group: SizeResults) -> dict[str, Any]:
-    best = best_of(group)
-    return {
-        "num_envs": group.num_envs,
-        "limit": group.limit,
-        "step_seconds": group.step,
-        "cpu_share": group.share,
-        "auto": group.auto or None,
-        "candidates": [_candidate(row, row is best) for row in group.rows],
-    }
+    best, values = best_of(group), asdict(group)
+    del values["rows"]
+    rows = [_candidate(row) | {"best": row is best} for row in group.rows]
+    return {**values, "auto": group.auto or None, "candidates": rows}
 
 
-def _candidate(row: CandidateResult, best: bool) -> dict[str, Any]:
-    candidate = row.candidate
+def _candidate(row: CandidateResult) -> dict[str, Any]:
+    values = asdict(row)
+    candidate, rates = values.pop("candidate"), row.rates
+    for internal in ("traceback", "rates"):
+        del values[internal]
+    del candidate["fillers"]
     return {
-        "title": candidate.title,
-        "library": candidate.library,
-        "kind": candidate.kind,
-        "workers": candidate.workers,
-        "state": row.state,
+        **candidate,
+        **values,
         "reason": row.reason or None,
-        "auto": row.auto,
-        "best": best,
         "steps_per_second": row.steps_per_second,
-        "spread": row.rates.spread if row.rates else None,
-        "rounds": list(row.rates.rounds) if row.rates else [],
-        "over_loop": row.over_loop,
-        "efficiency": row.efficiency,
-        "startup_seconds": row.startup,
-        "memory_bytes": row.memory,
-        "cpu_burnt": row.burnt,
-        "time": asdict(row.split) if row.split else None,
+        "spread": rates.spread if rates else None,
+        "rounds": rates.rounds if rates else (),
     }

@@ -71,4 +71,4 @@ class CandidateFailure:
     text: str
     traceback: str
     usage: bool = False
-    """The caller's mistake: nobody else needs to try."""
+    """Whether it is a mistake in the command line, which every candidate would meet."""

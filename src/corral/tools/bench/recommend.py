@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from corral.tools.bench.candidates import BACKEND_WORDS
+from corral.tools.bench.candidates import workers_text
 from corral.tools.bench.results import (
     CandidateResult,
     LayoutRecommendation,
     SizeResults,
 )
+from corral.tools.make_line import make_line
 
 NEARLY_FASTEST = 0.95
 """Of the fastest: a simpler layout, or fewer envs, is as good from here on."""
 SIMPLEST_FIRST = ("serial", "thread", "process")
 LOOP_WINS = (
-    " One env in a for loop is faster: its steps take less time than a batch costs, "
-    "which more envs would share."
+    " One env in a for loop is faster: a step of this env takes less time than the "
+    "fixed cost of a batch, which more envs would share."
 )
 
 
@@ -27,8 +28,7 @@ def best_of(group: SizeResults) -> CandidateResult | None:
     if not rows:
         return None
     enough = NEARLY_FASTEST * max(_gain(row) for row in rows)
-    good = [row for row in rows if _gain(row) >= enough]
-    return min(good, key=_effort)
+    return min((row for row in rows if _gain(row) >= enough), key=_effort)
 
 
 def recommend(
@@ -54,95 +54,59 @@ def recommend(
     enough = NEARLY_FASTEST * max(worths)
     good = [pair for pair, worth in zip(bests, worths, strict=True) if worth >= enough]
     group, best = min(good, key=lambda pair: pair[0].num_envs)
-    return LayoutRecommendation(
-        group.num_envs,
-        best.candidate.kind,
-        best.candidate.workers or 1,
-        sentence(group, best),
-        code(group.num_envs, best, expression, import_line, kwargs, make),
-    )
+    kind, workers = best.candidate.kind, best.candidate.workers or 1
+    options: dict[str, Any] = {"env_kwargs": kwargs}
+    if not best.auto:  # else "auto" chooses it by itself
+        options |= {"backend": kind} | (
+            {} if kind == "serial" else {"workers": workers}
+        )
+    remark = f'"auto" chooses {kind}' if best.auto else ""
+    code = make_line(make, expression, import_line, group.num_envs, options, remark)
+    text = sentence(group, best)
+    return LayoutRecommendation(group.num_envs, kind, workers, text, code)
 
 
 def sentence(group: SizeResults, best: CandidateResult) -> str:
     """What to use and what it gives."""
     envs = "one env" if group.num_envs == 1 else f"{group.num_envs} envs"
-    facts = [f"{_speed(best):,.0f} steps/s"]
+    kind, workers = best.candidate.kind, best.candidate.workers or 1
+    serial = kind == "serial"
+    place = "the caller (serial)" if serial else workers_text(kind, workers)
+    facts = [f"{speed(best):,.0f} steps/s"]
     if best.over_loop is not None:
         facts.append(f"{best.over_loop:.2f} × a for loop")
     if best.efficiency is not None:
         facts.append(f"{best.efficiency:.0%} of the limit")
-    peer = _fastest_peer(group)
-    if peer is not None:
-        facts.append(f"{_speed(best) / _speed(peer):.1f} × {peer.candidate.title}")
+    others = [row for row in group.rows if not row.ours and row.state == "measured"]
+    peers = [row for row in others if row.candidate.library != "loop"]
+    if peers:
+        fastest = max(peers, key=speed)
+        facts.append(f"{speed(best) / speed(fastest):.1f} × {fastest.candidate.title}")
     slower = best.over_loop is not None and best.over_loop < NEARLY_FASTEST
-    return f"Use {envs} {place(best)}: {', '.join(facts)}.{LOOP_WINS if slower else ''}"
+    return f"Use {envs} in {place}: {', '.join(facts)}.{LOOP_WINS if slower else ''}"
 
 
-def place(row: CandidateResult) -> str:
-    """Where its envs run, in words."""
-    backend, workers = row.candidate.kind, row.candidate.workers or 1
-    if backend == "serial":
-        return "in the caller (serial)"
-    words = BACKEND_WORDS[backend] if workers > 1 else backend
-    return f"in {workers} {words}"
-
-
-def code(
-    num_envs: int,
-    best: CandidateResult,
-    expression: str,
-    import_line: str,
-    kwargs: dict[str, Any],
-    make: str = "make",
-) -> str:
-    """The line to write; it leaves out what `auto` chooses by itself."""
-    arguments = [expression, f"num_envs={num_envs}"]
-    if kwargs:
-        arguments.append(f"env_kwargs={kwargs!r}")
-    if not best.auto:
-        arguments.append(f'backend="{best.candidate.kind}"')
-        if best.candidate.kind != "serial":
-            arguments.append(f"workers={best.candidate.workers}")
-    line = f"envs = corral.{make}({', '.join(arguments)})"
-    if best.auto:
-        line += f'  # "auto" chooses {best.candidate.kind}'
-    return f"{import_line}\n{line}" if import_line else line
-
-
-def _fastest_peer(group: SizeResults) -> CandidateResult | None:
-    peers = [
-        row
-        for row in group.rows
-        if row.candidate.library not in ("loop", "corral") and row.state == "measured"
-    ]
-    return max(peers, key=_speed, default=None)
-
-
-def _speed(row: CandidateResult) -> float:
+def speed(row: CandidateResult) -> float:
+    """Steps per second; 0 if there was no round."""
     return row.steps_per_second or 0.0
 
 
 def _gain(row: CandidateResult) -> float:
     """Within a group: over the loop of the same rounds, if there was one."""
-    return _speed(row) if row.over_loop is None else row.over_loop
+    return speed(row) if row.over_loop is None else row.over_loop
 
 
 def _worths(pairs: Sequence[tuple[SizeResults, CandidateResult]]) -> list[float]:
     """Across groups: rates in bare steps, since the machine may have changed.
 
-    Where a loop failed, nobody knows what a bare step took: then plain rates.
+    Where a loop failed it is not known what a bare step took: then plain rates.
     """
-    worths = [_in_bare_steps(group, row) for group, row in pairs]
-    known = [worth for worth in worths if worth is not None]
-    if len(known) < len(pairs):
-        return [_speed(row) for _, row in pairs]
-    return known
-
-
-def _in_bare_steps(group: SizeResults, row: CandidateResult) -> float | None:
-    if row.efficiency is None or group.limit is None or group.step is None:
-        return None
-    return row.efficiency * group.limit * group.step
+    worths = []
+    for group, row in pairs:
+        if row.efficiency is None or group.limit is None or group.step_seconds is None:
+            return [speed(row) for _, row in pairs]
+        worths.append(row.efficiency * group.limit * group.step_seconds)
+    return worths
 
 
 def _effort(row: CandidateResult) -> tuple[int, int]:

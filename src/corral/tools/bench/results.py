@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from corral.errors import CorralError, FaultError
@@ -38,21 +38,21 @@ class CandidateRecord:
 
 @dataclass(frozen=True, slots=True)
 class CandidateResult:
-    """One candidate, measured."""
+    """One candidate, measured; named as in the JSON report."""
 
     candidate: Candidate
     state: State
-    reason: str = ""
+    reason: str
     """Why it failed."""
-    traceback: str = ""
-    rates: Rates | None = None
-    over_loop: float | None = None
-    efficiency: float | None = None
-    startup: float | None = None
-    memory: int | None = None
-    burnt: float | None = None
-    split: CallerTimeSplit | None = None
-    auto: bool = False
+    traceback: str
+    auto: bool
+    rates: Rates | None
+    over_loop: float | None
+    efficiency: float | None
+    startup_seconds: float | None
+    memory_bytes: int | None
+    cpu_burnt: float | None
+    time: CallerTimeSplit | None
 
     @property
     def steps_per_second(self) -> float | None:
@@ -73,9 +73,9 @@ class SizeResults:
     rows: tuple[CandidateResult, ...]
     limit: float | None
     """Steps per second."""
-    step: float | None
-    """Seconds that one bare step takes."""
-    share: float | None
+    step_seconds: float | None
+    """Of one bare step."""
+    cpu_share: float | None
     """Of a core, that one env takes."""
     auto: str = ""
     """What `backend="auto"` chose, and why."""
@@ -94,7 +94,7 @@ class LayoutRecommendation:
 
 @dataclass(frozen=True, slots=True)
 class BenchSettings:
-    """What was asked for."""
+    """The settings of a benchmark."""
 
     env: str
     kwargs: dict[str, Any]
@@ -126,14 +126,18 @@ class BenchReport:
     agents: str = ""
     """How several act, as in `BuildOrder`."""
     left_out: tuple[str, ...] = ()
-    """Peers that have no way with such agents."""
+    """Peers that cannot run such agents."""
+
+    @property
+    def rows(self) -> list[tuple[SizeResults, CandidateResult]]:
+        """Every row with its group."""
+        return [(group, row) for group in self.groups for row in group.rows]
 
     @property
     def faulty(self) -> bool:
         """Whether the env, or a layout of ours, failed; a peer may."""
-        rows = [row for group in self.groups for row in group.rows]
-        own = [row for row in rows if row.candidate.library in ("loop", "corral")]
-        return any(row.state == "failed" for row in own)
+        ours = [row for _, row in self.rows if row.ours or row.candidate.kind == "loop"]
+        return any(row.state == "failed" for row in ours)
 
 
 def group_of(
@@ -142,12 +146,12 @@ def group_of(
     """Turn what the race has shown into figures; the loop's entry is the first."""
     turns = entries[0].turns
     unit = unit_of(turns) if turns else None
-    limits = limits_of(turns, num_envs, cores) if turns else None
+    limits = limits_of(turns, num_envs, cores) if turns else Rates(())
     loop = rates_of(turns)
     return SizeResults(
         num_envs,
         tuple(_row(entry, unit, loop, limits) for entry in entries),
-        limits.median if limits else None,
+        limits.median if turns else None,
         unit.step if unit else None,
         unit.share if unit else None,
         auto,
@@ -155,29 +159,23 @@ def group_of(
 
 
 def _row(
-    entry: CandidateRecord, unit: BareEnvCost | None, loop: Rates, limits: Rates | None
+    entry: CandidateRecord, unit: BareEnvCost | None, loop: Rates, limits: Rates
 ) -> CandidateResult:
     candidate, turns = entry.candidate, entry.turns
-    state: State = "failed" if entry.error else "measured" if turns else "stopped"
     fault = entry.error.fault if isinstance(entry.error, FaultError) else None
-    row = CandidateResult(
-        candidate,
-        state,
-        str(entry.error or ""),
-        fault.traceback or "" if fault else "",
-        startup=entry.startup,
-        memory=entry.memory,
-        auto=entry.auto,
-    )
-    if not turns:
-        return row
     per_row = unit.steps_per_row if unit and candidate.fillers else 1.0
     rates = rates_of(turns, per_row)
-    return replace(
-        row,
-        rates=rates,
-        over_loop=ratio(rates, loop),
-        efficiency=ratio(rates, limits) if limits else None,
-        burnt=burnt_by(turns, unit, per_row) if unit else None,
-        split=split_of(turns, candidate.workers or 1),
+    return CandidateResult(
+        candidate,
+        "failed" if entry.error else "measured" if turns else "stopped",
+        str(entry.error or ""),
+        fault.traceback or "" if fault else "",
+        entry.auto,
+        rates if turns else None,
+        ratio(rates, loop),
+        ratio(rates, limits),
+        entry.startup,
+        entry.memory,
+        burnt_by(turns, unit, per_row) if unit and turns else None,
+        split_of(turns, candidate.workers or 1),
     )

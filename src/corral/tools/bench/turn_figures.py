@@ -80,7 +80,7 @@ def width(num_envs: int, cores: int, share: float) -> float:
 
 
 def limits_of(turns: Sequence[TurnTimes], num_envs: int, cores: int) -> Rates:
-    """The steps per second that nobody can exceed, by the loop's turns.
+    """The highest possible steps per second, by the loop's turns.
 
     A batch is the policy, then all steps on as many cores as can help, with nothing
     in between. Taken turn by turn, so that a round is held against its own limit.
@@ -104,29 +104,25 @@ def burnt_by(
 
 
 def split_of(turns: Sequence[TurnTimes], workers: int) -> CallerTimeSplit | None:
-    """Where the time went, by what a pool counted; None if nobody counted.
+    """Where the time went, by what a pool counted; None for other candidates.
 
     The envs' time is shared out over the workers. Of the caller's waiting, what the
     workers were busy with beside the envs is copying; what is left is waiting: for the
     slowest of them, and to be woken.
     """
     seconds = sum(turn.seconds for turn in turns)
-    env, busy, waiting = (
-        [getattr(turn, name) for turn in turns] for name in ("env", "busy", "waiting")
-    )
-    if None in env or None in busy or None in waiting or not seconds:
+    counted = [(turn.env, turn.busy, turn.waiting) for turn in turns]
+    if not seconds or any(None in times for times in counted):
         return None
+    env, busy, waiting = (sum(times) for times in zip(*counted, strict=True))
     policy = sum(turn.policy for turn in turns)
-    stepping = min(sum(env) / workers, seconds - policy)
-    idle = min(
-        max(0.0, sum(waiting) - sum(busy) / workers), seconds - policy - stepping
-    )
-    copying = max(0.0, seconds - policy - stepping - idle)
-    parts = (stepping, policy, idle, copying)
+    left = seconds - policy
+    stepping = min(env / workers, left)
+    idle = min(max(0.0, waiting - busy / workers), left - stepping)
+    parts = (stepping, policy, idle, max(0.0, left - stepping - idle))
     return CallerTimeSplit(*(part / seconds for part in parts))
 
 
 def ratio(ours: Rates, theirs: Rates) -> float | None:
-    """How many times faster, in the rounds both of them finished."""
-    count = min(len(ours.rounds), len(theirs.rounds))
-    return ours.first(count).over(theirs.first(count)) if count else None
+    """How many times faster, in the rounds both of them finished; None if in none."""
+    return ours.over(theirs) if ours.rounds and theirs.rounds else None

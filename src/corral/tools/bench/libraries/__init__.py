@@ -1,7 +1,8 @@
-"""How each library steps many envs: one file each, imported in its own process only.
+"""How each library steps many envs; imported in the candidate's own process only.
 
-A file has `build(order, factory) -> BuiltEnvs`, which makes the envs and resets them.
-What it imports at its top is there before the clock of the start-up runs.
+`builder_of(library)` returns `build(order, factory) -> BuiltEnvs`, which makes the envs
+and resets them. The library itself is imported before that, so that start-up times do
+not include imports.
 """
 
 from __future__ import annotations
@@ -18,19 +19,10 @@ from corral.engine.executors.assign import Placement
 from corral.engine.pool import Stats
 from corral.tools.bench.messages import BuildOrder
 
-HOMES = {
-    "loop": "corral.tools.bench.libraries.bare",
-    "corral": "corral.tools.bench.libraries.ours",
-    "gymnasium": "corral.tools.bench.libraries.gymnasium_vector",
-    "sb3": "corral.tools.bench.libraries.sb3",
-    "agilerl": "corral.tools.bench.libraries.agilerl_vector",
-    "supersuit": "corral.tools.bench.libraries.supersuit_vector",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class BuiltEnvs:
-    """Envs that were reset and can be stepped, whoever runs them."""
+    """Envs that were reset and can be stepped."""
 
     step: Callable[[Any], Any]
     """Takes a batch of actions."""
@@ -39,7 +31,7 @@ class BuiltEnvs:
     """Of one env."""
     observation_space: Space[Any] | None = None
     episodes: Callable[[], int] | None = None
-    """How many have ended so far, where somebody counts."""
+    """How many have ended so far, where they are counted."""
     stats: Callable[[], Stats] | None = None
     layout: Placement | None = None
     agents: str = ""
@@ -52,6 +44,8 @@ Build = Callable[[BuildOrder, Factory], BuiltEnvs]
 
 
 def builder_of(library: str) -> Build:
-    """Import what the library needs; returns its `build`."""
-    build: Build = importlib.import_module(HOMES[library]).build
+    """Import the library; returns its `build`."""
+    home = {"loop": "bare", "corral": "ours"}.get(library, "peers")
+    module = importlib.import_module(f"corral.tools.bench.libraries.{home}")
+    build: Build = getattr(module, library)() if home == "peers" else module.build
     return build

@@ -1,8 +1,7 @@
-"""One bare env in a `for` loop: the unit that everything is held against."""
+"""One bare env in a `for` loop: the unit that everything is compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gymnasium.vector.utils import batch_space, iterate
@@ -14,13 +13,16 @@ from corral.engine.adapters.pettingzoo import MultiAdapter, adapt_multi, has_age
 from corral.tools.bench.libraries import BuiltEnvs
 from corral.tools.bench.messages import BuildOrder
 
+MAX_NAMED_AGENTS = 3
+"""Agents of one group that are named."""
+
 
 class EnvLoop:
     """Steps one env as often as a batch has slots; resets it when an episode ends."""
 
-    def __init__(self, env: Any, slots: int) -> None:
+    def __init__(self, env: Any, action_space: Any, slots: int) -> None:
         self._env = env
-        self._batched = batch_space(env.action_space, slots)
+        self._batched = batch_space(action_space, slots)
         self._rows: dict[int, list[Any]] = {}
         self.episodes = 0
 
@@ -34,62 +36,36 @@ class EnvLoop:
                 env.reset()
 
     def _split(self, actions: Any) -> list[Any]:
-        # The batches are drawn once and come again and again: split each only once.
+        # The batches are drawn once and used again and again: split each only once.
         rows = self._rows.get(id(actions))
         if rows is None:
-            rows = self._rows[id(actions)] = list(iterate(self._batched, actions))
+            split = iterate(self._batched, actions)
+            rows = self._rows[id(actions)] = [self._given(row) for row in split]
         return rows
 
-
-def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
-    """Make one env and reset it."""
-    env = factory()
-    if is_pettingzoo(env) or has_agents(env):
-        return _with_agents(order, adapt_multi(env))
-    adapt(env)  # says what is wrong with anything else that is no gymnasium.Env
-    env.reset(seed=order.seed)
-    loop = EnvLoop(env, order.num_envs)
-    return BuiltEnvs(
-        loop.step,
-        env.close,
-        env.action_space,
-        env.observation_space,
-        episodes=lambda: loop.episodes,
-    )
+    def _given(self, row: Any) -> Any:
+        return row
 
 
-# Several agents -----------------------------------------------------------------------
-
-
-MAX_NAMED_AGENTS = 3
-"""Agents of one group that are named."""
-
-
-class AgentsLoop:
+class AgentsLoop(EnvLoop):
     """The same for an env with several agents: a step is all of theirs, or a turn."""
 
     def __init__(self, adapter: MultiAdapter, slots: int) -> None:
-        self._env = adapter.env
+        super().__init__(adapter.env, adapter.spec.action_space, slots)
         self._seats = adapter.roster.seats
         self._step = self._in_turn if adapter.turns else self._at_once
-        self._batched = batch_space(adapter.spec.action_space, slots)
-        self._rows: dict[int, list[Any]] = {}
-        self.episodes = 0
 
     def step(self, actions: Any) -> None:
         """Step the env with one action after the other."""
         env = self._env
-        rows = self._rows.get(id(actions))
-        if rows is None:
-            rows = self._rows[id(actions)] = [
-                {agent: seat.take(row) for agent, seat in self._seats.items()}
-                for row in iterate(self._batched, actions)
-            ]
-        for given in rows:
+        for given in self._split(actions):
             self._step(given)
             if not env.agents:
                 self.episodes += 1
                 env.reset()
+
+    def _given(self, row: Any) -> Any:
+        return {agent: seat.take(row) for agent, seat in self._seats.items()}
 
     def _at_once(self, given: dict[Any, Any]) -> None:
         env = self._env
@@ -109,34 +85,38 @@ class AgentsLoop:
         return bool(self._env.terminations[agent] or self._env.truncations[agent])
 
 
-def _with_agents(order: BuildOrder, adapter: MultiAdapter) -> BuiltEnvs:
-    adapter.env.reset(seed=order.seed)
-    loop = AgentsLoop(adapter, order.num_envs)
+def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
+    """Make one env and reset it."""
+    env = factory()
+    several = is_pettingzoo(env) or has_agents(env)
+    adapter = adapt_multi(env) if several else adapt(env)  # says what is wrong with it
+    loop: EnvLoop
+    if isinstance(adapter, MultiAdapter):
+        env, loop = adapter.env, AgentsLoop(adapter, order.num_envs)
+    else:
+        loop = EnvLoop(env, env.action_space, order.num_envs)
+    env.reset(seed=order.seed)
+    spaces = adapter.spec if several else env
     return BuiltEnvs(
         loop.step,
-        adapter.env.close,
-        adapter.spec.action_space,
-        adapter.spec.observation_space,
+        env.close,
+        spaces.action_space,
+        spaces.observation_space,
         episodes=lambda: loop.episodes,
-        agents="in turns" if adapter.turns else "at once",
-        groups_text=(
-            _groups_text(
-                (one.agents, one.observation_space) for one in adapter.team.groups
-            ),
-            _groups_text((one.agents, one.action_space) for one in adapter.team.groups),
-        ),
+        **_agents(adapter) if isinstance(adapter, MultiAdapter) else {},
     )
 
 
-def _groups_text(groups: Iterable[tuple[Sequence[Any], Any]]) -> str:
-    """Whose space is which."""
-    texts = []
-    for agents, space in groups:
-        names = ", ".join(map(str, agents[:MAX_NAMED_AGENTS]))
-        more = (
-            f" and {len(agents) - MAX_NAMED_AGENTS} more"
-            if len(agents) > MAX_NAMED_AGENTS
-            else ""
-        )
-        texts.append(f"{names}{more}: {space}")
-    return "; ".join(texts)
+def _agents(adapter: MultiAdapter) -> dict[str, Any]:
+    """How the agents act, and which space belongs to which of them."""
+    seen, done = [], []
+    for group in adapter.team.groups:
+        names = ", ".join(map(str, group.agents[:MAX_NAMED_AGENTS]))
+        more = len(group.agents) - MAX_NAMED_AGENTS
+        names += f" and {more} more" if more > 0 else ""
+        seen.append(f"{names}: {group.observation_space}")
+        done.append(f"{names}: {group.action_space}")
+    return {
+        "agents": "in turns" if adapter.turns else "at once",
+        "groups_text": ("; ".join(seen), "; ".join(done)),
+    }

@@ -1,0 +1,133 @@
+"""Other libraries' ways to many envs: a function for each, which imports the library.
+
+For Gymnasium's envs SuperSuit's `gym_vec_env_v0` alone, without `concat_vec_envs_v1`
+around it, whose reset expects no infos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from corral.core import Factory
+from corral.engine.adapters.pettingzoo import MultiAdapter, adapt_multi
+from corral.engine.adapters.team import Team
+from corral.engine.executors.assign import usable_cores
+from corral.errors import OptionError
+from corral.tools.bench.libraries import Build, BuiltEnvs
+from corral.tools.bench.messages import BuildOrder
+
+
+def gymnasium() -> Build:
+    """Gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
+    from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+    def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
+        kind = SyncVectorEnv if order.candidate.kind == "sync" else AsyncVectorEnv
+        return _reset(kind([factory] * order.num_envs), order)
+
+    return build
+
+
+def sb3() -> Build:
+    """Stable-Baselines3's `DummyVecEnv` or `SubprocVecEnv`."""
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+    def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
+        kind = DummyVecEnv if order.candidate.kind == "dummy" else SubprocVecEnv
+        envs = kind([factory] * order.num_envs)
+        envs.seed(order.seed)
+        envs.reset()
+        spaces = envs.action_space, envs.observation_space
+        return BuiltEnvs(envs.step, envs.close, *spaces)
+
+    return build
+
+
+def agilerl() -> Build:
+    """What AgileRL's `make_vect_envs` makes; for agents, `AsyncPettingZooVecEnv`."""
+    from agilerl.utils.utils import make_vect_envs
+    from agilerl.vector.pz_async_vec_env import AsyncPettingZooVecEnv
+
+    def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
+        if not order.agents:
+            envs = make_vect_envs(num_envs=order.num_envs, make_env=factory)
+            return _reset(envs, order)
+        one = adapt_multi(factory())
+        envs = AsyncPettingZooVecEnv([factory] * order.num_envs)
+        one.close()
+        return _with_agents(envs, order, one, _by_agent(one.team))
+
+    return build
+
+
+def supersuit() -> Build:
+    """SuperSuit's copies of one env; with agents, each agent of each env is a row."""
+    from supersuit import (
+        concat_vec_envs_v1,
+        gym_vec_env_v0,
+        pettingzoo_env_to_vec_env_v1,
+    )
+
+    def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
+        processes, env = order.candidate.kind == "async", factory()
+        if not order.agents:
+            envs = gym_vec_env_v0(env, order.num_envs, multiprocessing=processes)
+            return _reset(envs, order)
+        one = adapt_multi(env)
+        join = _by_row(one.team)
+        envs = concat_vec_envs_v1(
+            pettingzoo_env_to_vec_env_v1(env),
+            order.num_envs,
+            num_cpus=usable_cores() if processes else 0,
+        )
+        return _with_agents(envs, order, one, join)
+
+    return build
+
+
+def _reset(envs: Any, order: BuildOrder) -> BuiltEnvs:
+    """Any of Gymnasium's vector envs, reset."""
+    envs.reset(seed=order.seed)
+    spaces = envs.single_action_space, envs.single_observation_space
+    return BuiltEnvs(envs.step, envs.close, *spaces)
+
+
+def _with_agents(
+    envs: Any, order: BuildOrder, one: MultiAdapter, convert: Callable[[Any], Any]
+) -> BuiltEnvs:
+    """Envs that take the actions of groups once they are converted."""
+    envs.reset(seed=order.seed)
+    return BuiltEnvs(
+        lambda actions: envs.step(convert(actions)), envs.close, one.spec.action_space
+    )
+
+
+def _by_agent(team: Team) -> Callable[[Any], dict[Any, Any]]:
+    """Agent -> (slots, ...); each batch is split once, since it is used again."""
+    known: dict[int, dict[Any, Any]] = {}
+
+    def split(actions: Any) -> dict[Any, Any]:
+        if id(actions) not in known:
+            known[id(actions)] = {
+                agent: np.ascontiguousarray(actions[group.name][:, position])
+                for group in team.groups
+                for position, agent in enumerate(group.agents)
+            }
+        return known[id(actions)]
+
+    return split
+
+
+def _by_row(team: Team) -> Callable[[Any], Any]:
+    """(slots x agents, ...): all agents of one env after the other."""
+    if len(team.groups) > 1:
+        raise OptionError("SuperSuit needs envs whose agents all have equal spaces")
+
+    def joined(actions: Any) -> Any:
+        batch = actions[team.groups[0].name]
+        return batch.reshape(-1, *batch.shape[2:])
+
+    return joined
