@@ -9,8 +9,8 @@ those commands to **workers**; a worker's **shard** drives one **Adapter** per s
 A Step is about one moment: `obs`, and the reward, flags and final observation of the
 transition that led to it. `started` speaks of `obs`.
 
-A **Policy** turns a Step into a **Decision**; what it remembers between the two travels
-beside them, as its **carry**::
+A **Policy** turns a Step into a **Decision**; its memory travels beside them, as its
+**carry**::
 
     decision = policy.act(step, carry, rng)
     pool.send(decision.action)
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 Autoreset = Literal["next_step", "same_step", "off"]
 Factory = Callable[..., Any]
-"""What makes an env: called with nothing; of a batched one, with `num_envs`."""
+"""Makes an env. Called without arguments; for a batched env, with `num_envs`."""
 
 
 class InfoBatch(Protocol):
-    """The infos of one Step, in whichever form the caller wants."""
+    """The infos of one Step, in the form that the caller wants."""
 
     def __bool__(self) -> bool: ...
 
@@ -77,7 +77,7 @@ class Step:
     started: NDArray[np.bool_]
     """True where `obs` is the first observation of an episode."""
     valid: NDArray[np.bool_]
-    """False where the row is filler: a next-step reset, or a fault."""
+    """False for padding rows: a next-step reset, or a fault."""
     final_obs: Any
     """The last observation of the episode; meaningful only where it ended. There is one
     row of it: as a view it lives until the slot is sent to again."""
@@ -92,7 +92,7 @@ class Step:
     episode; under next_step and off that info is in `infos`."""
     previous_action: Any = None
     """The action that led here, zeros where `started`; a batch of the action space.
-    Set by whoever asks a policy, for the policy."""
+    Collectors set it for policies."""
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -106,8 +106,8 @@ class Step:
 class Generators(Protocol):
     """One random generator per row of a Step, each of its own episode or item.
 
-    A generator is made when it is first asked for; it depends on the seed of the
-    episode alone, so what a row draws is the same whoever else is in the batch.
+    A generator is made when it is first used. It depends on the seed of the episode
+    alone, so a row draws the same numbers whichever other rows are in the batch.
     """
 
     def __len__(self) -> int: ...
@@ -123,19 +123,20 @@ class Generators(Protocol):
 
 @dataclass(slots=True)
 class Decision:
-    """What a policy chose, one row for each row of the Step it was asked about."""
+    """What a policy chose, one row for each row of the Step."""
 
     action: Any
     """A batch of the action space."""
     carry: Any = None
-    """What the policy is given back with the next Step of these rows: None, or arrays
-    or tensors in nested tuples, lists and dicts, with the rows as first axis."""
+    """The policy's memory, which it gets back with the next Step of these rows: None,
+    or arrays or tensors in nested tuples, lists and dicts, with the rows as first
+    axis."""
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """What else to keep of each row, by name: "log_prob", "value"."""
+    """Other values to keep of each row, by name: "log_prob", "value"."""
 
 
 class Policy(Protocol):
-    """Whoever decides; a collector is the usual caller::
+    """Any object with an `act` method; a collector is the usual caller::
 
         decision = policy.act(step, carry, rng)
 
@@ -143,32 +144,33 @@ class Policy(Protocol):
     used where a policy has them:
 
         initial_carry(rows) -> carry      at the start of episodes; without it, None
-        value(obs, carry) -> (rows,)      what is to be expected from here, where a
-                                          rollout or a truncated episode breaks off;
+        value(obs, carry) -> (rows,)      value estimates, for bootstrapping where a
+                                          rollout or a truncated episode ends;
                                           `carry` is the one that came out of the act
                                           which led to `obs`
 
-    What `act` is given may be overwritten by later steps: copy what is kept.
+    Later steps may overwrite the arguments of `act`: copy what the policy keeps.
     """
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision: ...
 
 
 class Adapter(Protocol):
-    """Any env seen as one contract; the shard is its only caller::
+    """The one interface to any env; the shard is its only caller::
 
         observation, info = adapter.reset(seed, options, task)
         observation, reward, terminated, truncated, info = adapter.step(action)
 
-    Attributes are reached through whatever wraps the env.
+    Attributes are reached through the env's wrappers.
     """
 
     env: Any
     """The env itself, outermost wrapper first."""
     spec: EnvSpec
     stepper: Any
-    """Whose `step(action)` is the adapter's: the env, where nothing is to be added.
-    The shard looks the method up for every step, since an env may exchange it."""
+    """The object whose `step(action)` the shard calls: the env itself where the adapter
+    adds nothing. The shard looks the method up for every step, since an env may replace
+    it."""
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]: ...
 
@@ -176,20 +178,27 @@ class Adapter(Protocol):
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]: ...
 
-    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
+    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call the method, or read the attribute, wherever in the wrappers it is."""
+        found = self.get_attr(name)
+        return found(*args, **kwargs) if callable(found) else found
 
-    def get_attr(self, name: str) -> Any: ...
+    def get_attr(self, name: str) -> Any:
+        """Read the attribute, wherever in the wrappers it is."""
 
-    def set_attr(self, name: str, value: Any) -> None: ...
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set the attribute on the layer that has it, else on the env itself."""
 
     def exchanged(self, env: Any) -> Adapter:
-        """An adapter of the same kind for another env, which takes this one's place."""
+        """An adapter of the same kind for another env, which replaces this one."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the env."""
+        self.env.close()
 
 
 class NoTask(enum.Enum):
-    """Stands where no task was given, since None may well be one."""
+    """Stands for "no task", since None may be a task."""
 
     NO_TASK = enum.auto()
 

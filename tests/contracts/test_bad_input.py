@@ -115,7 +115,7 @@ def test_what_is_no_way_to_make_an_env_is_refused(make_pool: MakePool) -> None:
         make_pool(Echo(), 2)
     with pytest.raises(OptionError, match="item 1 of the list is 5"):
         make_pool([Echo, 5])
-    with pytest.raises(OptionError, match="2 factories were given"):
+    with pytest.raises(OptionError, match="the list has 2 factories"):
         make_pool([Echo, Echo], 3)
     with pytest.raises(OptionError, match="one factory per slot"):
         make_pool([])

@@ -451,7 +451,7 @@ def test_restarts_are_refused_where_a_death_is_the_callers(backend: str) -> None
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"on_fault": "retry"}, 'choose "raise" or "restart"'),
+        ({"on_fault": "retry"}, "choose one of raise, restart"),
         ({"on_timeout": "ignore"}, "on_timeout is 'ignore'"),
         ({"max_restarts": 0}, "max_restarts is 0"),
         ({"restarts_per_minute": -1}, "restarts_per_minute is -1"),

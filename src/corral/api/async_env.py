@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from corral.api.episode_ends import finals_of
 from corral.api.pool_env import PoolOwner
 from corral.core import Autoreset, Step
-from corral.engine.adapters.factories import EnvSource, is_count
-from corral.engine.keywords import checked_keywords
+from corral.engine.adapters.factories import EnvSource
+from corral.engine.keywords import checked_keywords, is_count
 from corral.engine.layout.infos import add_info
 from corral.engine.pool import Pool, PoolOptions, Stats
 from corral.errors import OptionError, OrderError

@@ -1,10 +1,11 @@
-"""A keyword that a function does not have is refused with the one that was meant.
+"""Checks of keywords: names that a function does not have, and values out of range.
 
     @checked_keywords()                    its own keywords
     @checked_keywords(onward=Pool)         and those that its `**options` hand on
 
-The error names the function that was called, not the one that the options reach in
-the end. `inspect.signature` and `help` show the handed-on keywords one by one.
+An unknown keyword is refused with the one that was probably meant. The error names the
+function that was called, not the one that finally gets the options. `inspect.signature`
+and `help` show the handed-on keywords one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from corral.errors import UnknownKeyword
+import numpy as np
+
+from corral.errors import OptionError, UnknownKeyword
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,7 +86,39 @@ def _public(names: Iterable[str]) -> list[str]:
     return [name for name in names if not name.startswith("_")]
 
 
-# What was meant -----------------------------------------------------------------------
+# Values -------------------------------------------------------------------------------
+
+
+def is_count(value: object, least: int = 1) -> bool:
+    """Whether it is an integer >= `least`, numpy's included; True is not a number."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and value >= least  # type: ignore[operator]
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Refuse what is not an integer >= `least`."""
+    if not is_count(value, least):
+        raise OptionError(f"{name} is {value!r}; it must be an integer >= {least}")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is an int or a float; True is not a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def check_limit(name: str, value: Any, unit: str = "seconds") -> None:
+    """Refuse what is neither a number > 0 nor None."""
+    if value is not None and not (is_number(value) and value > 0):
+        raise OptionError(f"{name} is {value!r}; it must be {unit} > 0, or None")
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Refuse what is not one of the choices."""
+    if value not in choices:
+        raise OptionError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+
+
+# Suggestions --------------------------------------------------------------------------
 
 ALIASES = {
     "num_envs": ("n_envs", "num_env", "n_env", "nenvs"),

@@ -13,13 +13,13 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, TypeVar, overload
 
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec
-from corral.engine.adapters.factories import is_count
 from corral.engine.executors.assign import usable_cores
 from corral.engine.executors.contract import Assignment, Executor
 from corral.engine.executors.process import ProcessExecutor
@@ -27,7 +27,12 @@ from corral.engine.executors.serial import SerialExecutor
 from corral.engine.executors.thread import ThreadExecutor
 from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartLimits
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import (
+    check_choice,
+    check_count,
+    check_limit,
+    checked_keywords,
+)
 from corral.engine.layout.codec import Codecs
 from corral.engine.worker import serialization
 from corral.engine.worker.commands import Ask, ShardOptions
@@ -165,9 +170,10 @@ def map(
     )
     try:
         executor.build()
-        executor.bind(_no_codecs())
+        # Binding wants codecs, also for no slots at all.
+        executor.bind(Codecs.of(EnvSpec(Discrete(1), Discrete(1))))
         run = _MapRun(executor, backend == "process", restarts)
-        results = run.over(_chain(first, pending))
+        results = run.over(chain([first], pending))
     except BaseException:
         executor.close(OTHER_ITEMS_SECONDS)
         raise
@@ -297,38 +303,25 @@ class _MapRun:
 def _check(fn: Any, backend: str, workers: int | None) -> None:
     if not callable(fn):
         raise OptionError(f"the function is {fn!r}, which cannot be called")
-    if backend not in EXECUTORS:
-        raise OptionError(
-            f"backend is {backend!r}; choose one of {', '.join(EXECUTORS)}"
-        )
-    if workers is not None and not is_count(workers):
-        raise OptionError(f"workers is {workers!r}; it must be an integer >= 1")
+    check_choice("backend", backend, EXECUTORS)
+    if workers is not None:
+        check_count("workers", workers)
     if backend == "serial" and workers not in (None, 1):
         raise OptionError(f"backend='serial' has one worker, not workers={workers}")
 
 
 def _restarts(on_fault: str, most: Any, item_timeout: Any, backend: str) -> int | None:
     """How often an item may be run again; None if the first fault is raised."""
-    if on_fault not in ("raise", "restart"):
-        raise OptionError(f'on_fault is {on_fault!r}; choose "raise" or "restart"')
-    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise OptionError(f"max_restarts is {most!r}; it must be an integer >= 0")
-    if item_timeout is not None and not _is_time(item_timeout):
+    check_choice("on_fault", on_fault, ("raise", "restart"))
+    check_count("max_restarts", most, least=0)
+    check_limit("item_timeout", item_timeout)
+    restarts = on_fault == "restart"
+    if (restarts or item_timeout is not None) and backend != "process":
         raise OptionError(
-            f"item_timeout is {item_timeout!r}; it must be seconds > 0, or None"
+            'on_fault="restart" and item_timeout need workers that can die or hang '
+            f'without the caller, and backend={backend!r} has none; use "process"'
         )
-    for asked in (on_fault == "restart", item_timeout is not None):
-        if asked and backend != "process":
-            raise OptionError(
-                'on_fault="restart" and item_timeout need workers that can die or hang '
-                f'without the caller; backend={backend!r} has none. Use "process".'
-            )
-    return most if on_fault == "restart" else None
-
-
-def _is_time(value: Any) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and bool(value > 0)
+    return most if restarts else None
 
 
 def _count(items: Iterable[Any], backend: str, workers: int | None) -> int:
@@ -340,13 +333,3 @@ def _count(items: Iterable[Any], backend: str, workers: int | None) -> int:
         return min(wanted, max(1, len(items)))  # type: ignore[arg-type]
     except TypeError:
         return wanted
-
-
-def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
-
-
-def _no_codecs() -> Codecs:
-    """Binding wants codecs, also for no slots at all."""
-    return Codecs.of(EnvSpec(Discrete(1), Discrete(1)))

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.engine.adapters.factories import is_count
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import checked_keywords, is_count
 from corral.engine.layout.codec import Codecs
 from corral.engine.pool import Pool
 from corral.engine.pool.state import Slots, chosen_slots

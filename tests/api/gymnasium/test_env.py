@@ -197,7 +197,7 @@ def test_a_wrong_number_of_seeds_is_refused(opened):
 
 def test_a_seed_that_is_no_integer_is_refused(opened):
     envs = opened(moody(backend="serial"))
-    with pytest.raises(ValueError, match=r"one of the seeds is 1\.5"):
+    with pytest.raises(ValueError, match=r"the seed for slot 0 is 1\.5"):
         envs.reset(seed=[1.5, 2])
     envs.reset(seed=np.array([1, 2]))
 

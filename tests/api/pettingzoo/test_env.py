@@ -427,7 +427,7 @@ def test_who_acts_out_of_turn_is_told_whose_turn_it_is() -> None:
             functools.partial(Crowd, odd="spaces"),
             "agent 'eye_1' has another observation space than when the env was built",
         ),
-        (functools.partial(Table, odd="undead"), "who is dead, is still selected"),
+        (functools.partial(Table, odd="undead"), "the dead agent .* is still selected"),
         (functools.partial(Crowd, odd="lists"), r"returned \(dict, list, .*; Petting"),
         (functools.partial(Crowd, odd="untold"), "the infos are NoneType"),
         (functools.partial(Crowd, odd="unpaid"), r"step\(\) returned \(dict, NoneType"),

@@ -162,7 +162,9 @@ def test_turns_that_cannot_be_given_up_and_lone_agents_are_refused():
     tictactoe = pytest.importorskip(
         "pettingzoo.classic.tictactoe_v3", reason="no games"
     )
-    with pytest.raises(OptionError, match="goes by turns"):
+    with pytest.raises(
+        OptionError, match="does not say that its agents may act at once"
+    ):
         corral.FlattenedAgents(tictactoe.env())
     with pytest.raises(OptionError, match="no agents to be seen as one"):
         corral.FlattenedAgents(object())

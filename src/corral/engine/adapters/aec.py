@@ -4,9 +4,9 @@
     env.step(None) ...                       for every agent that is dead, here
     env.observe(agent_selection)             whose turn it is now
 
-Only who acts now is observed, as `env.last()` does, or with observe="all" everybody
-who is alive; and whoever's part has ended, once more. Infos are those of the same
-agents.
+The adapter observes only the agent that acts now, as `env.last()` does, or with
+observe="all" every agent that is alive; and each agent that has ended, once more. Infos
+are those of the same agents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from corral.engine.adapters.pettingzoo_wrappers import (
     PassThroughLayers,
     keeper_of,
 )
-from corral.engine.adapters.roster import Seat
+from corral.engine.adapters.roster import Seat, alive
 from corral.engine.layout.info_copy import owned_info
 from corral.errors import SpaceMismatch
 
@@ -45,15 +45,15 @@ class AecAdapter(PettingZooAdapter):
     ) -> None:
         super().__init__(env, state)
         self._keeper = env
-        """Whose tables are read."""
+        """The layer whose tables are read."""
         self._passage = PassThroughLayers(TABLES)
-        """The way to it."""
+        """The layers around it."""
         self._observe = observe
         self._acting: Seat | None = None
         self._shown: list[Seat] = []
-        """Those alive whose observations stand in the arrays."""
+        """The living agents whose observations are in the arrays."""
         self._last_words: dict[Any, Any] = {}
-        """The infos of those that have just ended; the env forgets them."""
+        """The infos of agents that have just ended; the env forgets them."""
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -85,7 +85,7 @@ class AecAdapter(PettingZooAdapter):
     def step(self, action: Any) -> Outcome:
         """Let the agent whose turn it is act with its part of the action."""
         roster, acting = self.roster, self._acting
-        assert acting is not None, "nobody's turn"
+        assert acting is not None, "no agent has the turn"
         roster.tidy()
         self._last_words = {}
         self.env.step(acting.take(action))
@@ -107,23 +107,21 @@ class AecAdapter(PettingZooAdapter):
             raise
 
     def _check_tables(self) -> None:
-        """Something went wrong: say so if the env does not keep what it should."""
+        """After an error: raise if the env's tables are not what they should be."""
+        agent = getattr(self.env, "agent_selection", None)
         for name, kind in _TABLES.items():
             table = getattr(self.env, name)
             if not isinstance(table, kind):
                 what = "a list of agents" if name == "agents" else "a dict by agent"
                 raise SpaceMismatch(
-                    f"env.{name} is {table!r:.80} with {self._whose()} to act; "
+                    f"env.{name} is {table!r:.80} with agent {agent!r} to act; "
                     f"PettingZoo's API is {what}"
                 )
 
-    def _whose(self) -> str:
-        return f"agent {getattr(self.env, 'agent_selection', None)!r}"
-
     def _next(self) -> Seat | None:
-        """Who acts next; the dead that are selected before are stepped with None."""
+        """The agent that acts next; dead agents before it are stepped with None."""
         keeper, roster = self._keeper, self.roster
-        # An env that does not let its dead go would be asked for ever.
+        # Bounded, for an env that keeps selecting a dead agent.
         for _ in range(4 * len(roster.seats)):
             agents = keeper.agents
             self._note_ends(agents, keeper.terminations, keeper.truncations)
@@ -136,9 +134,9 @@ class AecAdapter(PettingZooAdapter):
                 raise roster.unknown(selected)
             self.env.step(None)
         raise SpaceMismatch(
-            "env.step(None) was called for dead agents, and "
-            f"{keeper.agent_selection!r}, who is dead, is still selected; "
-            "call _was_dead_step in env.step"
+            "env.step(None) was called for dead agents, and the dead agent "
+            f"{keeper.agent_selection!r} is still selected; call _was_dead_step in "
+            "env.step"
         )
 
     def _note_ends(
@@ -147,7 +145,7 @@ class AecAdapter(PettingZooAdapter):
         terminations: Mapping[Any, bool],
         truncations: Mapping[Any, bool],
     ) -> None:
-        """Who has ended since, and who has come."""
+        """Take in the agents that have ended or come since."""
         roster = self.roster
         for seat in roster.living:
             agent = seat.agent
@@ -160,16 +158,12 @@ class AecAdapter(PettingZooAdapter):
                 if info:
                     # The steps of the dead that follow may clear it.
                     self._last_words[agent] = owned_info(info_of(agent, info))
-        present = [
-            agent
-            for agent in agents
-            if not (terminations.get(agent) or truncations.get(agent))
-        ]
+        present = alive(agents, terminations, truncations)
         if present != roster.names:
             roster.seat(present)
 
     def _give_turn(self, acting: Seat | None) -> None:
-        """This one acts next, and sees."""
+        """Let this agent act next, with an observation."""
         before, self._acting = self._acting, acting
         if before is not None:
             before.acting[before.position] = False  # type: ignore[index]
@@ -178,7 +172,7 @@ class AecAdapter(PettingZooAdapter):
             acting.acting[acting.position] = True  # type: ignore[index]
             chosen = self.roster.living if self._observe == "all" else [acting]
         for seat in self._shown:
-            # The last observation of one that has just left stands for one step.
+            # The last observation of an agent that has just left stays for one step.
             if seat not in chosen and seat not in self.roster.leaving:
                 seat.clear()
                 seat.unmask()
@@ -187,7 +181,7 @@ class AecAdapter(PettingZooAdapter):
         self._shown = list(chosen)
 
     def _infos_of_agents(self) -> dict[Any, Any]:
-        """The infos of those observed; masks go elsewhere."""
+        """The infos of the observed agents, without their masks."""
         infos, shown = self._keeper.infos, self._last_words
         for seat in self._shown:
             info = infos.get(seat.agent)

@@ -3,15 +3,14 @@
     Batch      the env itself, stepped and reset for some of its slots at once
     BatchSlot  one of its slots as an Adapter
 
-What such an env has to do depends on who restarts its episodes, as it says in
-`metadata["autoreset_mode"]`::
+What such an env has to do depends on `metadata["autoreset_mode"]`::
 
-    DISABLED     we do, through options["reset_mask"]; every slot's episode has its
-                 own seed, options and task
-    NEXT_STEP    it does, at the step after an episode's end
-    SAME_STEP    it does, within the step that ends an episode
+    DISABLED     Corral restarts episodes, through options["reset_mask"]; every slot's
+                 episode has its own seed, options and task
+    NEXT_STEP    the env does, at the step after an episode's end
+    SAME_STEP    the env does, within the step that ends an episode
 
-An env whose `step` takes a `step_mask` can leave slots where they are; another is
+An env whose `step` takes a `step_mask` can step some of its slots; any other env is
 always stepped as a whole.
 """
 
@@ -32,9 +31,9 @@ from corral.engine.layout.info_copy import owned_info
 from corral.errors import OptionError, SpaceMismatch
 
 AUTORESET_KEY = "autoreset_mode"
-"""The key of an env's metadata that says who restarts its episodes."""
+"""The key of an env's metadata that says how its episodes are restarted."""
 STEP_MASK_KEY = "corral.step_mask"
-"""The key, set here, that says whether it can leave slots where they are."""
+"""The key, set here, that says whether it can step some of its slots."""
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
 Beginning = tuple[int | None, dict[str, Any] | None, Any]
 """The seed, options and task that a slot's episode begins with."""
@@ -56,7 +55,7 @@ class BatchedEnv:
         self.env = env
         self.count = count
         self.resets_itself = _resets_of(env)
-        """How it restarts its episodes by itself; None if it leaves that to us."""
+        """How it restarts its episodes by itself; None if it does not."""
         self.masks_steps = takes(env.step, "step_mask")
         self.spec = EnvSpec(
             observation_space=env.single_observation_space,
@@ -66,16 +65,16 @@ class BatchedEnv:
             id=env.spec.id if env.spec is not None else None,
         )
         self.begun: dict[int, tuple[Any, dict[str, Any]]] = {}
-        """(same_step, by itself) The beginnings that came with the last step."""
+        """The beginnings that came with the last step, if it restarts in same_step."""
         self._plain = isinstance(env.single_action_space, _PLAIN)
         self._closed = False
 
     # Steps ----------------------------------------------------------------------------
 
     def step(self, actions: Mapping[int, Any]) -> Any:
-        """Step these slots in one call; what the env returned, of all."""
+        """Step these slots in one call; return what the env returned, for all."""
         rows = list(actions)
-        filler = actions[rows[0]]  # of no meaning, but an action of the space
+        filler = actions[rows[0]]  # ignored, but it must be in the space
         batch = self._joined([actions.get(row, filler) for row in range(self.count)])
         mask = None if len(rows) == self.count else self._mask(rows)
         return self.call(batch, mask)
@@ -89,7 +88,7 @@ class BatchedEnv:
         return _read(result, 5, "step", f"{', '.join(_RESULTS)} and infos")
 
     def outcomes(self, result: Any, rows: Sequence[int]) -> dict[int, Outcome]:
-        """What came of these slots."""
+        """The results of these slots."""
         obs, reward, terminated, truncated, infos = result
         if np.any(terminated) or np.any(truncated):
             obs = owned_info(obs)  # a reset may reuse the env's own arrays
@@ -97,7 +96,7 @@ class BatchedEnv:
         columns += [_listed(values) for values in (reward, terminated, truncated)]
         for name, values in zip(_RESULTS, columns, strict=True):
             self._check_rows(name, values)
-        # None of them most of the time, and a dict for each slot takes its time.
+        # Infos are empty most of the time, and a dict for each slot costs time.
         each = None if infos == {} else infos_of(owned_info(infos), self.count)
         found: dict[int, Outcome] = {}
         for row in rows:
@@ -143,20 +142,25 @@ class BatchedEnv:
     # Resets ---------------------------------------------------------------------------
 
     def reset(self, beginnings: Mapping[int, Beginning]) -> dict[int, tuple[Any, Any]]:
-        """Begin an episode in these slots; with one call, where that says it all."""
+        """Begin an episode in these slots, with as few calls as possible."""
         began: dict[int, tuple[Any, Any]] = {}
         for options, has_task, rows in _alike(beginnings):
             given = {row: beginnings[row] for row in rows}
             if self.resets_itself is None:
                 result = self._reset_some(given, options, has_task)
+            elif has_task or len(rows) < self.count:
+                raise OptionError(
+                    f"{type(self.env).__name__} restarts its episodes by itself, so it "
+                    "is reset as a whole and takes no task for a slot; that needs an "
+                    'env with metadata["autoreset_mode"] = AutoresetMode.DISABLED'
+                )
             else:
-                result = self._reset_all(given, options, has_task)
+                kwargs = {} if options is None else {"options": dict(options)}
+                result = self.env.reset(seed=beginnings[0][0], **kwargs)
             obs, infos = _read(result, 2, "reset", "observations and infos")
-            observations, each = (
-                self._rows_of(obs),
-                infos_of(owned_info(infos), self.count),
-            )
+            observations = self._rows_of(obs)
             self._check_rows("observations", observations)
+            each = infos_of(owned_info(infos), self.count)
             for row in rows:
                 # The next call may reuse the env's own arrays.
                 began[row] = owned_info(observations[row]), each[row]
@@ -168,7 +172,7 @@ class BatchedEnv:
         options: dict[str, Any] | None,
         has_task: bool,
     ) -> Any:
-        seeds: list[int | None] = [None] * self.count
+        seeds: list[Any] = [None] * self.count
         tasks: list[Any] = [None] * self.count
         for row, (seed, _, task) in beginnings.items():
             seeds[row], tasks[row] = seed, task
@@ -176,23 +180,6 @@ class BatchedEnv:
         if has_task:
             given["tasks"] = tasks
         return self.env.reset(seed=seeds, options=given)
-
-    def _reset_all(
-        self,
-        beginnings: Mapping[int, Beginning],
-        options: dict[str, Any] | None,
-        has_task: bool,
-    ) -> Any:
-        if has_task or len(beginnings) < self.count:
-            raise OptionError(
-                f"{type(self.env).__name__} restarts its episodes by itself, so it is "
-                "reset as a whole and takes no task for a slot; that needs an env "
-                'with metadata["autoreset_mode"] = AutoresetMode.DISABLED'
-            )
-        seed = beginnings[0][0]
-        if options is None:
-            return self.env.reset(seed=seed)
-        return self.env.reset(seed=seed, options=dict(options))
 
     def close(self) -> None:
         """Close the env, once."""
@@ -287,9 +274,11 @@ def infos_of(infos: Any, count: int) -> list[dict[str, Any]]:
             continue  # the mask of another key
         present = _mask_of(key, infos.get(f"_{key}"), count)
         if isinstance(values, dict):
-            rows: Sequence[Any] = infos_of(values, count)
+            rows: Any = infos_of(values, count)
         elif isinstance(values, (np.ndarray, list, tuple)) and len(values) == count:
-            rows = _as_single_envs_have(values)
+            # Python's own numbers, which Gymnasium makes such arrays of.
+            python = isinstance(values, np.ndarray) and values.dtype in _PYTHONS
+            rows = _listed(values) if python else values
         else:
             rows = [values] * count  # the same for all
         for row in range(count):
@@ -305,13 +294,6 @@ def _mask_of(key: Any, mask: Any, count: int) -> Any:
             f'whether it has infos["{key}"]'
         )
     return mask
-
-
-def _as_single_envs_have(values: Any) -> Any:
-    """Numbers as Python's own, which Gymnasium makes such arrays of."""
-    if not isinstance(values, np.ndarray) or values.ndim != 1:
-        return values
-    return values.tolist() if values.dtype in _PYTHONS else values
 
 
 # Checks -------------------------------------------------------------------------------
@@ -334,10 +316,9 @@ def _resets_of(env: VectorEnv[Any, Any, Any]) -> str | None:
     mode = (env.metadata or {}).get(AUTORESET_KEY)
     if mode is None:
         raise OptionError(
-            f"{type(env).__name__} does not say who restarts its episodes; put an "
-            f'AutoresetMode into its metadata["{AUTORESET_KEY}"]: DISABLED if its '
-            "reset "
-            'takes options["reset_mask"]'
+            f"{type(env).__name__} does not say how its episodes are restarted; put "
+            f'an AutoresetMode into its metadata["{AUTORESET_KEY}"]: DISABLED if its '
+            'reset takes options["reset_mask"]'
         )
     names = {
         AutoresetMode.NEXT_STEP: "next_step",

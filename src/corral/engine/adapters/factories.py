@@ -1,4 +1,4 @@
-"""What a user gives as an environment -> one factory per slot."""
+"""One factory per slot, from what the user gives as an environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard, cast
 
-import numpy as np
 from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
 from corral.core import Factory
@@ -17,21 +16,19 @@ from corral.engine.adapters.gymnasium_registry import (
     make_registered_batch,
 )
 from corral.engine.adapters.wrong_factory import check_factory
+from corral.engine.keywords import check_count
 from corral.errors import OptionError
 
 Wrap = Callable[[Any], Any]
 Maker = str | RegisteredSpec | Factory
 """An id, "module:function", Gymnasium's spec of an env, or a factory."""
 EnvSource = Maker | Sequence[Maker]
-"""What makes every slot's env, or one for each slot."""
+"""One maker for all slots, or a list with one for each slot."""
 
 
 def wrapped(factory: Factory, wrappers: Sequence[Wrap]) -> Any:
     """Build an env and put wrappers around it, the first one innermost."""
-    env = factory()
-    for wrap in wrappers:
-        env = wrap(env)
-    return env
+    return functools.reduce(lambda env, wrap: wrap(env), wrappers, factory())
 
 
 def factories_for(
@@ -40,9 +37,9 @@ def factories_for(
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Sequence[Wrap] = (),
 ) -> list[Factory]:
-    """One factory per slot, checked as far as that goes without building anything."""
+    """One factory per slot, checked without building anything."""
     makers = _makers(env, num_envs)
-    # Once for each that is different: what is one object travels once.
+    # One factory per distinct maker: the same object is pickled once.
     made = {id(one): _factory(one, dict(env_kwargs or {})) for one in makers}
     if wrappers:
         made = {
@@ -70,7 +67,7 @@ def batched_factories_for(
     if not (isinstance(env, (str, RegisteredSpec)) or callable(env)):
         raise OptionError(
             f"batched=True takes one factory for all slots, or an id, not {env!r:.80}; "
-            "it is called with num_envs, once in each worker"
+            "each worker calls it once, with num_envs"
         )
     factory = _batched_factory(env, dict(env_kwargs or {}))
     if wrappers:
@@ -79,27 +76,20 @@ def batched_factories_for(
 
 
 def _batched_factory(maker: Maker, kwargs: dict[str, Any]) -> Callable[..., Any]:
-    factory: Callable[..., Any]
     if isinstance(maker, str):
         found = resolve_env(maker, kwargs, given=("num_envs", "slots"))
         if not found.registered:
             return found.factory
-        factory = functools.partial(make_registered_batch, maker)
-    elif isinstance(maker, RegisteredSpec):
-        factory = functools.partial(make_registered_batch, maker)
-    else:
-        factory = maker
-    return functools.partial(factory, **kwargs) if kwargs else factory
+    if isinstance(maker, (str, RegisteredSpec)):
+        maker = functools.partial(make_registered_batch, maker)
+    return functools.partial(maker, **kwargs) if kwargs else maker
 
 
 def wrapped_batch(
     factory: Callable[..., Any], wrappers: Sequence[Wrap], slots: range, num_envs: int
 ) -> Any:
     """Build a batched env and put wrappers around it, the first one innermost."""
-    env = called_for(factory, slots)
-    for wrap in wrappers:
-        env = wrap(env)
-    return env
+    return wrapped(lambda: called_for(factory, slots), wrappers)
 
 
 def called_for(factory: Callable[..., Any], slots: range) -> Any:
@@ -117,41 +107,34 @@ def takes(function: Callable[..., Any], name: str) -> bool:
 
 
 def _makers(env: EnvSource, num_envs: int | None) -> list[Maker]:
-    """What makes each slot's env."""
+    """The maker of each slot's env."""
     if is_list(env):
         for position, one in enumerate(env):
             if not isinstance(one, (str, RegisteredSpec)):
                 check_factory(one, f"item {position} of the list")
         if not env or (num_envs is not None and num_envs != len(env)):
             raise OptionError(
-                f"num_envs is {num_envs!r} and {len(env)} factories were given; "
-                "give one factory per slot, at least one"
+                f"num_envs is {num_envs!r} and the list has {len(env)} factories; give "
+                "one factory per slot, at least one"
             )
         return list(env)
     if not isinstance(env, (str, RegisteredSpec)):
         check_factory(env)
     count = 1 if num_envs is None else num_envs
-    if not is_count(count):
-        raise OptionError(f"num_envs is {num_envs!r}; it must be an integer >= 1")
+    check_count("num_envs", count)
     return [cast(Maker, env)] * int(count)
 
 
 def is_list(env: EnvSource) -> TypeGuard[Sequence[Maker]]:
-    """Whether it is one for each slot."""
+    """Whether it is a list with one maker for each slot."""
     return isinstance(env, Sequence) and not isinstance(env, str)
 
 
 def one_per_slot(env_fns: Iterable[Maker]) -> list[Maker]:
-    """The list of factories that the classes of other libraries are given."""
+    """The list of factories that the classes of other libraries take."""
     if isinstance(env_fns, str) or callable(env_fns):
         raise OptionError(
             f"env_fns is {env_fns!r:.80}; pass a list with one function for each "
             "environment, such as [make_env] * 8, or use corral.make(..., num_envs=8)"
         )
     return list(env_fns)
-
-
-def is_count(value: object) -> bool:
-    """Whether it is a whole number >= 1, numpy's included; True is none."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return whole and value >= 1  # type: ignore[operator]

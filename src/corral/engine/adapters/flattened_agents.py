@@ -1,12 +1,12 @@
 """All agents of a PettingZoo env as one agent of a Gymnasium env.
 
-For learners that know one agent: what all see is one vector, and one action moves them
-all. It runs where the env runs, so that everything that takes a Gymnasium env takes it.
+For learners that know one agent: one vector holds what all agents see, and one action
+holds what all do. It runs where the env runs, so that everything that takes a Gymnasium
+env takes it.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +18,7 @@ from corral.engine.adapters.aec_to_parallel import without_detours
 from corral.engine.adapters.joint_spaces import JointAction, JointObservation
 from corral.engine.adapters.multi_agent import layer_with
 from corral.engine.adapters.parallel import five_dicts, two_dicts
-from corral.engine.adapters.pettingzoo import is_aec, is_parallel
+from corral.engine.adapters.pettingzoo import converted, is_aec, is_parallel
 from corral.engine.adapters.roster import (
     as_mask,
     as_number,
@@ -33,15 +33,10 @@ from corral.errors import OptionError
 Rewards = Mapping[Agent, float]
 
 
-def _sum(rewards: Rewards) -> float:
-    return float(sum(rewards.values()))
-
-
-def _mean(rewards: Rewards) -> float:
-    return _sum(rewards) / max(len(rewards), 1)
-
-
-_REWARDS: dict[str, Callable[[Rewards], float]] = {"sum": _sum, "mean": _mean}
+_REWARDS: dict[str, Callable[[Rewards], float]] = {
+    "sum": lambda rewards: float(sum(rewards.values())),
+    "mean": lambda rewards: float(sum(rewards.values())) / max(len(rewards), 1),
+}
 
 
 class FlattenedAgents(gymnasium.Env[Any, Any]):
@@ -50,22 +45,22 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         envs = corral.make_sb3(make_env, 8, wrappers=[corral.FlattenedAgents])
         PPO("MlpPolicy", envs).learn(100_000)
 
-    Observations are flattened and put end to end in the order of `possible_agents`,
-    as float32, zeros for agents that are not there. The action has a part for every
-    agent, in the same order, and all of them reach the env; parts of agents that are
-    not there are ignored. Sets to choose from become one MultiDiscrete, numbers one
-    Box; agents of both kinds are refused.
+    Observations are flattened and concatenated in the order of `possible_agents`, as
+    float32, with zeros for agents that are not alive. The action has a part for every
+    agent, in the same order; the parts of agents that are not alive are ignored.
+    Discrete actions become one MultiDiscrete, continuous ones one Box; agents of both
+    kinds are refused.
 
-    The episode goes on until nobody is left. It is truncated if one of those that left
-    last was truncated, since there was more to come for it, and terminated otherwise.
+    The episode goes on until no agent is left. It is truncated if one of the agents
+    that left last was truncated, and terminated otherwise.
 
-    `info` has `agent_rewards` and `alive`, one entry per possible agent, and what the
-    env told each agent under the agent's name.
+    `info` has `agent_rewards` and `alive`, one entry per possible agent, and the info
+    of each agent under the agent's name.
 
     Args:
         env: a ParallelEnv, or an AECEnv that says that it is parallelizable.
-        reward: what becomes of the agents' rewards: "sum", "mean" over those who were
-            there, or a function of the dict of them.
+        reward: how the agents' rewards become one: "sum", "mean" over the agents that
+            were alive, or a function of the dict of rewards.
     """
 
     def __init__(
@@ -91,7 +86,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start an episode with whoever is there."""
+        """Start an episode with the agents that the env lists."""
         observations, infos = two_dicts(self._way().reset(seed=seed, options=options))
         self._alive = list(self.env.agents)
         self._check_known(observations, self._alive)
@@ -104,7 +99,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def step(
         self, action: Any
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Every agent that is there takes its part of the action."""
+        """Step every living agent with its part of the action."""
         actions = {agent: self._action.of(action, agent) for agent in self._alive}
         result = self._way().step(actions)
         observations, rewards, terminations, truncations, infos = five_dicts(result)
@@ -114,7 +109,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         over = not self._alive
         truncated = over and bool(cut)
         self._take_masks(observations, infos)
-        # Who was terminated has nothing more to see; everybody else has.
+        # Agents that were terminated need no observation; all others do.
         seen = self._seen(observations, [*self._alive, *cut], left)
         return (
             self._observation.of(seen),
@@ -125,19 +120,21 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         )
 
     def _way(self) -> Any:
-        """Who resets and steps the env: itself, or one who does it in less time."""
-        if self._course_of is not self.env:  # somebody has put in another one
+        """The object that resets and steps the env: the env itself, or a shortcut."""
+        if self._course_of is not self.env:  # the user has replaced it
             self._course, self._course_of = without_detours(self.env), self.env
         return self._course
 
     def agent_view(self, observation: Any, agent: Agent) -> Any:
-        """The part of an observation, or of a batch of them, that is one agent's."""
+        """One agent's part of an observation, or of a batch of observations."""
         return np.asarray(observation)[..., self._observation.part(agent)]
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """What each agent may choose now, end to end, as sb3-contrib wants it."""
+        """The action masks of all agents, concatenated, as sb3-contrib wants them."""
         if not self._action.masked:
-            raise OptionError("numbers have no masks: these agents' actions are a Box")
+            raise OptionError(
+                "these agents' actions are a Box, and only discrete actions have masks"
+            )
         return np.concatenate([self._mask(agent) for agent in self.possible_agents])
 
     def render(self) -> Any:
@@ -149,13 +146,13 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self.env.close()
 
     def __getattr__(self, name: str) -> Any:
-        # What is not here is the env's own: curricula call its methods.
+        # Other attributes are the env's: curricula call its methods.
         if name.startswith("_") or name == "env":
             raise AttributeError(name)
         return getattr(self.env, name)
 
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
-        """Set what the env has in the env, where its own code looks for it."""
+        """Set the env's own attributes in the env, where its code looks for them."""
         if name in vars(self) or hasattr(type(self), name):
             return super().set_wrapper_attr(name, value, force=force)
         layer = layer_with(self.env, name)
@@ -170,7 +167,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         must: Sequence[Agent],
         may: Sequence[Agent] = (),
     ) -> dict[Agent, Any]:
-        """What those see who are there, or were until now; others see nothing."""
+        """The observations of agents that must have one, and of those that may."""
         for agent in must:
             if agent not in observations:
                 raise unseen(agent, observations)
@@ -178,7 +175,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         return {a: observations[a] for a in chosen if a in observations}
 
     def _check_known(self, *named: Iterable[Agent]) -> None:
-        """An agent that nobody knew of has no place in the vectors."""
+        """Refuse agents that are not in `possible_agents`."""
         for agents in named:
             for agent in agents:
                 if agent not in self._known:
@@ -187,8 +184,8 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def _leave(
         self, terminations: Mapping[Agent, Any], truncations: Mapping[Agent, Any]
     ) -> tuple[list[Agent], list[Agent]]:
-        """Whose part has just ended, and who of these had more to come."""
-        # Some envs go on listing agents that are done, and say so again each time.
+        """The agents that have just ended, and those of them that were truncated."""
+        # Some envs go on listing agents that are done, and end them again each time.
         done = {a for ends in (terminations, truncations) for a in ends if ends[a]}
         before = self._alive
         self._alive = [agent for agent in self.env.agents if agent not in done]
@@ -224,7 +221,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         size = self._action.choices(agent)
         mask = self._masks.get(agent)
         if mask is None:
-            # Who is not there may do anything: a distribution over nothing is none.
+            # An agent that is not alive may do anything: a distribution needs a choice.
             return np.ones(size, np.bool_)
         return as_mask(mask, size, agent).astype(np.bool_)
 
@@ -249,9 +246,4 @@ def all_at_once(env: Any) -> Any:
             f"{type(env).__name__} ({env!r:.80}) is neither PettingZoo's ParallelEnv "
             "nor its AECEnv, so it has no agents to be seen as one"
         )
-    if not (getattr(env, "metadata", None) or {}).get("is_parallelizable"):
-        raise OptionError(
-            f"{env} goes by turns and does not say that it is parallelizable, so its "
-            "agents cannot act at once; use corral.make_multi, which keeps the turns"
-        )
-    return importlib.import_module("pettingzoo.utils.conversions").aec_to_parallel(env)
+    return converted(env, "use corral.make_multi, which keeps the turns")

@@ -1,4 +1,4 @@
-"""What PettingZoo's two kinds of envs have in common, seen as Adapters."""
+"""The part that the adapters of PettingZoo's two kinds of envs have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from corral.core import NO_TASK, EnvSpec
+from corral.core import NO_TASK, Adapter, EnvSpec
 from corral.engine.adapters.roster import Roster, Seat
 from corral.engine.adapters.single_agent import Signature
 from corral.engine.adapters.team import MASK_KEY, TEAM_KEY, team_of
@@ -19,7 +19,7 @@ Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
 """What a step of any env comes to: see `core.Adapter`."""
 
 
-class PettingZooAdapter:
+class PettingZooAdapter(Adapter):
     """One env with several agents; attributes are reached through its wrappers."""
 
     turns: bool
@@ -28,7 +28,7 @@ class PettingZooAdapter:
     def __init__(self, env: Any, state: bool = False) -> None:
         self.env = env
         self.course = env
-        """Who resets and steps the env: itself, or one who does it in less time."""
+        """The object that resets and steps the env: the env itself, or a shortcut."""
         self.stepper = self
         self.team = team = team_of(env, self.turns, state)
         self.roster = Roster(team, env)
@@ -42,16 +42,6 @@ class PettingZooAdapter:
         """Whether a mask ever came with an info."""
         self._maskable = any(group.mask_by_info for group in team.groups)
         self._resets = Signature()
-
-    def reset(
-        self, seed: int | None, options: dict[str, Any] | None, task: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
-        raise NotImplementedError("reset(seed, options, task)")
-
-    def step(self, action: Any) -> Outcome:
-        """Step the env."""
-        raise NotImplementedError("step(action)")
 
     def start(self, seed: int | None, options: dict[str, Any] | None, task: Any) -> Any:
         """Reset the env, about `task` where one was given."""
@@ -88,10 +78,9 @@ class PettingZooAdapter:
                     infos[seat.agent] = rest
 
     def permitted(self, actions: dict[str, Any]) -> dict[str, Any]:
-        """The same, with what masks forbid exchanged for something they allow.
+        """The same actions, with a legal one in the place of each that a mask forbids.
 
-        For whoever draws actions at random: many games end, or raise, at the first
-        illegal move.
+        For random actions: many games end, or raise, at the first illegal move.
         """
         allowed = dict(actions)
         for group in self.team.groups:
@@ -108,11 +97,6 @@ class PettingZooAdapter:
 
     # Attributes -----------------------------------------------------------------------
 
-    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call the method, or read the attribute, wherever in the wrappers it is."""
-        found = self.get_attr(name)
-        return found(*args, **kwargs) if callable(found) else found
-
     def get_attr(self, name: str) -> Any:
         """Read the attribute, wherever in the wrappers it is."""
         return getattr(layer_with(self.env, name) or self.env, name)
@@ -128,7 +112,7 @@ class PettingZooAdapter:
         return made
 
     def refuse_other(self, made: PettingZooAdapter) -> None:
-        """Refuse an env that does not fit into the arrays of this one."""
+        """Refuse an env that does not fit the arrays of this one."""
         if made.team != self.team:
             raise SpacesDiffer(
                 f"{made.env} cannot take the place of {self.env}: its agents "
@@ -136,16 +120,12 @@ class PettingZooAdapter:
                 "their spaces are not the same"
             )
 
-    def close(self) -> None:
-        """Close the env."""
-        self.env.close()
-
 
 def layer_with(env: Any, name: str) -> Any:
     """The outermost layer that has the attribute itself; None if none has.
 
-    Wrappers hand on what they have not, but nothing that begins with an underscore, and
-    what is set on them stays with them.
+    Wrappers pass on attributes that they do not have, but none that begins with an
+    underscore, and an attribute that is set on a wrapper stays there.
     """
     layer = env
     while layer is not None:
@@ -161,7 +141,7 @@ _INSIDE = ("env", "aec_env", "par_env")
 
 
 def info_of(agent: Any, info: Any) -> Any:
-    """What one agent is told, if it is what it should be."""
+    """The info of one agent, checked to be a dict."""
     if not isinstance(info, Mapping):
         raise SpaceMismatch(
             f"the info of agent {agent!r} is {info!r:.80}; it must be a dict"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from corral.engine.adapters.aec_to_parallel import without_detours
 from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter, info_of
-from corral.engine.adapters.roster import Seat, as_number, unseen
+from corral.engine.adapters.roster import Seat, alive, as_number, unseen
 from corral.errors import SpaceMismatch
 
+Table = Mapping[Any, Any]
 _TWO = "PettingZoo's API is `observations, infos = env.reset()`, a dict by agent each"
 _FIVE = (
     "PettingZoo's API is `observations, rewards, terminations, truncations, infos = "
@@ -24,7 +25,7 @@ class ParallelAdapter(PettingZooAdapter):
     """One ParallelEnv.
 
     An agent is alive if it is in `env.agents` and has neither been terminated nor
-    truncated. The episode is over when nobody is.
+    truncated. The episode is over when no agent is.
     """
 
     turns = False
@@ -37,22 +38,24 @@ class ParallelAdapter(PettingZooAdapter):
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
-        result = self.start(seed, options, task)
-        observations, infos = two_dicts(result)
-        roster = self.roster
-        roster.begin(self.env.agents)
-        for seat in roster.living:
+        observations, infos = two_dicts(self.start(seed, options, task))
+        self.roster.begin(self._present(observations))
+        for seat in self.roster.living:
             _see(seat, observations)
         return self.observed(), self._checked_infos(infos)
 
+    def _present(self, observations: Table) -> Iterable[Any]:
+        """The agents that begin an episode."""
+        return self.env.agents  # type: ignore[no-any-return]
+
     def step(self, action: Any) -> Outcome:
-        """Step the living, each with its own part of the action."""
+        """Step the living agents, each with its own part of the action."""
         roster = self.roster
         result = self.course.step(roster.taken(action))
         try:
             observations, rewards, terminations, truncations, infos = result
             ends = any(terminations.values()) or any(truncations.values())
-            observations.keys()  # what is no dict is told here
+            observations.keys()  # raises here for what is not a dict
             paid = len(rewards.keys())
         except (AttributeError, TypeError, ValueError):
             five_dicts(result)
@@ -60,18 +63,18 @@ class ParallelAdapter(PettingZooAdapter):
         if roster.leaving or roster.paid:
             roster.tidy()
         if ends or self.env.agents != roster.names or paid != len(roster.names):
-            return self._changed(*result)
-        return self.usual(observations, rewards, infos) or self._changed(*result)
+            return self._changed(result)
+        return self.usual(observations, rewards, infos) or self._changed(result)
 
     def usual(
         self,
-        observations: Mapping[Any, Any],
-        rewards: Mapping[Any, Any],
-        infos: Mapping[Any, Any],
+        observations: Table,
+        rewards: Table,
+        infos: Table,
     ) -> Outcome | None:
-        """As a rule nobody comes or goes; None if somebody was left out."""
-        # All in one place: between two steps an env has thrown everything out of the
-        # caches, and each function here is cold.
+        """The usual step, in which no agent comes or goes; None if one was left out."""
+        # All in one function: between two steps the env has evicted everything from the
+        # caches, and each function called here is cold.
         total = 0.0
         for seat in self.roster.living:
             agent = seat.agent
@@ -87,65 +90,34 @@ class ParallelAdapter(PettingZooAdapter):
         kept = {} if quiet else self._checked_infos(infos)
         return self.observed(), total, False, False, kept
 
-    def _changed(
-        self,
-        observations: Mapping[Any, Any],
-        rewards: Mapping[Any, Any],
-        terminations: Mapping[Any, Any],
-        truncations: Mapping[Any, Any],
-        infos: Mapping[Any, Any],
-    ) -> Outcome:
-        """The same for a step in which somebody came, left, or was left out."""
+    def _changed(self, result: Any) -> Outcome:
+        """The same for a step in which an agent came, left, or was left out."""
+        observations, rewards, terminations, truncations, infos = result
         roster = self.roster
-        self._note_ends(terminations, truncations)
         for seat in roster.living:
-            if seat.agent in observations:
-                seat.observe(observations[seat.agent])
-            else:
-                self._unseen(seat, observations)
-        total = roster.pay(rewards)
-        self._reseat(observations, terminations, truncations)
-        terminated, truncated = roster.how()
-        return self.observed(), total, terminated, truncated, self._checked_infos(infos)
-
-    def _note_ends(
-        self, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]
-    ) -> None:
-        """Whose part is over."""
-        for seat in self.roster.living:
             terminated = terminations.get(seat.agent, False)
             truncated = truncations.get(seat.agent, False)
             if terminated or truncated:
-                self.roster.end(seat, terminated, truncated)
-
-    def _unseen(self, seat: Seat, observations: Mapping[Any, Any]) -> None:
-        """There is no observation of one that was alive: a dead one needs none."""
-        if not seat.terminated[seat.position]:
+                roster.end(seat, terminated, truncated)
+        for seat in roster.living:
+            # An agent that was terminated needs no observation.
+            if seat.agent in observations or not seat.terminated[seat.position]:
+                _see(seat, observations)
+            else:
+                seat.clear()
+        total = roster.pay(rewards)
+        # Some envs go on listing agents that are done, and end them again each time.
+        for seat in roster.seat(alive(self.env.agents, terminations, truncations)):
             _see(seat, observations)
-        seat.clear()
-
-    def _reseat(
-        self,
-        observations: Mapping[Any, Any],
-        terminations: Mapping[Any, Any],
-        truncations: Mapping[Any, Any],
-    ) -> None:
-        """Somebody left, or came."""
-        # Some envs go on listing those that are done, and say so again each time.
-        present = [
-            agent
-            for agent in self.env.agents
-            if not (terminations.get(agent) or truncations.get(agent))
-        ]
-        for seat in self.roster.seat(present):
-            _see(seat, observations)
+        terminated, truncated = roster.how()
+        return self.observed(), total, terminated, truncated, self._checked_infos(infos)
 
     def _checked_infos(self, infos: Any) -> dict[Any, Any]:
-        """The infos of those who were told anything; masks go elsewhere."""
+        """The infos that are not empty, without their masks."""
         if not isinstance(infos, Mapping):
             raise SpaceMismatch(
                 f"the infos are {type(infos).__name__}; they must be a dict by agent, "
-                "{} for those who are told nothing"
+                "with {} for an agent without info"
             )
         kept = {agent: info_of(agent, info) for agent, info in infos.items() if info}
         if kept or self.masking:
@@ -154,30 +126,26 @@ class ParallelAdapter(PettingZooAdapter):
 
 
 def two_dicts(result: Any) -> tuple[Any, ...]:
-    """What `env.reset` returned, if it is what it should be."""
+    """What `env.reset` returned, checked to be two dicts."""
     return _dicts(result, 2, "env.reset()", _TWO)
 
 
 def five_dicts(result: Any) -> tuple[Any, ...]:
-    """The same for `env.step`."""
+    """What `env.step` returned, checked to be five dicts."""
     return _dicts(result, 5, "env.step()", _FIVE)
 
 
 def _dicts(result: Any, count: int, call: str, api: str) -> tuple[Any, ...]:
     parts = tuple(result) if isinstance(result, (tuple, list)) else ()
-    if len(parts) != count or not all(isinstance(part, Mapping) for part in parts):
-        raise SpaceMismatch(f"{call} returned {_kinds(result)}; {api}")
-    return parts
+    if len(parts) == count and all(isinstance(part, Mapping) for part in parts):
+        return parts
+    found = type(result).__name__
+    if isinstance(result, tuple):
+        found = f"({', '.join(type(part).__name__ for part in result)})"
+    raise SpaceMismatch(f"{call} returned {found}; {api}")
 
 
-def _kinds(result: Any) -> str:
-    """What came back, by its types."""
-    if not isinstance(result, tuple):
-        return type(result).__name__
-    return f"({', '.join(type(part).__name__ for part in result)})"
-
-
-def _see(seat: Seat, observations: Mapping[Any, Any]) -> None:
+def _see(seat: Seat, observations: Table) -> None:
     if seat.agent not in observations:
         raise unseen(seat.agent, observations)
     seat.observe(observations[seat.agent])

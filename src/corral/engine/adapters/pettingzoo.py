@@ -1,4 +1,4 @@
-"""PettingZoo's envs -> their adapters, told apart without importing PettingZoo."""
+"""The adapters of PettingZoo's envs, chosen without importing PettingZoo."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import gymnasium
 
 from corral.engine.adapters.aec import OBSERVE_CHOICES, AecAdapter
 from corral.engine.adapters.parallel import ParallelAdapter
+from corral.engine.keywords import check_choice
 from corral.errors import OptionError
 
 MultiAdapter = ParallelAdapter | AecAdapter
@@ -23,15 +24,14 @@ def adapt_multi(
     Args:
         env: a ParallelEnv or an AECEnv.
         parallel: turn an AECEnv whose agents may act at once into a ParallelEnv.
-        state: ask for `env.state()` in every step.
+        state: call `env.state()` in every step.
         observe: (AEC) "acting", or "all" that are alive.
     """
-    if observe not in OBSERVE_CHOICES:
-        raise OptionError(f"observe is {observe!r}; choose one of {OBSERVE_CHOICES}")
+    check_choice("observe", observe, OBSERVE_CHOICES)
     if is_aec(env):
         if not parallel:
             return AecAdapter(env, state, observe)
-        env = _converted(env)
+        env = converted(env, "leave out parallel=True, and step it in turns")
     if is_parallel(env):
         return ParallelAdapter(env, state)
     hint = "; does it end in `return env`?" if env is None else ""
@@ -44,16 +44,11 @@ def adapt_multi(
 
 
 def multi_env(env: Any, **options: Any) -> MultiAdapter:
-    """A wrapper for factories: the env with its adapter, or neither.
-
-    Args:
-        env: as `adapt_multi` takes it; closed if it cannot be adapted.
-        **options: for `adapt_multi`.
-    """
+    """A wrapper for factories: `adapt_multi`, which closes an env that it refuses."""
     try:
         return adapt_multi(env, **options)
     except BaseException:
-        with suppress(Exception):  # what is raised says more
+        with suppress(Exception):  # the first error says more
             env.close()
         raise
 
@@ -75,10 +70,11 @@ def has_agents(env: Any) -> bool:
     return callable(getattr(env, "observation_space", None))
 
 
-def _converted(env: Any) -> Any:
+def converted(env: Any, otherwise: str) -> Any:
+    """An AECEnv as a ParallelEnv, if it says that its agents may act at once."""
     if not (getattr(env, "metadata", None) or {}).get("is_parallelizable"):
         raise OptionError(
-            f"parallel=True, but {env} does not say that its agents may act at once "
-            "(metadata['is_parallelizable']); leave parallel out and step it in turns"
+            f"{env} does not say that its agents may act at once "
+            f"(metadata['is_parallelizable']); {otherwise}"
         )
     return importlib.import_module("pettingzoo.utils.conversions").aec_to_parallel(env)

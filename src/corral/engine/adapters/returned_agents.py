@@ -1,13 +1,13 @@
 """A ParallelEnv whose agents are those it returns something for.
 
-PettingZoo says who is there by `env.agents`; AgileRL goes by the dicts that an env
-returns, so that agents may come and go between steps without an end, and envs may do
-without `agents`. An episode is over when everybody that was returned is done.
+PettingZoo lists the agents in `env.agents`. AgileRL goes by the dicts that an env
+returns, so that agents may come and go between steps without an end, and envs need no
+`agents`. An episode is over when all agents that were returned are done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from corral.engine.adapters.multi_agent import Outcome
-from corral.engine.adapters.parallel import ParallelAdapter, five_dicts, two_dicts
+from corral.engine.adapters.parallel import ParallelAdapter, Table, five_dicts
 from corral.engine.adapters.roster import Seat
 from corral.engine.adapters.team import MASK_KEY, Agent
 
 
 @dataclass(frozen=True, slots=True)
 class RawActions:
-    """What goes to one env exactly as it is, whether or not it fits its spaces."""
+    """Actions that go to one env exactly as they are, also if they fit no space."""
 
     actions: dict[Agent, Any]
 
@@ -30,16 +30,8 @@ class RawActions:
 class ReturnsAdapter(ParallelAdapter):
     """One ParallelEnv, as AgileRL's workers treat it."""
 
-    def reset(
-        self, seed: int | None, options: dict[str, Any] | None, task: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode with those who are observed."""
-        observations, infos = two_dicts(self.start(seed, options, task))
-        roster = self.roster
-        roster.begin(observations)
-        for seat in roster.living:
-            seat.observe(observations[seat.agent])
-        return self.observed(), self._checked_infos(infos)
+    def _present(self, observations: Table) -> Iterable[Agent]:
+        return observations
 
     def step(self, action: Any) -> Outcome:
         """Step with the actions of the living, or with what was sent raw."""
@@ -51,7 +43,7 @@ class ReturnsAdapter(ParallelAdapter):
         try:
             return self._outcome(result)
         except (AttributeError, TypeError, ValueError):
-            five_dicts(result)  # says so if it is not what it should be
+            five_dicts(result)  # raises for what PettingZoo's API does not return
             raise
 
     def _outcome(self, result: Any) -> Outcome:
@@ -66,17 +58,11 @@ class ReturnsAdapter(ParallelAdapter):
             outcome = self.usual(observations, rewards, infos)
             if outcome is not None:
                 return outcome
-        return self._changed(*result)
+        return self._changed(result)
 
-    def _changed(
-        self,
-        observations: Mapping[Any, Any],
-        rewards: Mapping[Any, Any],
-        terminations: Mapping[Any, Any],
-        truncations: Mapping[Any, Any],
-        infos: Mapping[Any, Any],
-    ) -> Outcome:
-        """The same for a step in which somebody came, left, or was left out."""
+    def _changed(self, result: Any) -> Outcome:
+        """The same for a step in which an agent came, left, or was left out."""
+        observations, rewards, terminations, truncations, infos = result
         roster = self.roster
         total = roster.pay(rewards)
         for agent, seat in roster.seats.items():

@@ -1,4 +1,4 @@
-"""Who of a team is there, and what came of each, in arrays for the block.
+"""The agents of a team that are alive, and their results, in arrays for the block.
 
 A **seat** is one agent's place in its group's arrays. The arrays are the same all the
 time: the recorder copies them after each step.
@@ -46,8 +46,13 @@ class Seat:
         encode = arrays.codec.encoder(arrays.obs, f"obs[{agent!r}]")
         self.observe: Callable[[Any], Any] = partial(encode, 0, position)
         """Store what the agent sees."""
-        self.take: Callable[[Any], Any] = _taker(group, position)
+        name, pick = group.name, _picker(group.action_space, position)
+        self.take: Callable[[Any], Any]
         """The agent's action, out of the env's."""
+        if pick is None:
+            self.take = lambda actions: actions[name][position]
+        else:
+            self.take = lambda actions: pick(actions[name])
         self.alive = arrays.flags["alive"]
         self.terminated = arrays.flags["terminated"]
         self.truncated = arrays.flags["truncated"]
@@ -58,12 +63,12 @@ class Seat:
         self._masked = False
 
     def clear(self) -> None:
-        """Nothing is seen."""
+        """Clear the agent's observation."""
         for cell in self._cells:
             cell.fill(0)
 
     def mask(self, given: Any) -> bool:
-        """Keep which actions are allowed; False if there is no place for it."""
+        """Store the action mask; False if the block has no place for it."""
         if self._mask is None:
             return False
         self._mask[:] = as_mask(given, len(self._mask), self.agent)
@@ -71,14 +76,14 @@ class Seat:
         return True
 
     def unmask(self) -> None:
-        """Allow everything, as for one of whom nothing is known."""
+        """Allow every action, as without a mask."""
         if self._masked and self._mask is not None:
             self._mask.fill(True)
             self._masked = False
 
 
 class Roster:
-    """A team's arrays, and the seats of those that are there."""
+    """A team's arrays, and the seats of the agents that are alive."""
 
     def __init__(self, team: Team, env: Any) -> None:
         self.team = team
@@ -117,7 +122,7 @@ class Roster:
         """The group that the living are, all of it and in its order."""
 
     def set_state(self, state: Any) -> None:
-        """Store what is known of the env as a whole."""
+        """Store the state of the env as a whole."""
         self._encode_state(0, 0, state)
 
     def begin(self, agents: Iterable[Agent]) -> None:
@@ -137,7 +142,7 @@ class Roster:
             raise nobody_there()
 
     def seat(self, agents: Iterable[Agent]) -> list[Seat]:
-        """These are the living from now on; returns those who were not before."""
+        """Set the agents that are alive; return those that were not before."""
         before = set(self.names)
         living: list[Seat] = []
         new: list[Seat] = []
@@ -167,7 +172,7 @@ class Roster:
         return {seat.agent: seat.take(actions) for seat in self.living}
 
     def tidy(self) -> None:
-        """What stood in the last step alone: ends, and the rewards of others."""
+        """Clear what belongs to the last step alone: ends, and rewards of others."""
         for seat in self.leaving:
             position = seat.position
             seat.terminated[position] = seat.truncated[position] = False
@@ -191,7 +196,7 @@ class Roster:
                     value = as_number(value, seat.agent)
             seat.reward[seat.position] = value
             total += value
-        if paid < len(rewards):  # somebody who is not there any more, or not yet
+        if paid < len(rewards):  # an agent that is no longer alive, or not yet
             total += self._pay_others(rewards)
         return total
 
@@ -210,7 +215,7 @@ class Roster:
         return total
 
     def end(self, seat: Seat, terminated: Any, truncated: Any) -> None:
-        """The agent's part is over."""
+        """The agent's episode is over."""
         seat.terminated[seat.position] = bool(terminated)
         seat.truncated[seat.position] = bool(truncated)
         self.leaving.append(seat)
@@ -218,8 +223,8 @@ class Roster:
     def how(self) -> tuple[bool, bool]:
         """Whether the env is at its end: terminated, truncated.
 
-        It is truncated if one of those that left last was, and not terminated as well:
-        there was more to come for it.
+        It is truncated if one of the agents that left last was truncated and not also
+        terminated: its episode could have gone on.
         """
         if self.living:
             return False, False
@@ -241,7 +246,7 @@ class Roster:
         return unknown_agent(agent, self.team.agents)
 
     def _check_spaces(self, seat: Seat) -> None:
-        """An agent keeps its spaces; a block has no room for others."""
+        """Refuse an agent whose spaces have changed since the block was laid out."""
         agent = seat.agent
         group, known = self.team.group_of(agent), self._spaces[agent]
         for name, now, before in (
@@ -280,13 +285,26 @@ def _leaves_of(value: Any) -> list[NDArray[Any]]:
     return [value]
 
 
+def alive(
+    agents: Iterable[Agent],
+    terminations: Mapping[Any, Any],
+    truncations: Mapping[Any, Any],
+) -> list[Agent]:
+    """Those of the agents that an env lists that have not ended."""
+    return [
+        agent
+        for agent in agents
+        if not (terminations.get(agent) or truncations.get(agent))
+    ]
+
+
 def nobody_there() -> SpaceMismatch:
-    """The error for an episode that nobody is in."""
+    """The error for an episode without agents."""
     return SpaceMismatch("env.reset() left no agents in env.agents")
 
 
 def unknown_agent(agent: Agent, agents: Iterable[Agent]) -> SpacesDiffer:
-    """The error for one that is none of these."""
+    """The error for an agent that is none of these."""
     return SpacesDiffer(
         f"agent {agent!r} is not one of possible_agents, which were {list(agents)} "
         "when the env was built"
@@ -294,7 +312,7 @@ def unknown_agent(agent: Agent, agents: Iterable[Agent]) -> SpacesDiffer:
 
 
 def gone_without_end(agent: Agent) -> SpaceMismatch:
-    """The error for one that was there and is not any more."""
+    """The error for an agent that is missing without an end."""
     return SpaceMismatch(
         f"agent {agent!r} is gone from env.agents, but was neither terminated nor "
         "truncated"
@@ -302,9 +320,9 @@ def gone_without_end(agent: Agent) -> SpaceMismatch:
 
 
 def unseen(agent: Agent, observations: Mapping[Agent, Any]) -> SpaceMismatch:
-    """The error for one that should see something."""
+    """The error for an agent without an observation."""
     return SpaceMismatch(
-        f"there is no observation for agent {agent!r}; it has {list(observations)}"
+        f"there is no observation for agent {agent!r}, only for {list(observations)}"
     )
 
 
@@ -331,14 +349,6 @@ def as_mask(given: Any, size: int, agent: Agent) -> NDArray[Any]:
             f"space asks for {(size,)}"
         )
     return values
-
-
-def _taker(group: Group, position: int) -> Callable[[Any], Any]:
-    """How an agent's action is found in the env's."""
-    name, pick = group.name, _picker(group.action_space, position)
-    if pick is None:
-        return lambda actions: actions[name][position]
-    return lambda actions: pick(actions[name])
 
 
 def _picker(space: Any, position: int) -> Callable[[Any], Any] | None:

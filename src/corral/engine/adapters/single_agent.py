@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
 import gymnasium
 
-from corral.core import NO_TASK, EnvSpec
+from corral.core import NO_TASK, Adapter, EnvSpec
 
 
-class GymnasiumAdapter:
+class GymnasiumAdapter(Adapter):
     """One gymnasium.Env; attributes are reached through its wrappers."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -51,11 +51,6 @@ class GymnasiumAdapter:
                 return env.reset(seed=seed)
         return env.reset(seed=seed, options=options)
 
-    def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call the method, or read the attribute, wherever in the wrappers it is."""
-        found = self.env.get_wrapper_attr(name)
-        return found(*args, **kwargs) if callable(found) else found
-
     def get_attr(self, name: str) -> Any:
         """Read the attribute, wherever in the wrappers it is."""
         return self.env.get_wrapper_attr(name)
@@ -71,13 +66,9 @@ class GymnasiumAdapter:
         made.env = made.stepper = env
         return made
 
-    def close(self) -> None:
-        """Close the env."""
-        self.env.close()
-
 
 class Signature:
-    """Whether a `reset` takes options; looked up again when it is another one."""
+    """Whether a `reset` takes options; inspected again when the method changes."""
 
     def __init__(self) -> None:
         self._function: Any = None
@@ -85,7 +76,7 @@ class Signature:
 
     def takes_options(self, reset: Callable[..., Any]) -> bool:
         """Whether options can be given to it."""
-        function = getattr(reset, "__func__", reset)  # methods are made at every look
+        function = getattr(reset, "__func__", reset)  # a bound method is new each time
         if function is not self._function:
             self._function, self._answer = function, takes_options(reset)
         return self._answer

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from corral.engine.executors.time_estimate import process_time, serial_time, thread_time
+from corral.engine.layout.durations import duration_text
 from corral.engine.worker.probe import (
     MIN_WAITING_STEP_SECONDS,
     WAITING_CPU_SHARE,
@@ -126,15 +127,11 @@ def useful_processes(
     )
     if count == usual:
         return usual, ""
-    step = f"a step takes {_time(measured.step_time)}, {measured.computing:.0%} of it"
-    return (
-        count,
-        f"{step} computing, so more of them than cores{_process_cost_text(count)}",
+    return count, (
+        f"a step takes {duration_text(measured.step_time)}, {measured.computing:.0%} "
+        "of it computing, so more of them than cores (at 25 MiB each: "
+        f"{count * 25} MiB)"
     )
-
-
-def _process_cost_text(processes: int) -> str:
-    return f" (at 25 MiB each: {processes * 25} MiB)"
 
 
 FORKS_REASON = (
@@ -195,15 +192,15 @@ def _reason(
     serial: float,
     workers: dict[str, tuple[float, int]],
 ) -> str:
-    step = f"a step takes {_time(measured.step_time)}"
+    step = f"a step takes {duration_text(measured.step_time)}"
     if measured.computing < WAITING_CPU_SHARE:
         step += f", {measured.computing:.0%} of it computing"
     if not workers:
         return f"{step}; there is one usable core"
     *most, last = [
-        f"{_time(serial)} in the caller",
+        f"{duration_text(serial)} in the caller",
         *(
-            f"{_time(batch)} on {_workers(count, kind)}"
+            f"{duration_text(batch)} on {_workers(count, kind)}"
             for kind, (batch, count) in workers.items()
         ),
     ]
@@ -216,10 +213,3 @@ def _reason(
             f"{measured.thread_gain:.2f} times the work of one"
         )
     return text
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import atexit
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,8 +15,8 @@ from numpy.typing import NDArray
 
 from corral.core import EnvSpec, Factory
 from corral.engine.layout.codec import Codecs
-from corral.engine.layout.plan import DataViews
-from corral.engine.worker.commands import Ask, ResumeState, ShardOptions, Verb
+from corral.engine.layout.plan import ControlViews, DataViews
+from corral.engine.worker.commands import Ask, Job, ResumeState, ShardOptions, Verb
 from corral.engine.worker.letters import Letter, Reply
 
 
@@ -21,27 +25,27 @@ class Capabilities:
     """What an executor can promise."""
 
     survives_deaths: bool
-    """An env may take its worker down and not the caller."""
+    """The caller survives an env that ends its process."""
     deadlines: bool
-    """A hung env can be given up."""
+    """The executor can end an env that hangs."""
     own_globals: bool
     """Global generators and thread counts are the worker's, not the caller's."""
     inline: bool = False
-    """The caller itself runs the envs: it has `step_inline` and `envs`."""
+    """The caller itself runs the envs: the executor has `step_inline` and `envs`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """A worker's signs of life."""
+    """The process of a worker, and how busy it was."""
 
     pid: int
     busy_seconds: float | None
-    """Spent obeying commands, since the start; None for the caller itself."""
+    """Seconds spent on commands since the start; None for the caller itself."""
 
 
 @dataclass(slots=True)
 class Assignment:
-    """Who runs what, and what they are given to run it with."""
+    """What an executor runs: the factories, the shards, and what workers are given."""
 
     factories: Sequence[Factory]
     shards: list[range]
@@ -59,11 +63,11 @@ class Assignment:
     item_timeout: float | None = None
     close_timeout: float = 10.0
     needs_processes: str = ""
-    """What was asked for that only processes can give, in the caller's words."""
+    """The options that only processes support, as the caller wrote them."""
 
     @property
     def slots(self) -> int:
-        """How many slots there are."""
+        """Number of slots."""
         return len(self.factories)
 
     @property
@@ -72,8 +76,28 @@ class Assignment:
         return self.options.root_seed if self.function is None else None
 
     def device(self, worker: int) -> str | None:
-        """Devices go round robin."""
+        """The worker's device; devices go round robin."""
         return self.devices[worker % len(self.devices)] if self.devices else None
+
+    def job(self, worker: int, slots: range) -> Job:
+        """What a worker in this process builds."""
+        return Job(
+            worker=worker,
+            slots=slots,
+            factories=list(self.factories[slots.start : slots.stop]),
+            options=self.options,
+            worker_init=self.worker_init,
+            per_worker=self.per_worker,
+            function=self.function,
+            shared={name: _read_only(array) for name, array in self.shared.items()},
+            device=self.device(worker),
+        )
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 class Executor(Protocol):
@@ -83,24 +107,26 @@ class Executor(Protocol):
         executor.wait(finished, None, there)   # or an error that says why not
         letters, informed = executor.arrivals()
 
-    Built first, bound once the spaces are known, closed in any state.
+    Built first, bound once the spaces are known, closed in any state. The methods with
+    a body are defaults, for workers that neither die nor run in the caller.
     """
 
     capabilities: Capabilities
     shards: list[range]
     done: NDArray[np.uint32]
-    """The ticket of the last finished command, by slot."""
+    """By slot: the ticket of the last finished command."""
     reset_seed: NDArray[np.int64]
-    """The seed for a slot's reset command; -1 for none."""
+    """By slot: the seed for its reset command; -1 for none."""
     times: NDArray[np.void]
-    """How long each slot's steps and resets took, as `layout.plan.DURATIONS_DTYPE`."""
+    """By slot: durations of steps and resets, as `layout.plan.DURATIONS_DTYPE`."""
     episode: NDArray[np.int64]
-    """What can be told of each slot's episode: the words of `layout.plan`."""
+    """By slot: the words of `layout.plan` about its episode."""
     on_return: Callable[[int], None]
-    """Called with a worker that has taken another's place."""
+    """Called with a worker that has replaced another."""
+    _control: ControlViews
 
     def build(self) -> list[EnvSpec]:
-        """Build every env; returns what each said about itself."""
+        """Build every env; return the spec of each."""
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out the block and start serving."""
@@ -111,21 +137,14 @@ class Executor(Protocol):
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Have these slots stepped or reset."""
 
-    def step_inline(self, mode: int) -> None:
-        """Step every slot right now: `send_all` and `wait`; only where inline."""
-
-    @property
-    def envs(self) -> list[Any]:
-        """The environments themselves; only where inline."""
-
     def post(self, worker: int, message: Any) -> None:
         """Post a message that wants no answer."""
 
     def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
-        """Post messages about slots; none of them if one cannot be packed."""
+        """Post messages about slots; none of them if one cannot be pickled."""
 
     def ask(self, questions: dict[int, Ask]) -> None:
-        """Ask workers; each of them answers in its turn."""
+        """Ask workers; each answers after the commands it already has."""
 
     def answers(
         self, workers: Iterable[int], timeout: float | None
@@ -148,36 +167,17 @@ class Executor(Protocol):
         is_done: Callable[[], bool],
         only_some: bool = False,
     ) -> bool:
-        """Wait until what the caller waits for is `is_done`; False if it is late.
+        """Wait until `is_done`; False if the timeout passes first.
 
         Args:
-            target: how many slot commands will have finished since the start by then:
-                a hint when to look. Rings can be lost, and an env can make false ones.
-            timeout: seconds; None for ever.
+            target: number of slot commands that will have finished since the start by
+                then: a hint when to look. Rings can be lost, and an env can make false
+                ones.
+            timeout: seconds; None for no limit.
             is_done: looks at `done`.
-            only_some: whether more than that is under way, in which case a ring may be
-            held
-                back (see `transport.doorbell`) by a worker that is busy with the rest.
+            only_some: whether more than that is under way. A worker that is busy with
+                the rest may then hold a ring back (see `transport.doorbell`).
         """
-
-    def check_workers(self) -> None:
-        """See whether all workers are there and in time, and raise if not.
-
-        One that was replaced is put in its place, and `on_return` called.
-        """
-
-    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
-        """Start another in the place of a worker that ended; does not wait for it.
-
-        Until it is there, commands to its slots are dropped: who sent them sends them
-        again when it has returned.
-        """
-
-    def retirement_stage(self, worker: int) -> int:
-        """Whether a worker that ended made room for another, and at which stage."""
-
-    def last_letters(self, worker: int) -> Sequence[Letter]:
-        """What a worker that ended has left in its mailbox, and what others sent."""
 
     def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What has arrived beside the block since the last call.
@@ -185,15 +185,85 @@ class Executor(Protocol):
         Letters, and whether any slot wrote info columns.
         """
 
-    def output(self, worker: int) -> str:
-        """The last that a worker printed; "" where that is nobody's to keep."""
-
     def vitals(self) -> list[Vitals]:
         """The process of each worker, and how long it has been busy."""
 
     def close(self, timeout: float | None) -> None:
         """End every worker; bounded, idempotent, never raises.
 
-        None for the assignment's own timeout. That is for envs which are busy; a worker
-        that does nothing about it has less.
+        Args:
+            timeout: seconds for envs that are busy closing; None for the assignment's
+                own. A worker that does not react is ended sooner.
         """
+
+    def step_inline(self, mode: int) -> None:
+        """Step every slot right now: `send_all` and `wait`; only where inline."""
+        raise AssertionError("workers step their envs, not the caller")
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments themselves; only where inline."""
+        raise AssertionError("the envs are with the workers")
+
+    def check_workers(self) -> None:
+        """Raise if a worker has died or is late; put replacements in place.
+
+        `on_return` is called with each worker that was replaced.
+        """
+        return
+
+    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
+        """Start a worker in the place of one that ended; does not wait for it.
+
+        Until it is there, commands to its slots are dropped. The pool sends them again
+        when it has returned.
+        """
+        raise AssertionError("only processes can be replaced")
+
+    def retirement_stage(self, worker: int) -> int:
+        """Whether a worker that ended made room for another, and at which stage."""
+        return 0
+
+    def last_letters(self, worker: int) -> Sequence[Letter]:
+        """What a worker that ended has left in its mailbox, and what others sent."""
+        return ()
+
+    def output(self, worker: int) -> str:
+        """The last output of a worker; "" where it prints to the caller's own."""
+        return ""
+
+    def _open_control(self, control: ControlViews) -> None:
+        """Take over the words that the pool reads, and close at exit."""
+        self._control = control
+        self.on_return = lambda worker: None
+        self.done = control.done
+        self.reset_seed = control.reset_seed
+        self.times = control.times
+        self.episode = control.episode
+        open_executors.add(self)
+
+
+@contextmanager
+def closed_on_error(executor: Executor | None) -> Iterator[None]:
+    """Close the executor if anything is raised in here, Ctrl-C too."""
+    try:
+        yield
+    except BaseException:
+        if executor is not None:
+            executor.close(2.0)
+        raise
+
+
+open_executors: weakref.WeakSet[Executor] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close envs while all modules can still be used; threads are daemons."""
+    for executor in list(open_executors):
+        executor.close(None)
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child has none of the workers; the parent closes the envs.
+    os.register_at_fork(after_in_child=open_executors.clear)

@@ -3,14 +3,14 @@
     place(assignment, backend, workers, isolation)
       -> serial | thread | process, and the reason that `envs.layout` shows
 
-`auto` has two envs timed in a worker; sharing a process is asked of `process_sharing`.
+`auto` times two envs in a worker. `process_sharing` says whether envs may share a
+process.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from corral.engine.adapters.factories import is_count
 from corral.engine.executors.assign import (
     Placement,
     choose,
@@ -18,11 +18,16 @@ from corral.engine.executors.assign import (
     shards,
     useful_processes,
 )
-from corral.engine.executors.contract import Assignment, Executor
+from corral.engine.executors.contract import (
+    Assignment,
+    Executor,
+    closed_on_error,
+)
 from corral.engine.executors.process import ProcessExecutor
 from corral.engine.executors.process_sharing import SharingProbe, SharingQuestion
 from corral.engine.executors.serial import SerialExecutor
 from corral.engine.executors.thread import ThreadExecutor
+from corral.engine.keywords import check_choice, check_count
 from corral.engine.worker.commands import ProbeRequest
 from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.probe import Measurement
@@ -36,7 +41,7 @@ EXECUTORS: dict[str, type[SerialExecutor | ThreadExecutor | ProcessExecutor]] = 
 BACKENDS = ("auto", *EXECUTORS)
 ISOLATIONS = ("auto", "slot", "shared")
 AUTO_PROBE = ProbeRequest(seconds=0.2, limit=1.0, long_to_build=1.0)
-"""What `auto` asks, which times envs anyway: it may take longer than the others."""
+"""The probe of `auto`, which times envs anyway: it may take longer than the others."""
 
 ASKED = "asked for"
 
@@ -60,7 +65,7 @@ def place(
     """
     _check(backend, workers, isolation)
     slots, reason = assignment.slots, ASKED
-    # Until it is known that nobody shares a process.
+    # Until it is known that no two envs share a process.
     assignment.options.checks_sharing = isolation == "auto" and slots > 1
     if assignment.needs_processes:
         backend = _require_processes(backend, assignment.needs_processes)
@@ -68,27 +73,22 @@ def place(
     if isolation == "slot":
         if backend in ("serial", "thread"):
             raise OptionError(
-                f'isolation="slot" puts every slot in a process of its own; '
-                f"backend={backend!r} has none. Leave the backend out."
+                f'isolation="slot" gives every slot a process of its own, and '
+                f"backend={backend!r} has none; leave out the backend"
             )
         reason = 'isolation="slot": one process per slot'
-        return _one_worker_each(assignment, reason)
+        return _executor(assignment, Placement("process", slots, slots, reason))
     if backend == "auto" and workers is None:
-        if slots == 1:
-            reason = "there is one slot, and no other to run beside it"
-            return SerialExecutor(assignment), Placement("serial", 1, 1, reason)
-        if assignment.options.batched:
-            return _unmeasured(assignment)
-        return _measured(assignment)
+        return _automatic(assignment)
     if backend == "serial":
         if workers not in (None, 1):
             raise OptionError(f"backend='serial' has one worker, not workers={workers}")
-        placement = Placement("serial", 1, slots, reason)
-        return SerialExecutor(assignment), placement
+        return _executor(assignment, Placement("serial", 1, slots, reason))
     if own_processes and workers is None and reason == ASKED:
-        reason = f"this class uses processes; {_usable(assignment.cores)}"
-    wanted = workers or enough_workers(slots, assignment.cores)
-    count = min(int(wanted), slots)
+        cores = assignment.cores
+        usable = "one core is usable" if cores == 1 else f"{cores} cores are usable"
+        reason = f"this class uses processes; {usable}"
+    count = min(int(workers or enough_workers(slots, assignment.cores)), slots)
     if backend == "thread":
         return _threads(assignment, Placement("thread", count, slots, reason))
     placement = Placement("process", count, slots, reason)
@@ -96,62 +96,56 @@ def place(
 
 
 def _require_processes(backend: str, asked: str) -> str:
-    """A backend whose workers can be given up, and be outlived."""
+    """A backend whose workers can hang or die without the caller."""
     if backend == "auto":
         return "process"
     capabilities = EXECUTORS[backend].capabilities
     if not (capabilities.deadlines and capabilities.survives_deaths):
         raise OptionError(
-            f"{asked} needs workers that can hang or die without the caller; "
-            f'backend={backend!r} has none. Use backend="process", or leave it out.'
+            f"{asked} needs workers that can hang or die without the caller, and "
+            f'backend={backend!r} has none; use backend="process", or leave it out'
         )
     return backend
 
 
 def _check(backend: str, workers: int | None, isolation: str | None) -> None:
-    if backend not in BACKENDS:
-        raise OptionError(
-            f"backend is {backend!r}; choose one of {', '.join(BACKENDS)}"
-        )
-    if workers is not None and not is_count(workers):
-        raise OptionError(f"workers is {workers!r}; it must be an integer >= 1")
-    if isolation not in (None, *ISOLATIONS):
-        raise OptionError(
-            f"isolation is {isolation!r}; choose one of {', '.join(ISOLATIONS)}"
-        )
+    check_choice("backend", backend, BACKENDS)
+    if workers is not None:
+        check_count("workers", workers)
+    if isolation is not None:
+        check_choice("isolation", isolation, ISOLATIONS)
     if isolation == "slot" and workers is not None:
-        raise OptionError('isolation="slot" decides the number of workers itself')
+        raise OptionError(
+            'isolation="slot" has one worker per slot; leave out workers='
+        )
 
 
-def _usable(cores: int) -> str:
-    return "one core is usable" if cores == 1 else f"{cores} cores are usable"
-
-
-# Processes and threads that were asked for --------------------------------------------
-
-
-def _process(
+def _executor(
     assignment: Assignment, placement: Placement
-) -> tuple[ProcessExecutor, Placement]:
+) -> tuple[Executor, Placement]:
     slots, workers = assignment.slots, placement.workers
-    assignment.options.checks_sharing &= workers < slots
+    if placement.backend == "process":
+        assignment.options.checks_sharing &= workers < slots
     chosen = replace(assignment, shards=shards(slots, workers))
-    return ProcessExecutor(chosen), placement
+    return EXECUTORS[placement.backend](chosen), placement
 
 
-def _one_worker_each(
-    assignment: Assignment, reason: str, step_time: float | None = None, extra: int = 0
-) -> tuple[ProcessExecutor, Placement]:
-    """A process for every slot."""
-    slots = assignment.slots
-    placement = Placement("process", slots, slots, reason, step_time, extra_envs=extra)
-    return _process(assignment, placement)
+def _reassigned(
+    executor: ProcessExecutor, assignment: Assignment, placement: Placement
+) -> tuple[Executor, Placement]:
+    """The same with worker processes that were started for a probe."""
+    assignment.options.checks_sharing &= placement.workers < assignment.slots
+    executor.reassign(shards(assignment.slots, placement.workers))
+    return executor, placement
 
 
 def _needs_sharing_answer(assignment: Assignment, workers: int) -> bool:
     """Whether it matters what envs do to each other in one process."""
     options = assignment.options
     return options.checks_sharing and not options.batched and workers < assignment.slots
+
+
+# Processes and threads that were asked for --------------------------------------------
 
 
 def _processes(
@@ -166,37 +160,41 @@ def _processes(
         own_processes: see `place`.
     """
     if not _needs_sharing_answer(assignment, placement.workers):
-        return _process(assignment, placement)
-    inquiry, executor = SharingQuestion(assignment), None
-    sharing = inquiry.known_answer()
-    try:
-        if sharing is None:
-            executor, sharing = _probed(assignment, placement.workers, inquiry)
-        shares = sharing.safe or (counted and not own_processes)
-        if sharing.safe is False and shares:
-            raise IsolationError(
-                f"these envs must not share a process: {sharing.reason}; "
-                f"workers={placement.workers} makes them share\n"
-                'For a process each: isolation="slot" instead of workers=\n'
-                'To share anyway: isolation="shared"'
+        return _executor(assignment, placement)
+    question = SharingQuestion(assignment)
+    sharing, executor = question.known_answer(), None
+    if sharing is None:
+        chosen = replace(assignment, shards=shards(assignment.slots, placement.workers))
+        executor = ProcessExecutor(chosen, room=assignment.slots)
+    with closed_on_error(executor):
+        if executor is not None:
+            probe = SharingProbe(executor, question.probe_slots, ProbeRequest())
+            measured = probe.measure()
+            sharing = measured.sharing
+            question.store(sharing)
+            probe.clean(measured)
+        assert sharing is not None
+        if not sharing.safe and (own_processes or not counted):
+            placement = _one_process_each(assignment.slots, sharing)
+        elif sharing.safe is False:
+            raise _must_not_share(
+                sharing, f"workers={placement.workers}", 'isolation="slot"'
             )
-        if shares:
+        else:
             if not counted:
                 placement = _with_more_processes(placement, assignment.cores, sharing)
             placement = _with_sharing_reason(placement, sharing)
-        else:
-            reason = f"one process per slot, since {_sharing_reason(sharing)}"
-            placement = replace(placement, workers=assignment.slots, reason=reason)
-            placement = replace(placement, extra_envs=sharing.extra)
         if executor is None:
-            return _process(assignment, placement)
-        assignment.options.checks_sharing &= placement.workers < assignment.slots
-        executor.reassign(shards(assignment.slots, placement.workers))
-        return executor, placement
-    except BaseException:
-        if executor is not None:
-            executor.close(2.0)
-        raise
+            return _executor(assignment, placement)
+        return _reassigned(executor, assignment, placement)
+
+
+def _must_not_share(sharing: SharingAnswer, asked: str, instead: str) -> IsolationError:
+    return IsolationError(
+        f"these envs must not share a process: {sharing.reason}; {asked} makes them "
+        f"share\nFor a process each: {instead} instead of {asked.partition('=')[0]}=\n"
+        'To share anyway: isolation="shared"'
+    )
 
 
 def _with_more_processes(
@@ -210,48 +208,21 @@ def _with_more_processes(
     return replace(placement, workers=count, reason=f"{placement.reason}; {why}")
 
 
-def _probed(
-    assignment: Assignment, workers: int, inquiry: SharingQuestion
-) -> tuple[ProcessExecutor, SharingAnswer]:
-    """Have the first worker try envs, while the others start."""
-    slots = assignment.slots
-    asked = replace(assignment, shards=shards(slots, workers))
-    executor = ProcessExecutor(asked, room=slots)
-    try:
-        executor.launch()
-        look = SharingProbe(executor, inquiry.probe_slots, ProbeRequest())
-        measured = look.measure()
-        assert measured.sharing is not None
-        inquiry.store(measured.sharing)
-        look.clean(measured)
-        return executor, measured.sharing
-    except BaseException:
-        executor.close(2.0)
-        raise
-
-
 def _threads(
     assignment: Assignment, placement: Placement
 ) -> tuple[Executor, Placement]:
     """Threads of this process, unless envs are known to disturb each other there."""
-    chosen = replace(assignment, shards=shards(assignment.slots, placement.workers))
     if _needs_sharing_answer(assignment, 1):
         sharing = SharingQuestion(assignment).answer(ProbeRequest())
         if sharing.safe is False:
-            raise IsolationError(
-                f"these envs must not share a process: {sharing.reason}; "
-                'backend="thread" makes them share\n'
-                'For a process each: backend="process"\n'
-                'To share anyway: isolation="shared"'
-            )
+            raise _must_not_share(sharing, 'backend="thread"', 'backend="process"')
         placement = _with_sharing_reason(placement, sharing)
-    return ThreadExecutor(chosen), placement
+    return _executor(assignment, placement)
 
 
 def _with_sharing_reason(placement: Placement, sharing: SharingAnswer) -> Placement:
     """The same, with the reason why envs may share a process."""
-    apart = placement.backend == "process" and placement.workers == placement.num_envs
-    if apart:
+    if placement.backend == "process" and placement.workers == placement.num_envs:
         text = ""
     elif sharing.safe:
         text = f"envs share a process, since {sharing.reason}"
@@ -260,82 +231,67 @@ def _with_sharing_reason(placement: Placement, sharing: SharingAnswer) -> Placem
     return replace(placement, sharing=text, extra_envs=sharing.extra)
 
 
-def _sharing_reason(sharing: SharingAnswer) -> str:
-    if sharing.safe is False:
-        return sharing.reason
-    return f"whether envs may share one is not known: {sharing.reason}"
+def _one_process_each(
+    slots: int, sharing: SharingAnswer, step_time: float | None = None
+) -> Placement:
+    reason = sharing.reason
+    if sharing.safe is None:
+        reason = f"whether envs may share one is not known: {reason}"
+    reason = f"one process per slot, since {reason}"
+    extra = sharing.extra
+    return Placement("process", slots, slots, reason, step_time, extra_envs=extra)
 
 
 # Measured -----------------------------------------------------------------------------
 
 
-def _unmeasured(assignment: Assignment) -> tuple[Executor, Placement]:
-    """A batch for each core: what one costs depends on how many slots it has."""
+def _automatic(assignment: Assignment) -> tuple[Executor, Placement]:
+    """What `auto` comes to, measured where that makes a difference."""
     slots = assignment.slots
-    workers = enough_workers(slots, assignment.cores)
-    if workers == 1:
-        reason = "there is one usable core"
-        return SerialExecutor(assignment), Placement("serial", 1, slots, reason)
+    if slots == 1:
+        reason = "there is one slot, and no other to run beside it"
+        return _executor(assignment, Placement("serial", 1, 1, reason))
+    if not assignment.options.batched:
+        return _measured(assignment)
+    # A batch for each core: what one costs depends on how many slots it has.
+    workers, backend = enough_workers(slots, assignment.cores), "process"
     reason = "batched: an env for every usable core, not measured"
-    return _process(assignment, Placement("process", workers, slots, reason))
+    if workers == 1:
+        backend, reason = "serial", "there is one usable core"
+    return _executor(assignment, Placement(backend, workers, slots, reason))
 
 
 def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
     """Time two envs in a worker; it goes on as a worker if processes win."""
-    slots, cores = assignment.slots, assignment.cores
-    inquiry = (
-        SharingQuestion(assignment) if _needs_sharing_answer(assignment, 1) else None
-    )
-    known = None if inquiry is None else inquiry.known_answer()
-    if known is not None and not known.safe:
-        return _one_worker_each(
-            assignment, f"one process per slot, since {_sharing_reason(known)}"
-        )
+    slots, cores, options = assignment.slots, assignment.cores, assignment.options
+    question, sharing, guests = None, None, [0, 1]
+    if _needs_sharing_answer(assignment, 1):
+        question = SharingQuestion(assignment)
+        sharing, guests = question.known_answer(), question.probe_slots
+    if sharing is not None and not sharing.safe:
+        return _executor(assignment, _one_process_each(slots, sharing))
+    judges = question is not None and sharing is None
     asked = replace(assignment, shards=shards(slots, enough_workers(slots, cores)))
     executor = ProcessExecutor(asked, room=slots)
-    try:
-        executor.launch()
-        guests = [0, 1] if inquiry is None else inquiry.probe_slots
-        judges = inquiry is not None and known is None
-        question = replace(AUTO_PROBE, judges=judges)
-        look = SharingProbe(executor, guests, question)
-        measured = look.measure()
-        sharing = measured.sharing or known
-        if judges and inquiry is not None:
-            inquiry.store(sharing)
+    with closed_on_error(executor):
+        probe = SharingProbe(executor, guests, replace(AUTO_PROBE, judges=judges))
+        measured = probe.measure()
+        sharing = measured.sharing or sharing
+        if judges and question is not None:
+            question.store(sharing)
         if sharing is not None and not sharing.safe:
-            look.clean(measured)
-            executor.reassign(shards(slots, slots))
-            assignment.options.checks_sharing = False
-            return executor, _one_process_each(slots, measured, sharing)
-        if assignment.options.isolate_rng:  # threads would go one at a time
-            measured = replace(measured, threads=False)
-        if sharing is not None and sharing.forks:
-            measured = replace(measured, forks=True)
-        placement = choose(slots, cores, measured)
-        if sharing is not None:
-            placement = _with_sharing_reason(placement, sharing)
+            step_time = measured.step_time or None
+            placement = _one_process_each(slots, sharing, step_time)
+        else:
+            if options.isolate_rng:  # threads would go one at a time
+                measured = replace(measured, threads=False)
+            if sharing is not None and sharing.forks:
+                measured = replace(measured, forks=True)
+            placement = choose(slots, cores, measured)
+            if sharing is not None:
+                placement = _with_sharing_reason(placement, sharing)
         if placement.backend == "process":
-            look.clean(measured)
-            assignment.options.checks_sharing &= placement.workers < slots
-            executor.reassign(shards(slots, placement.workers))
-            return executor, placement
-    except BaseException:
-        executor.close(2.0)
-        raise
+            probe.clean(measured)
+            return _reassigned(executor, assignment, placement)
     executor.close(2.0)
-    if placement.backend == "thread":
-        chosen = replace(assignment, shards=shards(slots, placement.workers))
-        return ThreadExecutor(chosen), placement
-    return SerialExecutor(assignment), placement
-
-
-def _one_process_each(
-    slots: int, measured: Measurement, sharing: SharingAnswer
-) -> Placement:
-    """A process for every slot, after they were tried."""
-    reason = f"one process per slot, since {_sharing_reason(sharing)}"
-    step_time = measured.step_time or None
-    return Placement(
-        "process", slots, slots, reason, step_time, extra_envs=sharing.extra
-    )
+    return _executor(assignment, placement)

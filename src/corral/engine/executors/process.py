@@ -12,19 +12,21 @@ spawn either: that imports the user's `__main__` again.
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import os
 import subprocess
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
 from corral.core import EnvSpec
-from corral.engine.executors.contract import Assignment, Capabilities
+from corral.engine.executors.contract import (
+    Assignment,
+    Capabilities,
+    open_executors,
+)
 from corral.engine.executors.openmp import HelperThreads
 from corral.engine.executors.reaping import (
     WorkerHealth,
@@ -71,6 +73,7 @@ from corral.engine.transport.lifeline import Lifeline
 from corral.engine.transport.shared_arrays import SharedArrays, share
 from corral.engine.worker import serialization
 from corral.engine.worker.commands import (
+    MAIL_ENTRY,
     Ask,
     BindBlock,
     BuildShard,
@@ -79,8 +82,6 @@ from corral.engine.worker.commands import (
     ProbeRequest,
     RepeatRecording,
     ResumeState,
-    Verb,
-    entry,
 )
 from corral.engine.worker.probe import ProbeResult, ProbeStage
 from corral.errors import ClosedError, Fault
@@ -115,7 +116,6 @@ class ProcessExecutor(SignalledExecutor):
         except BaseException:
             self._resources.close()
             raise
-        _open_executors.add(self)
 
     def _open(self, plan: ControlPlan) -> None:
         """Open what the workers will inherit, and what is read from them."""
@@ -136,11 +136,17 @@ class ProcessExecutor(SignalledExecutor):
         self._output = WorkerOutput()
         keep(self._output.close)
         control = ControlViews(plan, block.memory)
-        bell = doorbell.create(control.memory, control.bell_offset(None))
-        keep(bell.close)
-        self._open_control(control, bell)
+        self._bell = doorbell.create(control.memory, control.bell_offset(None))
+        keep(self._bell.close)
+        self._open_control(control)
         self._inheritance = Inheritance(
-            block, control, bell, lifeline, stack, shared, token=os.urandom(8).hex()
+            block,
+            control,
+            self._bell,
+            lifeline,
+            stack,
+            shared,
+            token=os.urandom(8).hex(),
         )
         mark, generations = self._inheritance.mark, self._generations
         self._health = WorkerHealth(
@@ -455,8 +461,7 @@ class ProcessExecutor(SignalledExecutor):
         if self._bound and self._has_room(worker):
             with suppress(Exception):
                 self._mailboxes[worker].post(Ask("close"), timeout=0.0)
-            self._push(worker, entry(Verb.MAIL))
-            self._bells[worker].ring()
+            self._announce(worker, [MAIL_ENTRY])
             self._bells[worker].flush()
         # One that is posting a letter we will not read has to stop trying.
         self._mailboxes[worker].close()
@@ -477,7 +482,7 @@ class ProcessExecutor(SignalledExecutor):
         # drops its memory too.
         self._away = {}
         self.on_return = lambda worker: None
-        _open_executors.discard(self)
+        open_executors.discard(self)
 
 
 def _probe_timeout(question: ProbeRequest) -> float:
@@ -497,15 +502,6 @@ def _fill_standard_descriptors() -> None:
     os.close(descriptor)
 
 
-_open_executors: weakref.WeakSet[ProcessExecutor] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for executor in list(_open_executors):
-        executor.close(None)
-
-
 def kill_workers_of(thread: threading.Thread) -> None:
     """Kill the workers that a thread has started: it sees that they died.
 
@@ -513,7 +509,7 @@ def kill_workers_of(thread: threading.Thread) -> None:
     do it again until the thread has ended.
     """
     with suppress(RuntimeError):  # one was opened while we looked
-        for executor in list(_open_executors):
-            if executor._thread is thread:
+        for executor in list(open_executors):
+            if isinstance(executor, ProcessExecutor) and executor._thread is thread:
                 for process in list(executor._processes):
                     kill(process)

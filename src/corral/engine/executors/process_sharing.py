@@ -1,10 +1,10 @@
-"""Envs share a process only where that is known to be safe. How it comes to be known.
+"""Envs share a process only where that is known to be safe. Where it is known from:
 
 the env says so              metadata, or `corral doctor --save`
-it was seen before           `isolation_cache`
-it is tried now              two envs in a worker, held against one alone
+an earlier trial             `isolation_cache`
+a trial now                  two envs in a worker, compared with one alone
 
-worker 0   try, one env alone, then two together   ── the same? safe
+worker 0   one env alone, then two together        ── the same? safe
 another    the first env alone, in a new process   ── the same as the first time?
                                                       then they disturb each other
 """
@@ -12,7 +12,8 @@ another    the first env alone, in a new process   ── the same as the first 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 
 from corral.engine.executors.assign import shards
 from corral.engine.executors.contract import Assignment
@@ -37,80 +38,65 @@ TOO_MANY_KINDS_REASON = "the factories are of too many kinds to try them all"
 UNSENDABLE_REASON = "the factory cannot be sent to a worker process to be tried"
 
 
-@dataclass(slots=True)
 class SharingProbe:
-    """What is found out about the envs of an executor, with its first workers.
+    """Finds out about the envs of an executor, with its first workers.
 
     Args:
-        executor: launched, and nothing built.
-        guests: slots whose envs are tried; see `kinds`.
-        question: what is asked.
+        executor: nothing is built in it yet.
+        slots: the probe builds their envs; see `env_kinds`.
+        question: what to find out.
     """
 
-    executor: ProcessExecutor
-    slots: list[int]
-    question: ProbeRequest
-    used: set[int] = field(default_factory=set)
-    """Workers in which envs have been."""
-    _stage: str = ""
-    _extra: int = 0
-    _trouble: str = ""
-    _mild: bool = False
+    def __init__(
+        self, executor: ProcessExecutor, slots: list[int], question: ProbeRequest
+    ) -> None:
+        self.executor = executor
+        self.slots = slots
+        self.question = question
+        self._used: set[int] = set()
+        """Workers that have built envs."""
+        self._stage = ""
+        self._extra = 0
+        self._trouble = ""
+        self._mild = False
 
     def measure(self) -> Measurement:
-        """What came of it. What an env raises in its first constructor is raised."""
+        """Run the probe; raises what an env raises in its first constructor."""
+        self.executor.launch()
         found, doubt = self._probe(0, self.question)
-        if doubt is None or found.sharing is None:
+        sharing = found.sharing
+        if doubt is None or sharing is None:
             return found
         fresh = self._fresh_worker()
         if self._repeats(fresh, doubt):
-            reason = self._trouble
-            return self._with(found, replace(found.sharing, safe=False, reason=reason))
-        if self._mild:
+            sharing = replace(sharing, safe=False, reason=self._trouble)
+        elif self._mild:
             return found
-        if self.question.seeded or not found.sharing.safe:
-            return self._with(
-                found, replace(found.sharing, safe=None, reason=NOT_REPEATABLE_REASON)
-            )
-        # Bare resets may draw from the system's entropy; with seeds it may repeat.
-        seeded, doubt = self._probe(fresh, replace(self.question, seeded=True))
-        if doubt is None:
-            return self._with(found, seeded.sharing)
-        return self._with(
-            found, replace(found.sharing, safe=None, reason=NOT_REPEATABLE_REASON)
-        )
-
-    def _with(self, found: Measurement, sharing: SharingAnswer | None) -> Measurement:
-        assert sharing is not None
+        else:
+            seeded = None
+            if sharing.safe and not self.question.seeded:
+                # Bare resets may draw from the system's entropy; seeded ones repeat.
+                again, doubt = self._probe(fresh, replace(self.question, seeded=True))
+                seeded = again.sharing if doubt is None else None
+            unknown = replace(sharing, safe=None, reason=NOT_REPEATABLE_REASON)
+            sharing = seeded or unknown
         return replace(found, sharing=replace(sharing, extra=self._extra))
 
     def _probe(
         self, worker: int, question: ProbeRequest
     ) -> tuple[Measurement, bytes | None]:
-        self.used.add(worker)
+        self._used.add(worker)
         self._stage = ""
         try:
             answer = self.executor.probe_envs(
-                worker, self.slots, question, self._reached
+                worker, self.slots, question, partial(setattr, self, "_stage")
             )
         except TimeoutError:
-            reason = f"it cannot be found out in {question.limit:g} s"
-            return self._given_up(None, reason), None
-        except WorkerDied as error:
-            if not self._stage:
-                raise
-            _say_what_crashed(error.fault)
-            how = error.fault.signal_name or f"exit code {error.fault.exit_code}"
-            if self._stage == "alone":
-                reason = f"the process that two of them were tried in ended ({how})"
-                return self._given_up(False, reason), None
-            reason = f"an env's process ended in a trial run ({how})"
-            return self._given_up(None, reason), None
+            return self._given_up(f"it cannot be found out in {question.limit:g} s")
         except FaultError as error:
             if not self._stage:
                 raise
-            what = f"{error.fault.error_type}: {error.fault.error_text!s:.120}"
-            return self._given_up(None, f"an env failed in a trial run ({what})"), None
+            return self._given_up(*_why_given_up(error, self._stage))
         measured = answer.measured
         if measured.sharing is not None:
             self._extra += measured.sharing.extra
@@ -119,22 +105,22 @@ class SharingProbe:
         self._trouble, self._mild = answer.trouble, answer.in_infos_alone
         return measured, answer.doubt
 
-    def _reached(self, stage: str) -> None:
-        self._stage = stage
-
-    def _given_up(self, safe: bool | None, reason: str) -> Measurement:
+    def _given_up(
+        self, reason: str, safe: bool | None = None
+    ) -> tuple[Measurement, None]:
         self._extra += 1 if self._stage == "built" else 3
-        return Measurement(0.0, sharing=SharingAnswer(safe, reason, self._extra))
+        sharing = SharingAnswer(safe, reason, self._extra)
+        return Measurement(0.0, sharing=sharing), None
 
     def _fresh_worker(self) -> int:
-        """A worker that has not seen any env."""
+        """A worker that has not built any env."""
         if len(self.executor.shards) > 1:
             return 1
         self.executor.respawn(0)
         return 0
 
     def _repeats(self, worker: int, doubt: bytes) -> bool:
-        self.used.add(worker)
+        self._used.add(worker)
         limit = self.question.limit
         self._extra += len(self.slots) > 1
         try:
@@ -151,12 +137,25 @@ class SharingProbe:
         safe = found.sharing is None or found.sharing.safe
         # The fresh worker has the generators of slot 0.
         good = {0} if found.kept or (safe and not found.left) else set()
-        for worker in self.used - good:
+        for worker in self._used - good:
             self.executor.respawn(worker)
 
 
+def _why_given_up(error: FaultError, stage: str) -> tuple[str, bool | None]:
+    """Why a probe ended early, and whether that says that envs may not share."""
+    fault = error.fault
+    if not isinstance(error, WorkerDied):
+        what = f"{fault.error_type}: {fault.error_text!s:.120}"
+        return f"an env failed in a trial run ({what})", None
+    _say_what_crashed(fault)
+    how = fault.signal_name or f"exit code {fault.exit_code}"
+    if stage == "alone":
+        return f"the process that two of them were tried in ended ({how})", False
+    return f"an env's process ended in a trial run ({how})", None
+
+
 def _say_what_crashed(fault: Fault) -> None:
-    """After what a process that crashed has printed: that it was not the pool's."""
+    """Print, after the output of a process that crashed, that it was a trial."""
     if fault.kind != "died" or not fault.output.strip() or sys.stderr is None:
         return
     how = fault.signal_name or f"exit code {fault.exit_code}"
@@ -167,37 +166,31 @@ def _say_what_crashed(fault: Fault) -> None:
     )
 
 
-@dataclass(slots=True)
 class SharingQuestion:
     """Whether the envs of an assignment may share a process."""
 
-    assignment: Assignment
-    probe_slots: list[int] = field(init=False)
-    key: CacheKey | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.probe_slots = slots_to_probe(self.assignment.factories)
-        self.key = (
-            cache_key_of(self.assignment, self.probe_slots)
-            if self.probe_slots
-            else None
-        )
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.probe_slots = slots_to_probe(assignment.factories)
+        self._key: CacheKey | None = None
+        if self.probe_slots:
+            self._key = cache_key_of(assignment, self.probe_slots)
 
     def known_answer(self) -> SharingAnswer | None:
-        """Without building anything; None if it has to be tried."""
+        """The answer without building anything; None if envs have to be tried."""
         if not self.probe_slots:
             return SharingAnswer(None, TOO_MANY_KINDS_REASON)
-        if self.key is None:
+        if self._key is None:
             return SharingAnswer(None, UNSENDABLE_REASON)
-        return read_cached(self.key)
+        return read_cached(self._key)
 
     def store(self, sharing: SharingAnswer | None) -> None:
-        """For the next time; what an env says, it will say again."""
-        if self.key is not None and sharing is not None and sharing.seen:
-            write_cached(self.key, sharing)
+        """Keep the answer, unless the env itself declares it."""
+        if self._key is not None and sharing is not None and sharing.seen:
+            write_cached(self._key, sharing)
 
     def answer(self, question: ProbeRequest) -> SharingAnswer:
-        """Tried in a process of its own, which ends."""
+        """The answer, from a trial in another process where it is not known."""
         known = self.known_answer()
         if known is not None:
             return known
@@ -216,7 +209,6 @@ def try_sharing(
     except FactoryError:
         return SharingAnswer(None, UNSENDABLE_REASON)
     try:
-        executor.launch()
         sharing = SharingProbe(executor, probe_slots, question).measure().sharing
     except FaultError as error:  # here it may be built all the same
         _say_what_crashed(error.fault)

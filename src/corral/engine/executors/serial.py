@@ -6,9 +6,7 @@ them and the order of results is the order of sending.
 
 from __future__ import annotations
 
-import atexit
 import os
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -19,7 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec
-from corral.engine.executors.contract import Assignment, Capabilities, Vitals
+from corral.engine.executors.contract import (
+    Assignment,
+    Capabilities,
+    Executor,
+    Vitals,
+)
 from corral.engine.executors.env_list import EnvList
 from corral.engine.executors.start_errors import start_errors
 from corral.engine.faults.report import error_for
@@ -32,7 +35,6 @@ from corral.engine.worker.commands import (
     STEP_ALL_ENTRIES,
     Ask,
     Job,
-    ResumeState,
     Verb,
     as_one_command,
     entry,
@@ -44,7 +46,7 @@ from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError, Fault
 
 
-class SerialExecutor:
+class SerialExecutor(Executor):
     """One worker, which is the caller."""
 
     capabilities = Capabilities(
@@ -56,12 +58,7 @@ class SerialExecutor:
         self._assignment = assignment
         plan = plan_control(assignment.slots, 1, assignment.slots)
         self._block = Block.create(plan.size, shared=False)
-        self._control = ControlViews(plan, self._block.memory)
         self._data: Block | None = None
-        self.done = self._control.done
-        self.reset_seed = self._control.reset_seed
-        self.times = self._control.times
-        self.episode = self._control.episode
         self._queue: deque[int] = deque()
         self._messages: deque[Any] = deque()
         self._letters: list[Letter] = []
@@ -69,25 +66,12 @@ class SerialExecutor:
         self._closed = False
         self._running = False
         """Whether the caller is inside an env right now."""
-        _open_executors.add(self)
         # By verb: how many slots are done when the command is.
         self._results_of = (0, 1, assignment.slots, 1, 0)
         self._slots = assignment.slots
         self._informed = False
-        self.on_return: Callable[[int], None] = _no_worker_returns
-        self._worker = Worker(
-            Job(
-                worker=0,
-                slots=self.shards[0],
-                factories=list(assignment.factories),
-                options=assignment.options,
-                worker_init=assignment.worker_init,
-                per_worker=assignment.per_worker,
-                function=assignment.function,
-                shared=read_only(assignment.shared),
-                device=assignment.device(0),
-            )
-        )
+        self._worker = Worker(assignment.job(0, self.shards[0]))
+        self._open_control(ControlViews(plan, self._block.memory))
 
     @property
     def envs(self) -> EnvList:
@@ -251,21 +235,6 @@ class SerialExecutor:
         """What was answered already."""
         return self._answers
 
-    def check_workers(self) -> None:
-        """The caller is always there."""
-
-    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
-        """Nobody can take the caller's place."""
-        raise AssertionError("serial has no worker to replace")
-
-    def retirement_stage(self, worker: int) -> int:
-        """The caller never makes room."""
-        return 0
-
-    def last_letters(self, worker: int) -> Sequence[Letter]:
-        """The caller leaves nothing behind."""
-        return ()
-
     def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What the shard wrote beside the block."""
         letters: Sequence[Letter] = ()
@@ -274,10 +243,6 @@ class SerialExecutor:
             self._letters.clear()
         informed, self._informed = self._informed, False
         return letters, informed
-
-    def output(self, worker: int) -> str:
-        """The caller's output is its own."""
-        return ""
 
     def vitals(self) -> list[Vitals]:
         """The one worker is the caller, busy while it waits for itself."""
@@ -302,15 +267,6 @@ class SerialExecutor:
                 block.close()
 
 
-def read_only(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The same memory, which nobody can write through these views."""
-    views = {}
-    for name, array in arrays.items():
-        views[name] = np.asarray(array).view()
-        views[name].flags.writeable = False
-    return views
-
-
 def start_fault(error: BaseException, job: Job) -> Fault:
     """A constructor's exception as a fault."""
     slot = getattr(error, "slot", None)
@@ -318,27 +274,5 @@ def start_fault(error: BaseException, job: Job) -> Fault:
     return replace(fault, kind="start")
 
 
-def _no_worker_returns(worker: int) -> None:
-    raise AssertionError(f"nobody takes the place of worker {worker}")
-
-
 def _discard_reply(_: Reply) -> None:
     raise AssertionError("serial answers are returned, not posted")
-
-
-_open_executors: weakref.WeakSet[SerialExecutor] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """While modules are still whole: an env's `close` may need any of them."""
-    for executor in list(_open_executors):
-        executor.close(None)
-
-
-def _disown_in_child() -> None:
-    _open_executors.clear()  # the parent closes its envs itself
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_in_child)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.executors.contract import Assignment, Vitals
+from corral.engine.executors.contract import Assignment, Executor, Vitals
 from corral.engine.executors.openmp import HelperThreads
 from corral.engine.executors.replacement import Replacement
 from corral.engine.faults.report import error_for
@@ -36,7 +36,6 @@ from corral.engine.worker.commands import (
     MAIL_ENTRY,
     STEP_ALL_ENTRIES,
     Ask,
-    ResumeState,
     Verb,
     as_one_command,
 )
@@ -53,7 +52,7 @@ PARENT_SPIN_SECONDS = 400e-6
 """The same for the parent, which has a core for itself when it spins at all."""
 
 
-class SignalledExecutor:
+class SignalledExecutor(Executor):
     """What threads and processes have in common, seen from the parent."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -64,12 +63,13 @@ class SignalledExecutor:
         """Workers that ended by themselves, with the fault of each."""
         self._away: dict[int, Replacement] = {}
         """Workers that are being replaced."""
-        self.on_return: Callable[[int], None] = lambda worker: None
         self._closed = False
         self._interrupted = False
         """Whether something may have been sent in part."""
         self._helpers: HelperThreads | None = None
         """The caller's idle threads, which leave the cores to worker processes."""
+        self._bell: Doorbell
+        """The parent's."""
         self._bells: list[Doorbell] = []
         self._mailboxes: list[Any] = []
         self._assign(assignment.shards)
@@ -94,13 +94,8 @@ class SignalledExecutor:
             for index in range(len(shard))
         ]
 
-    def _open_control(self, control: ControlViews, bell: Doorbell) -> None:
-        self._control = control
-        self._bell = bell
-        self.done = control.done
-        self.reset_seed = control.reset_seed
-        self.times = control.times
-        self.episode = control.episode
+    def _open_control(self, control: ControlViews) -> None:
+        super()._open_control(control)
         self._consumed = [words.data for words in control.consumed]
         self._open_queues()
         self._posted = control.posted.data
@@ -170,15 +165,6 @@ class SignalledExecutor:
             sent[worker] = position + 1 & TICKET_MASK
             bell.announce()
 
-    def step_inline(self, mode: int) -> None:
-        """Only the caller itself steps inline."""
-        raise AssertionError("workers step their envs, not the caller")
-
-    @property
-    def envs(self) -> list[Any]:
-        """Only the caller has its envs at hand."""
-        raise AssertionError("the envs are with the workers")
-
     def post(self, worker: int, message: Any) -> None:
         """Announce a message, then post it.
 
@@ -189,17 +175,19 @@ class SignalledExecutor:
 
     def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
         """Post messages about slots; none of them if one cannot be packed."""
-        packed = [self._pack_for(worker, message) for worker, message in messages]
+        packed = []
+        for worker, message in messages:
+            slot = self.shards[worker].start + message.index
+            packed.append(self._pack_or_refuse(message, f"for slot {slot}"))
         for (worker, _), message in zip(messages, packed, strict=True):
             self._post_packed(worker, message)
 
-    def _pack_for(self, worker: int, message: Any) -> Any:
+    def _pack_or_refuse(self, message: Any, what: str) -> Any:
         try:
             return self._pack(message)
         except Exception as error:
-            slot = self.shards[worker].start + message.index
             raise OptionError(
-                f"what was given for slot {slot} cannot be sent to its worker: "
+                f"what was given {what} cannot be sent to a worker: "
                 f"{type(error).__name__}: {error!s:.2000}"
             ) from error
 
@@ -209,8 +197,7 @@ class SignalledExecutor:
         if worker in self._away:
             return  # it is told again when it has returned
         try:
-            self._push(worker, MAIL_ENTRY)
-            self._bells[worker].ring()
+            self._announce(worker, [MAIL_ENTRY])
             self._bells[worker].flush()
             self._post(worker, packed)
         except FaultError:
@@ -232,13 +219,6 @@ class SignalledExecutor:
 
     def _put(self, worker: int, packed: Any) -> None:
         self._mailboxes[worker].post(packed)
-
-    def _push(self, worker: int, command: int) -> None:
-        queue, sent = self._queues[worker], self._sent[worker]
-        if not self._has_room(worker):
-            self._wait_for_room(worker)
-        queue[sent % len(queue)] = command
-        self._sent[worker] = sent + 1 & TICKET_MASK
 
     def _wait_for_room(self, worker: int) -> None:
         """Only mail can fill a queue, and only of a worker that is busy for long."""
@@ -270,8 +250,7 @@ class SignalledExecutor:
             if only_some and bell.descriptor is not None
             else HEALTH_CHECK_SECONDS
         )
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        left = math.inf
+        deadline, left = deadline_after(timeout), math.inf
         while True:
             seconds = piece
             if timeout is not None:
@@ -321,7 +300,10 @@ class SignalledExecutor:
         """Post every question before waiting for any answer."""
         # All are packed before one is posted: an answer that nobody will fetch, since
         # another question could not be packed, would be the next question's.
-        packed = {w: self._pack_question(asked) for w, asked in questions.items()}
+        packed = {
+            worker: self._pack_or_refuse(asked, f"with a {asked.verb!r} question")
+            for worker, asked in questions.items()
+        }
         while not self._away.keys().isdisjoint(questions):
             time.sleep(0.001)
             self.check_workers()
@@ -335,24 +317,15 @@ class SignalledExecutor:
                 self._unwanted[worker] += 1
             raise
 
-    def _pack_question(self, question: Ask) -> Any:
-        try:
-            return self._pack(question)
-        except Exception as error:
-            raise OptionError(
-                f"what was given with a {question.verb!r} question cannot be sent to a "
-                f"worker: {type(error).__name__}: {error!s:.2000}"
-            ) from error
-
     def answers(
         self, workers: Iterable[int], timeout: float | None
     ) -> dict[int, Reply]:
         """Wait for the answers; letters that arrive meanwhile are kept."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         try:
             for worker in workers:
                 while worker not in self._replies:
-                    left = None if deadline is None else deadline - time.monotonic()
+                    left = deadline - time.monotonic()
                     self._sort(worker, self._fetch(worker, left))
         except BaseException:  # Ctrl-C too: the next question must not get these
             for worker in workers:
@@ -380,17 +353,12 @@ class SignalledExecutor:
 
     def _fetch(self, worker: int, timeout: float | None) -> object:
         """One message, with an eye on the worker's health."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while True:
-            left = (
-                HEALTH_CHECK_SECONDS
-                if deadline is None
-                else deadline - time.monotonic()
-            )
+            left = deadline - time.monotonic()
+            seconds = max(0.0, min(HEALTH_CHECK_SECONDS, left))
             try:
-                return self._mailboxes[worker].fetch(
-                    max(0.0, min(HEALTH_CHECK_SECONDS, left))
-                )
+                return self._mailboxes[worker].fetch(seconds)
             except TimeoutError:
                 self._raise_if_dead(worker)
                 if left <= 0:
@@ -422,10 +390,6 @@ class SignalledExecutor:
 
     def _pid(self, worker: int) -> int:
         return os.getpid()
-
-    def output(self, worker: int) -> str:
-        """Threads print to the caller's own output."""
-        return ""
 
     # Health ---------------------------------------------------------------------------
 
@@ -478,6 +442,7 @@ class SignalledExecutor:
     def _install_replacement(self, worker: int) -> None:
         """Put a worker in its place, if it is ready."""
 
-    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
-        """Only processes can be replaced."""
-        raise AssertionError("only processes can be replaced")
+
+def deadline_after(timeout: float | None) -> float:
+    """A time of `time.monotonic`; infinite for no timeout."""
+    return math.inf if timeout is None else time.monotonic() + timeout

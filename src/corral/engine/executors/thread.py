@@ -6,17 +6,16 @@ the caller's thread counts and global generators, and cannot be given up when th
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from corral.core import EnvSpec
 from corral.engine.executors.contract import Assignment, Capabilities
 from corral.engine.executors.reaping import current_command
-from corral.engine.executors.serial import read_only, start_fault
+from corral.engine.executors.serial import start_fault
 from corral.engine.executors.signalled import SignalledExecutor
 from corral.engine.executors.start_errors import start_errors
 from corral.engine.executors.uninterrupted import uninterrupted
@@ -25,9 +24,8 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import ControlViews, DataViews, plan_control, plan_data
 from corral.engine.transport import doorbell
 from corral.engine.transport.block import Block
-from corral.engine.transport.doorbell import Doorbell
 from corral.engine.transport.mailbox import LocalMailbox, MailboxClosed
-from corral.engine.worker.commands import Ask, Job, Verb, entry
+from corral.engine.worker.commands import MAIL_ENTRY, Ask
 from corral.engine.worker.forked_copies import guard_of
 from corral.engine.worker.letters import Letter, unpickled_copy
 from corral.engine.worker.serve import WorkerEndpoint, serve
@@ -50,37 +48,29 @@ class ThreadExecutor(SignalledExecutor):
         control = ControlViews(plan, self._blocks[0].memory)
         with start_errors(assignment.seed):
             uninterrupted(lambda: self._hang_bells(control))
-        self._open_control(control, self._bell)
+        self._open_control(control)
         self._threads: list[threading.Thread] = []
-        _open_executors.add(self)
         # One generator state for the whole process: with isolate_rng, one at a time.
         lock = threading.Lock() if assignment.options.isolate_rng else None
         self._workers = [
-            Worker(self._job(worker, shard), lock, guard_of(worker))
+            Worker(assignment.job(worker, shard), lock, guard_of(worker))
             for worker, shard in enumerate(self.shards)
         ]
 
     def _hang_bells(self, control: ControlViews) -> None:
-        self._bell, *self._bells = _bells(control, len(self.shards))
+        """The parent's bell, and one per worker; none if one cannot be opened."""
+        with ExitStack() as opened:
+            for worker in (None, *range(len(self.shards))):
+                bell = doorbell.create(control.memory, control.bell_offset(worker))
+                opened.callback(bell.close)
+                self._bells.append(bell)
+            opened.pop_all()
+        self._bell = self._bells.pop(0)
 
     def __del__(self) -> None:
         # Ctrl-C may come before there is anybody else to close us.
         if hasattr(self, "_threads") and not self._threads:
             self.close(0.0)
-
-    def _job(self, worker: int, shard: range) -> Job:
-        assignment = self._assignment
-        return Job(
-            worker=worker,
-            slots=shard,
-            factories=list(assignment.factories[shard.start : shard.stop]),
-            options=assignment.options,
-            worker_init=assignment.worker_init,
-            per_worker=assignment.per_worker,
-            function=assignment.function,
-            shared=read_only(assignment.shared),
-            device=assignment.device(worker),
-        )
 
     def build(self) -> list[EnvSpec]:
         """Build each shard in the thread that will run it, and leave it waiting.
@@ -117,9 +107,7 @@ class ThreadExecutor(SignalledExecutor):
                 mailbox.post(error)
                 return
             endpoint = mailbox.fetch()
-            if isinstance(
-                endpoint, WorkerEndpoint
-            ):  # else asked to close, not to serve
+            if isinstance(endpoint, WorkerEndpoint):  # else asked to close
                 serve(worker, endpoint)
         except MailboxClosed:
             pass  # the pool was closed before it was bound
@@ -133,7 +121,7 @@ class ThreadExecutor(SignalledExecutor):
         with start_errors(self._assignment.seed):
             data = Block.create(plan.size, shared=False, touched=plan.touched)
         self._blocks.append(data)
-        views = DataViews(plan, self._blocks[-1].memory)
+        views = DataViews(plan, data.memory)
         for index, worker in enumerate(self._workers):
             endpoint = WorkerEndpoint(
                 index, self._control, self._bells[index], self._bell, self._worker_spin
@@ -171,8 +159,7 @@ class ThreadExecutor(SignalledExecutor):
             alive = started and self._threads[worker].is_alive()
             if alive and self._has_room(worker):
                 mailbox.post(Ask("close"))
-                self._push(worker, entry(Verb.MAIL))
-                self._bells[worker].ring()
+                self._announce(worker, [MAIL_ENTRY])
                 self._bells[worker].flush()
             else:
                 mailbox.close()
@@ -189,36 +176,5 @@ class ThreadExecutor(SignalledExecutor):
             block.close()
 
 
-def _bells(control: ControlViews, workers: int) -> list[Doorbell]:
-    """The parent's bell, and one per worker; none if one cannot be had."""
-    bells: list[Doorbell] = []
-    try:
-        for worker in (None, *range(workers)):
-            bells.append(doorbell.create(control.memory, control.bell_offset(worker)))
-    except BaseException:
-        for bell in bells:
-            bell.close()
-        raise
-    return bells
-
-
 def _keeping(mailbox: LocalMailbox) -> Callable[[Letter], None]:
     return lambda letter: mailbox.post(unpickled_copy(letter))
-
-
-_open_executors: weakref.WeakSet[ThreadExecutor] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """The threads are daemons, and would end without closing their envs."""
-    for executor in list(_open_executors):
-        executor.close(None)
-
-
-def _disown_in_child() -> None:
-    _open_executors.clear()  # a forked child has none of their threads
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_in_child)

@@ -51,3 +51,11 @@ def percentile(counts: NDArray[np.integer], fraction: float) -> NDArray[np.float
     low, high = BUCKET_BOUNDS[bucket], BUCKET_BOUNDS[bucket + 1]
     found = (low + share * (high - low))[..., 0]
     return np.where(running[..., -1] > 0, found, np.nan)
+
+
+def duration_text(seconds: float) -> str:
+    """Three digits with a unit: "1.25 ms"."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

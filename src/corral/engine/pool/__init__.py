@@ -11,7 +11,7 @@ made it.
 
 from corral.engine.pool.options import ApiOptions, PoolOptions, same_spaces
 from corral.engine.pool.pool import Pool
-from corral.engine.pool.question import Question
+from corral.engine.pool.questions import Question
 from corral.engine.pool.stats import Stats
 
 __all__ = ["ApiOptions", "Pool", "PoolOptions", "Question", "Stats", "same_spaces"]

@@ -23,7 +23,6 @@ from corral.engine.layout.plan import TICKET_MASK
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.lifecycle import BROKEN, OPEN, SENDING, Lifecycle
-from corral.engine.pool.question import Question
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.state import PoolState
 from corral.engine.worker import commands
@@ -261,14 +260,14 @@ class Dispatcher:
             self.raise_worker_gone(final)
 
     def raise_worker_gone(
-        self, error: FaultError, question: Question | None = None
+        self, error: FaultError, asked: tuple[str, Any] | None = None
     ) -> NoReturn:
         """Raise an error that says what a dead worker was doing; the pool is broken."""
         self.lifecycle.state = BROKEN
         worker = error.fault.worker
         if worker is None:
             raise error
-        fault = self.fault_details.of_dead_worker(error.fault, worker, question)
+        fault = self.fault_details.of_dead_worker(error.fault, worker, asked)
         final = error_for(fault)
         assert isinstance(final, FaultError)
         workers = range(len(self.executor.shards))

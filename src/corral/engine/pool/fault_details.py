@@ -22,7 +22,6 @@ from corral.engine.layout.plan import (
     DataViews,
 )
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.question import Question
 from corral.engine.pool.state import PoolState
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.letters import Unsendable
@@ -66,14 +65,14 @@ class FaultDetails:
         return self._with_episode(self._with_company(fault), ticket, asked)
 
     def of_dead_worker(
-        self, fault: Fault, worker: int, question: Question | None = None
+        self, fault: Fault, worker: int, asked: tuple[str, Any] | None = None
     ) -> Fault:
         """A worker is gone: the fault of the slot that it was at, if it was at any.
 
         Args:
             fault: what its executor saw.
             worker: which.
-            question: what it was asked, if anything.
+            asked: the question that its slot was asked, if any.
         """
         building = fault.command in ("start", "construct") and fault.slot is None
         if fault.kind == "start" or building:
@@ -81,7 +80,6 @@ class FaultDetails:
                 fault, self.assignment, self.executor.shards, self._one_process
             )
         if fault.command in QUESTION_COMMANDS and fault.slot is not None:
-            asked = None if question is None else question.question_to(fault.slot)
             return self.of_lost_slot(fault, fault.slot, asked)
         # One that is not done: where it was seen, if it was; else the first.
         late = self.state.unfinished(self.executor.shards[worker])

@@ -1,4 +1,4 @@
-"""Opening a pool: where the slots run, their envs built there, the block laid out."""
+"""Opening a pool: place the slots, build their envs there, lay out the block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from corral.core import EnvSpec
 from corral.engine.executors.assign import Placement
-from corral.engine.executors.contract import Assignment, Executor
+from corral.engine.executors.contract import Assignment, Executor, closed_on_error
 from corral.engine.executors.placement import place
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
@@ -45,15 +45,13 @@ def open_workers(
         if options.backend not in ("auto", "process") or given:
             raise
         apart = replace(options, workers=None, isolation="slot")
-        return _open(assignment, apart, api, check, reason=own_process_reason)
+        opened = _open(assignment, apart, api, check)
+        layout = replace(opened.layout, reason=own_process_reason(opened.spec))
+        return replace(opened, layout=layout)
 
 
 def _open(
-    assignment: Assignment,
-    options: PoolOptions,
-    api: ApiOptions,
-    check: Check,
-    reason: Callable[[EnvSpec], str] | None = None,
+    assignment: Assignment, options: PoolOptions, api: ApiOptions, check: Check
 ) -> OpenWorkers:
     shards: list[range] = []
     one_process = False
@@ -66,28 +64,14 @@ def _open(
             api.own_processes,
         )
         shards, one_process = executor.shards, layout.backend != "process"
-        return _build(executor, layout, api, check, reason)
+        with closed_on_error(executor):
+            specs = executor.build()
+            spec = api.agree(specs)
+            check(spec, shards)
+            codecs = Codecs.of(spec)
+            views = executor.bind(codecs)
+            return OpenWorkers(executor, layout, specs, spec, codecs, views)
     except FaultError as error:
         fault = with_rebuild_spec(error.fault, assignment, shards, one_process)
         complete = error_for(fault)
         raise complete from complete.__cause__
-
-
-def _build(
-    executor: Executor,
-    layout: Placement,
-    api: ApiOptions,
-    check: Check,
-    reason: Callable[[EnvSpec], str] | None,
-) -> OpenWorkers:
-    try:
-        specs = executor.build()
-        spec = api.agree(specs)
-        check(spec, executor.shards)
-        if reason is not None:
-            layout = replace(layout, reason=reason(spec))
-        codecs = Codecs.of(spec)
-        return OpenWorkers(executor, layout, specs, spec, codecs, executor.bind(codecs))
-    except BaseException:
-        executor.close(2.0)
-        raise

@@ -1,4 +1,4 @@
-"""What a caller can ask of a pool, checked before anything is done about it."""
+"""The options of a pool, checked before anything is built."""
 
 from __future__ import annotations
 
@@ -17,10 +17,19 @@ from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.executors.assign import usable_cores
 from corral.engine.executors.contract import Assignment
 from corral.engine.faults.restart_limits import RestartBudget, RestartLimits
+from corral.engine.keywords import (
+    check_choice,
+    check_count,
+    check_limit,
+    is_number,
+)
 from corral.engine.layout.action_check import ActionCheck
 from corral.engine.worker.autoreset import MODES
 from corral.engine.worker.commands import ShardOptions
 from corral.errors import Fault, OptionError, SpacesDiffer
+
+_ON_FAULT = ("raise", "restart")
+_TIMEOUTS = ("start_timeout", "step_timeout", "reset_timeout")
 
 
 def same_spaces(specs: list[EnvSpec], before: str = "", after: str = "") -> EnvSpec:
@@ -38,13 +47,13 @@ def same_spaces(specs: list[EnvSpec], before: str = "", after: str = "") -> EnvS
 
 
 def limits_for(spec: EnvSpec) -> ActionCheck:
-    """What `check_actions=True` holds actions against."""
+    """The check that `check_actions=True` asks for."""
     if TEAM_KEY in spec.metadata:
         raise OptionError(
-            "check_actions=True is for envs with one agent: here the actions of agents "
-            "that do not act mean nothing, and may be anything. Wrap the env in "
-            "pettingzoo.utils.wrappers.AssertOutOfBoundsWrapper, which is asked for "
-            "each action that is taken"
+            "check_actions=True is for envs with one agent: with several, the actions "
+            "of agents that do not act may be anything. Wrap the env in "
+            "pettingzoo.utils.wrappers.AssertOutOfBoundsWrapper, which checks each "
+            "action that an agent takes"
         )
     return ActionCheck(spec.action_space)
 
@@ -54,15 +63,15 @@ class ApiOptions:
     """How an API differs from the pool's own behaviour."""
 
     bare_resets: bool = False
-    """Episodes after the first start without a seed, as Gymnasium's do."""
+    """Whether episodes after the first start without a seed, as Gymnasium's do."""
     wants_reset: bool = True
-    """Whether stepping a slot that was never reset is refused here, or by the env."""
+    """Whether the pool refuses to step a slot that was never reset, or the env does."""
     agree: Callable[[list[EnvSpec]], EnvSpec] = same_spaces
     """The one spec for all slots, or SpacesDiffer."""
     empty_finals: bool = True
     """Whether `final_infos` has empty ones as well."""
     own_processes: bool = False
-    """Whether it stands for a class with a process per env: `workers` is a wish."""
+    """Whether it replaces a class with a process per env: `workers` is a wish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +89,9 @@ class FaultPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """What a pool is asked for beside its envs: `corral.Pool` says what each means.
+    """The options of a pool, which `corral.Pool` documents.
 
-    It is checked when it is made. `dataclasses.replace` makes one for another pool.
+    They are checked when they are made. `dataclasses.replace` makes others from them.
     """
 
     env_kwargs: dict[str, Any] | None = None
@@ -116,68 +125,50 @@ class PoolOptions:
 
     def __post_init__(self) -> None:
         mode_of(self.autoreset)
-        if self.seed is not None:
-            root_seed(self.seed)
+        root_seed(self.seed)
         info_choice(self.infos)
-        if not _is_number(self.close_timeout) or not self.close_timeout >= 0:
+        if not is_number(self.close_timeout) or not self.close_timeout >= 0:
             raise OptionError(
                 f"close_timeout is {self.close_timeout!r}; it must be seconds >= 0"
             )
-        self._check_faults()
-        self._check_limits()
-        self._check_batched()
-
-    def _check_faults(self) -> None:
-        on_timeout = self.on_fault if self.on_timeout is None else self.on_timeout
-        for name, value in (("on_fault", self.on_fault), ("on_timeout", on_timeout)):
-            if value not in ("raise", "restart"):
-                raise OptionError(f'{name} is {value!r}; choose "raise" or "restart"')
+        check_choice("on_fault", self.on_fault, _ON_FAULT)
+        check_choice("on_timeout", self._on_timeout, _ON_FAULT)
         for name in ("max_restarts", "restarts_per_minute"):
             count = getattr(self, name)
-            if not _is_number(count) or count != int(count) or count < 1:
-                raise OptionError(f"{name} is {count!r}; it must be an integer >= 1")
-
-    def _check_limits(self) -> None:
-        for name in ("start_timeout", "step_timeout", "reset_timeout"):
-            seconds = getattr(self, name)
-            if seconds is not None and not (_is_number(seconds) and seconds > 0):
-                raise OptionError(
-                    f"{name} is {seconds!r}; it must be seconds > 0, or None"
-                )
-        limit = self.memory_limit
-        if limit is not None and not (_is_number(limit) and limit > 0):
+            whole = isinstance(count, float) and count.is_integer()
+            check_count(name, int(count) if whole else count)
+        for name in _TIMEOUTS:
+            check_limit(name, getattr(self, name))
+        check_limit("memory_limit", self.memory_limit, "bytes")
+        if self.memory_limit is not None and self.isolation != "slot":
             raise OptionError(
-                f"memory_limit is {limit!r}; it must be bytes > 0, or None"
+                "memory_limit gives a slot a new process, so every slot needs one of "
+                'its own: add isolation="slot"'
             )
-        if limit is not None and self.isolation != "slot":
-            raise OptionError(
-                "memory_limit is kept by giving a slot a new process, so every slot "
-                'needs one of its own: add isolation="slot"'
-            )
-
-    def _check_batched(self) -> None:
         for name in ("isolate_rng", "memory_limit"):
             value = getattr(self, name)
             if self.batched and value:
                 raise OptionError(
-                    f"{name}={value!r} is kept slot by slot, and batched=True has all "
+                    f"{name}={value!r} works slot by slot, and batched=True has all "
                     "slots of a worker in one env; leave out one of the two"
                 )
 
+    @property
+    def _on_timeout(self) -> str:
+        return self.on_fault if self.on_timeout is None else self.on_timeout
+
     def fault_policy(self) -> FaultPolicy:
         """Which faults end in a restart, and how often; counts from the start."""
-        on_timeout = self.on_fault if self.on_timeout is None else self.on_timeout
         limits = RestartLimits(self.max_restarts, self.restarts_per_minute)
         return FaultPolicy(
             deaths=self.on_fault == "restart",
-            hangs=on_timeout == "restart",
+            hangs=self._on_timeout == "restart",
             budget=RestartBudget(limits),
         )
 
     def needs_processes(self) -> str:
-        """Which of these only processes can give, as the caller wrote them."""
-        names = [*("start_timeout", "step_timeout", "reset_timeout")]
-        names += [*("on_fault", "on_timeout", "memory_limit")]
+        """The options that only processes support, as the caller wrote them."""
+        names = (*_TIMEOUTS, "on_fault", "on_timeout", "memory_limit")
         asked = ((name, getattr(self, name)) for name in names)
         return ", ".join(
             f"{name}={value!r}"
@@ -188,7 +179,7 @@ class PoolOptions:
     def assignment(
         self, factories: Sequence[Any], policy: FaultPolicy, seeded: bool
     ) -> Assignment:
-        """What an executor is told; who runs what is decided later."""
+        """What an executor is given; the shards are decided later."""
         return Assignment(
             factories=factories,
             shards=[],
@@ -217,84 +208,59 @@ class PoolOptions:
 
 
 def own_process_reason(spec: EnvSpec) -> str:
-    """Why every slot got a process of its own, though it was not asked for."""
+    """Why every slot got a process of its own without being asked for."""
     declared = spec.metadata.get(verdicts.ISOLATION_KEY)
     said = f'metadata["{verdicts.ISOLATION_KEY}"] is "{declared}"'
     saved = "`corral doctor --save` found that envs disturb each other"
     return f"one process per slot, since {said if declared else saved}"
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def episode_requests(
+    slots: list[int],
+    seeds: Sequence[int | None] | None,
+    options: Any,
+    tasks: Sequence[Any] | None,
+) -> tuple[list[int], dict[int, dict[str, Any]]]:
+    """What `send_reset` says about each slot's episode.
 
-
-class Episodes:
-    """What `send_reset` says about each slot's episode."""
-
-    def __init__(
-        self,
-        count: int,
-        seeds: Sequence[int | None] | None,
-        options: Any,
-        tasks: Sequence[Any] | None,
-    ) -> None:
-        for name, values in (("seeds", seeds), ("tasks", tasks)):
-            if values is not None and len(values) != count:
-                raise OptionError(
-                    f"{len(values)} {name} for {count} slots; one for each"
-                )
-        listed = options is not None and not isinstance(options, dict)
-        if listed and len(options) != count:
-            raise OptionError(f"{len(options)} options for {count} slots; one for each")
-        self._seeds = None if seeds is None else [_whole(seed) for seed in seeds]
-        self._options = options
-        self._tasks = tasks
-
-    def by_slot(
-        self, slots: NDArray[np.intp]
-    ) -> tuple[list[int], dict[int, dict[str, Any]]]:
-        """The seeds for the block, and by slot what goes by mail."""
-        seeds, requests = [], {}
-        for position, slot in enumerate(slots.tolist()):
-            seed, message = self._at(position)
-            seeds.append(seed)
-            if message:
-                requests[slot] = message
-        return seeds, requests
-
-    def _at(self, position: int) -> tuple[int, dict[str, Any]]:
-        """The seed for the block, and what goes by mail."""
+    Returns:
+        The seeds for the block, and by slot what goes by mail.
+    """
+    count = len(slots)
+    each = (
+        [options] * count if options is None or isinstance(options, dict) else options
+    )
+    seeds = [None] * count if seeds is None else seeds
+    tasks = [NO_TASK] * count if tasks is None else tasks
+    for name, values in (("seeds", seeds), ("tasks", tasks), ("options", each)):
+        if len(values) != count:
+            raise OptionError(
+                f"{len(values)} {name} for {count} slots; give one for each"
+            )
+    numbers, requests = [], {}
+    for slot, seed, given, task in zip(slots, seeds, each, tasks, strict=True):
+        if seed is not None and not isinstance(seed, (int, np.integer)):
+            # 1.5 would quietly be the episode of 1.
+            raise OptionError(
+                f"the seed for slot {slot} is {seed!r}; it must be an integer or None"
+            )
+        number = -1 if seed is None else int(seed)
         message: dict[str, Any] = {}
-        seed = None if self._seeds is None else self._seeds[position]
-        number = -1
-        if seed is not None:
-            if seed >> 63:
-                message["seed"] = seed
-            else:
-                number = seed
-        options = self._options
-        if options is not None and not isinstance(options, dict):
-            options = options[position]
-        if options is not None:
-            message["options"] = options
-        if self._tasks is not None and self._tasks[position] is not NO_TASK:
-            message["task"] = self._tasks[position]
-        return number, message
-
-
-def _whole(seed: Any) -> int | None:
-    """One of a list of seeds: 1.5 would quietly be the episode of 1."""
-    if seed is None or isinstance(seed, (int, np.integer)):
-        return None if seed is None else int(seed)
-    raise OptionError(f"one of the seeds is {seed!r}; it must be an integer or None")
+        if number >> 63 and seed is not None:
+            message["seed"], number = number, -1
+        if given is not None:
+            message["options"] = given
+        if task is not NO_TASK:
+            message["task"] = task
+        if message:
+            requests[slot] = message
+        numbers.append(number)
+    return numbers, requests
 
 
 def mode_of(autoreset: str) -> int:
     """The number of an autoreset mode."""
-    if autoreset not in MODES:
-        raise OptionError(
-            f"autoreset is {autoreset!r}; choose one of {', '.join(MODES)}"
-        )
+    check_choice("autoreset", autoreset, MODES)
     return MODES[autoreset]
 
 
@@ -310,11 +276,8 @@ def info_choice(infos: str | Sequence[str]) -> str | tuple[str, ...]:
 
 
 def root_seed(seed: int | None) -> int:
-    """The seed given, or one drawn so that it can be told afterwards."""
+    """The seed given, or a random one, which `pool.seed` shows."""
     if seed is None:
         return int.from_bytes(os.urandom(8), "little") >> 1
-    given: object = seed
-    whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
-    if not whole or seed < 0:
-        raise OptionError(f"seed is {seed!r}; it must be an integer >= 0")
+    check_count("seed", seed, least=0)
     return int(seed)

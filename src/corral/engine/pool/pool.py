@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from threading import get_ident
 from time import monotonic, perf_counter
-from types import TracebackType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,11 +20,11 @@ from corral.engine.adapters.factories import (
     factories_for,
 )
 from corral.engine.executors.assign import Placement
+from corral.engine.executors.contract import closed_on_error
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.batched_envs import BatchedEnvs
-from corral.engine.pool.cpu_contention import CpuContention
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
@@ -32,20 +32,19 @@ from corral.engine.pool.lifecycle import CLOSED, OPEN, Lifecycle
 from corral.engine.pool.opening import OpenWorkers, open_workers
 from corral.engine.pool.options import (
     ApiOptions,
-    Episodes,
     FaultPolicy,
     PoolOptions,
+    episode_requests,
     limits_for,
     mode_of,
     root_seed,
 )
-from corral.engine.pool.question import Question
-from corral.engine.pool.questions import Questions
+from corral.engine.pool.questions import Question, Questions
 from corral.engine.pool.receive import Receiver
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.stale_views import StaleViews
 from corral.engine.pool.state import PoolState, Slots, chosen_slots
-from corral.engine.pool.stats import Stats, stats_of
+from corral.engine.pool.stats import CpuContention, Stats, stats_of
 from corral.engine.worker.autoreset import SAME_STEP
 from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
 
@@ -135,41 +134,10 @@ class Pool:
         batched: bool = False,
         check_actions: bool = False,
     ) -> None:
-        self._start(
-            env,
-            num_envs,
-            PoolOptions(
-                env_kwargs=env_kwargs,
-                wrappers=wrappers,
-                backend=backend,
-                workers=workers,
-                isolation=isolation,
-                autoreset=autoreset,
-                seed=seed,
-                infos=infos,
-                isolate_rng=isolate_rng,
-                sample_task=sample_task,
-                worker_init=worker_init,
-                per_worker=per_worker,
-                shared=shared,
-                threads_per_worker=threads_per_worker,
-                devices=devices,
-                copy=copy,
-                debug=debug,
-                start_timeout=start_timeout,
-                reset_timeout=reset_timeout,
-                step_timeout=step_timeout,
-                on_fault=on_fault,
-                on_timeout=on_timeout,
-                max_restarts=max_restarts,
-                restarts_per_minute=restarts_per_minute,
-                memory_limit=memory_limit,
-                close_timeout=close_timeout,
-                batched=batched,
-                check_actions=check_actions,
-            ),
-            ApiOptions(),
-        )
+        given = locals()  # every keyword is an option of the same name
+        names = [option.name for option in fields(PoolOptions)]
+        options = PoolOptions(**{name: given[name] for name in names})
+        self._start(env, num_envs, options, ApiOptions())
 
     @classmethod
     def with_options(
@@ -206,21 +174,15 @@ class Pool:
         self.seed = self._assignment.options.root_seed
         self.num_envs = self._assignment.slots
         self._batches: BatchedEnvs | None = None
-        opened: OpenWorkers | None = None
-        try:
-            opened = open_workers(
-                self._assignment,
-                options,
-                api,
-                lambda spec, shards: self._check_envs(spec, shards, policy),
-            )
+        opened = open_workers(
+            self._assignment,
+            options,
+            api,
+            lambda spec, shards: self._check_envs(spec, shards, policy),
+        )
+        with closed_on_error(opened.executor):
             self._connect(opened, policy)
             self._lifecycle.open()
-        except BaseException:  # Ctrl-C too: nothing may stay behind
-            if opened is not None:
-                opened.executor.close(2.0)
-            self._lifecycle.close()
-            raise
 
     def _check_envs(
         self, spec: EnvSpec, shards: list[range], policy: FaultPolicy
@@ -297,7 +259,7 @@ class Pool:
         state.check_sendable(chosen, started=False)
         if self._batches is not None:
             self._batches.check_reset(chosen)
-        numbers, requests = Episodes(len(chosen), seeds, options, tasks).by_slot(chosen)
+        numbers, requests = episode_requests(chosen.tolist(), seeds, options, tasks)
         self._expire_views(chosen)
         if seed is not None:
             self.seed = self._assignment.options.root_seed = root_seed(seed)
@@ -564,7 +526,21 @@ class Pool:
     def set_attr(self, name: str, values: Any, slots: Slots | None = None) -> None:
         """Set an attribute where the wrappers have it; a list or tuple is per slot."""
         self._lifecycle.check()
-        self._questions.set_attr(name, values, self._state.choose(slots))
+        chosen = self._state.choose(slots).tolist()
+        if not isinstance(values, (list, tuple)):
+            values = [values] * len(chosen)
+        if len(values) != len(chosen):
+            raise OptionError(
+                "Values must be a list or tuple with length equal to the number of "
+                f"environments. Got `{len(values)}` values for {len(chosen)} "
+                "environments."
+            )
+        at = dict(zip(chosen, values, strict=True))
+        self.answers(
+            self.ask_async(
+                "set_attr", chosen, lambda part: (name, [at[slot] for slot in part])
+            )
+        )
 
     def render(self, slots: Slots | None = None) -> tuple[Any, ...]:
         """Render these slots, or all."""
@@ -680,12 +656,7 @@ class Pool:
     def __enter__(self) -> Pool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:

@@ -1,11 +1,12 @@
-"""What a pool has been doing, as one value: who was busy, what took long.
+"""What a pool has been doing, as one value: which workers were busy, what took long.
 
-Times are counted beside the envs all the time, so asking costs nothing until asked.
+Workers count times all the time, so `pool.stats()` costs nothing until it is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from corral.engine.executors.contract import Executor
 from corral.engine.faults.process_memory import memory_of
-from corral.engine.layout.durations import percentile
-from corral.engine.pool.cpu_contention import CpuContention
+from corral.engine.faults.run_delay import run_delay
+from corral.engine.layout.durations import duration_text, percentile
 from corral.engine.pool.state import PoolState
 
 
@@ -42,17 +43,17 @@ class Times:
 
     @property
     def p50(self) -> NDArray[np.float64]:
-        """The median, right to a tenth as all percentiles are."""
+        """The median; all percentiles are right to a tenth."""
         return percentile(self.counts, 0.5)
 
     @property
     def p90(self) -> NDArray[np.float64]:
-        """Nine of ten took no longer."""
+        """The 90th percentile."""
         return percentile(self.counts, 0.9)
 
     @property
     def p99(self) -> NDArray[np.float64]:
-        """All but one in a hundred took no longer."""
+        """The 99th percentile."""
         return percentile(self.counts, 0.99)
 
     def overall(self, fraction: float) -> float:
@@ -60,7 +61,7 @@ class Times:
         return float(percentile(self.counts.sum(axis=0), fraction))
 
     def since(self, earlier: Times) -> Times:
-        """What was added after `earlier`."""
+        """Those after `earlier`."""
         return Times(self.counts - earlier.counts, self.seconds - earlier.seconds)
 
 
@@ -73,13 +74,13 @@ class WorkerStats:
     pid: int
     busy_seconds: float
     busy: float
-    """The fraction of the time it spent obeying commands."""
+    """The fraction of the time that it spent on commands."""
     memory: int | None
     """Bytes now; of the whole program where the worker is no process of its own."""
     starved_seconds: float | None
     starved: float | None
-    """The fraction of the time it was ready to run and had no core, since others had
-    them all; None where that is not counted, or it is no process of its own."""
+    """The fraction of the time that it was ready to run and had no core; None where
+    that is not counted, or the worker is no process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,9 @@ class Stats:
 
     seconds: float
     policy: float
-    """Seconds in which nothing was under way: the workers waited for the caller."""
+    """Seconds in which the workers had no command and waited for the caller."""
     waiting: float
-    """Seconds the caller waited for results; under serial, ran the envs."""
+    """Seconds that the caller waited for results; under serial, ran the envs."""
     copying: float
     """Seconds in send and recv otherwise: packing actions, copying results."""
     step: Times
@@ -119,7 +120,7 @@ class Stats:
         return tuple(np.argsort(-mean, kind="stable")[:count].tolist())
 
     def since(self, earlier: Stats) -> Stats:
-        """What was added after `earlier`; memory is as it is now."""
+        """The same for the time since `earlier`; memory is as it is now."""
         seconds = self.seconds - earlier.seconds
         pairs = zip(self.workers, earlier.workers, strict=True)
         return Stats(
@@ -133,10 +134,11 @@ class Stats:
         )
 
     def __str__(self) -> str:
+        slowest = ", ".join(map(str, self.slowest()))
         lines = [
             f"{self.steps:,} steps in {self.seconds:.2f} s "
             f"({self.steps_per_second:,.0f}/s); caller: {self._caller()}",
-            f"step   {_summary(self.step)}; slowest slots {_list(self.slowest())}",
+            f"step   {_summary(self.step)}; slowest slots {slowest}",
             f"reset  {_summary(self.reset)}",
         ]
         return "\n".join([*lines, *map(_line, self.workers)])
@@ -150,8 +152,27 @@ class Stats:
         return ", ".join(parts)
 
 
+class CpuContention:
+    """How long worker processes waited for a core since the pool was opened.
+
+    Other programs, or the policy, had the cores meanwhile.
+    """
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        # What they waited while they were started belongs to no step.
+        self._before = {pid: run_delay(pid) or 0.0 for pid in pids}
+
+    def seconds(self, pid: int) -> float | None:
+        """Seconds so far; None where they are not counted, or for the caller's process.
+
+        A worker that was replaced meanwhile counts from its own start.
+        """
+        now = None if pid == os.getpid() else run_delay(pid)
+        return None if now is None else now - self._before.get(pid, 0.0)
+
+
 def stats_of(executor: Executor, state: PoolState, contention: CpuContention) -> Stats:
-    """What there is to say now."""
+    """The stats of a pool now."""
     now = perf_counter()
     seconds = now - state.opened_at
     # In the middle of it, if nothing is under way.
@@ -173,7 +194,7 @@ def _workers(
     pairs = zip(executor.shards, executor.vitals(), strict=True)
     for worker, (shard, vitals) in enumerate(pairs):
         busy = vitals.busy_seconds
-        if busy is None:  # the caller, who runs the envs while it waits for them
+        if busy is None:  # the caller, which runs the envs while it waits for them
             busy = state.waiting_seconds
         starved = contention.seconds(vitals.pid)
         yield WorkerStats(
@@ -214,8 +235,9 @@ def _fraction(part: float, seconds: float) -> float:
 
 
 def _line(worker: WorkerStats) -> str:
-    facts = [f"worker {worker.worker}: slots {_range(worker.slots)}"]
-    facts.append(f"{worker.busy:.0%} busy")
+    first, last = worker.slots.start, worker.slots.stop - 1
+    slots = str(first) if first == last else f"{first}-{last}"
+    facts = [f"worker {worker.worker}: slots {slots}", f"{worker.busy:.0%} busy"]
     if worker.starved is not None:
         facts.append(f"{worker.starved:.0%} starved")
     memory = "?" if worker.memory is None else f"{worker.memory / 2**20:.0f}"
@@ -226,22 +248,7 @@ def _summary(times: Times) -> str:
     if not times.counts.any():
         return "none yet"
     shown = ", ".join(
-        f"{name} {_duration(times.overall(fraction))}"
+        f"{name} {duration_text(times.overall(fraction))}"
         for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
     )
     return f"{shown}, {int(times.counts.sum()):,} times"
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
-
-
-def _list(slots: tuple[int, ...]) -> str:
-    return ", ".join(str(slot) for slot in slots)
-
-
-def _range(slots: range) -> str:
-    return str(slots.start) if len(slots) == 1 else f"{slots.start}-{slots.stop - 1}"
