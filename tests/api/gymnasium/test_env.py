@@ -629,7 +629,7 @@ def test_isolation_by_slot_gives_every_slot_a_process(opened):
         ({"workers": 1.5}, "workers is 1.5"),
         ({"backend": "serial", "workers": 2}, "one worker"),
         ({"isolation": "world"}, "'world'"),
-        ({"isolation": "slot", "workers": 2}, "number of workers"),
+        ({"isolation": "slot", "workers": 2}, "one worker per slot"),
         ({"isolation": "slot", "backend": "serial"}, "process of its own"),
         ({"num_envs": 0}, "num_envs is 0"),
         ({"num_envs": 2.0}, "num_envs is 2.0"),

@@ -139,12 +139,12 @@ def test_an_id_that_a_module_registers_is_found():
             {"size": 1},
             ["takes size by position", "write a function around it"],
         ),
-        ("robots_here.py:Arm", {}, ["no name of a module", ": robots_here:Arm"]),
-        ("./parts/arm.py:Arm", {}, ["no name of a module", ": parts.arm:Arm"]),
-        ("../arm:Arm", {}, ["no name of a module", "as `import` does"]),
+        ("robots_here.py:Arm", {}, ["not a module name", ": robots_here:Arm"]),
+        ("./parts/arm.py:Arm", {}, ["not a module name", ": parts.arm:Arm"]),
+        ("../arm:Arm", {}, ["not a module name", "as in `import`"]),
         ("robots_here:number", {}, ["number of module 'robots_here' is 3"]),
-        (":make", {}, ["half a name"]),
-        ("robots_here:", {}, ["half a name"]),
+        (":make", {}, ["lacks the module or the name"]),
+        ("robots_here:", {}, ["lacks the module or the name"]),
     ],
 )
 def test_what_cannot_be_found_says_what_was_looked_for(text, kwargs, told):

@@ -183,8 +183,8 @@ def test_masks_stand_end_to_end_and_allow_all_to_who_is_not_there():
 @pytest.mark.parametrize(
     "seen, told",
     [
-        ({"a": np.zeros(1)}, "agent 'a' sees .* not of its space Box"),
-        ({"a": {"deep": 1}}, "agent 'a' sees .* not of its space Box"),
+        ({"a": np.zeros(1)}, "agent 'a' has .* not in its space Box"),
+        ({"a": {"deep": 1}}, "agent 'a' has .* not in its space Box"),
     ],
 )
 def test_what_does_not_fit_is_told_with_the_agents_name(seen, told):
@@ -246,7 +246,7 @@ def test_what_is_seen_in_another_shape_is_told_with_the_agents_name():
 
     flattened = corral.FlattenedAgents(Forgetful(turned, "step"))
     flattened.reset(seed=0)
-    with pytest.raises(SpaceMismatch, match="agent 'b' sees"):
+    with pytest.raises(SpaceMismatch, match="agent 'b' has the observation"):
         flattened.step(np.zeros(2, int))
 
 
@@ -371,7 +371,7 @@ def test_nothing_is_not_taken_for_a_number(within):
     space = spaces.Box(0, 1, (1,), np.float32)
     if within is not None:
         space = spaces.Dict({"x": space})
-    with pytest.raises(SpaceMismatch, match="agent 'a' sees"):
+    with pytest.raises(SpaceMismatch, match="agent 'a' has the observation"):
         JointObservation({"a": space}).of({"a": within})
 
 

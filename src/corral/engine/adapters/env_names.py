@@ -1,17 +1,16 @@
-"""An environment named in a line of text, by a command line, a file or a program.
+"""An environment by its name, on a command line, in a file or in a program.
 
     CartPole-v1                registered with Gymnasium
     ale_py:ALE/Pong-v5         registered once its module is imported
     my_package.robots:make_arm a function or class of a module
     mpe2.simple_spread_v3:parallel_env        the same
 
-The module is imported here, with the working directory on the path. What comes after
-the colon is an attribute of it, else an id that it registers.
+The module is imported here, with the working directory on the path. The name after the
+colon is an attribute of the module, or an id that it registers.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.util
@@ -32,6 +31,7 @@ from corral.engine.adapters.gymnasium_registry import (
     check_registered,
     is_registered,
     make_registered,
+    near_names,
 )
 from corral.engine.adapters.wrong_factory import PETTINGZOO_MAKERS
 from corral.errors import OptionError
@@ -39,14 +39,14 @@ from corral.errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEnv:
-    """What a name turned out to mean."""
+    """The environment that a name means."""
 
     text: str
     factory: Factory
     expression: str
     """How a program names it: `"CartPole-v1"`, or the function's own name."""
     import_line: str = ""
-    """What such a program imports first, if anything."""
+    """The import line of such a program, if it needs one."""
 
     @property
     def registered(self) -> bool:
@@ -61,12 +61,12 @@ def resolve_env(
     given: Sequence[str] = (),
     syntax: str = "python",
 ) -> ResolvedEnv:
-    """Find the environment; raises OptionError with what was looked for.
+    """Find the environment; raise OptionError if there is none of this name.
 
     Args:
         text: its name.
-        kwargs: what it is made with.
-        given: names of arguments that it is given later.
+        kwargs: its arguments.
+        given: names of arguments that the pool adds later.
         syntax: how the user writes kwargs: in "python", "yaml" or on a "command" line.
     """
     kwargs = dict(kwargs or {})
@@ -75,8 +75,8 @@ def resolve_env(
         return _registered(text, kwargs)
     if not module_name or not name:
         raise OptionError(
-            f"{text!r} is half a name; write module:function, or an id such as "
-            "CartPole-v1"
+            f"{text!r} lacks the module or the name; write module:function, or an id "
+            "such as CartPole-v1"
         )
     _check_module_name(module_name, name)
     module = _imported(module_name)
@@ -94,7 +94,7 @@ def resolve_env(
         one.rpartition(".")[2] for one in _modules_beside(f"{module_name}.{name}")
     ]
     near = _as_module(f"{module_name}.{name}")
-    near = near or _near(name, [*_callables(module), *inside, *gymnasium.registry])
+    near = near or near_names(name, [*_callables(module), *inside, *gymnasium.registry])
     raise OptionError(
         f"module {module_name!r} was imported, but it has no function or class "
         f"{name!r} and registers no environment of that name{near}"
@@ -119,7 +119,7 @@ def _registered(text: str, kwargs: dict[str, Any]) -> ResolvedEnv:
 
 
 def _check_module_name(name: str, attribute: str) -> None:
-    """Refuse a path, which people take for a module, and say how it is written."""
+    """Refuse a path in the place of a module, and say how to write it."""
     path = os.path.normpath(name)
     is_file = path.endswith(".py") and os.path.isfile(path)
     if os.sep not in name and not name.startswith(".") and not is_file:
@@ -127,8 +127,8 @@ def _check_module_name(name: str, attribute: str) -> None:
     dotted = path.removesuffix(".py").replace(os.sep, ".")
     hint = "" if dotted.startswith(".") else f": {dotted}:{attribute}"
     raise OptionError(
-        f"{name!r} is no name of a module; write it as `import` does, with dots, "
-        f"without .py, seen from the working directory{hint}"
+        f"{name!r} is not a module name; write it as in `import`, with dots, without "
+        f".py, relative to the working directory{hint}"
     )
 
 
@@ -140,7 +140,7 @@ def _imported(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module is there; something it imports is not
-        near = _near(name, _modules_beside(name))
+        near = near_names(name, _modules_beside(name))
         raise OptionError(
             f"no module {error.name!r}: looked in {here} and on Python's path{near}"
         ) from None
@@ -157,9 +157,9 @@ def _look_here() -> str:
 
 
 def _as_module(name: str) -> str:
-    """What to write where a module was named; PettingZoo's envs are one each."""
+    """What to write instead of a module's name; each PettingZoo env is a module."""
     _look_here()
-    with suppress(Exception):  # whatever importing it would raise: it is a guess
+    with suppress(Exception):  # importing it is a guess, and may raise anything
         if importlib.util.find_spec(name) is not None:
             found = [
                 one for one in PETTINGZOO_MAKERS if one in _callables(_imported(name))
@@ -185,7 +185,7 @@ def _attribute(module: Any, name: str) -> Any:
     for part in name.split("."):
         try:
             found = getattr(found, part, None)
-        except AssertionError:  # how PettingZoo's packages say that they have it not
+        except AssertionError:  # PettingZoo's packages raise it for absent names
             return None
         if found is None:
             return None
@@ -197,23 +197,18 @@ def _callables(module: Any) -> list[str]:
     return [name for name in public if callable(getattr(module, name))]
 
 
-def _near(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(dict.fromkeys(names)), n=3)
-    return f"; near names: {', '.join(near)}" if near else ""
-
-
 # Factories ----------------------------------------------------------------------------
 
 
 class _FactoryArguments(NamedTuple):
-    """The arguments that a factory gets, and how the user writes more of them."""
+    """The arguments of a factory, and how the user writes more of them."""
 
     kwargs: dict[str, Any]
     later: Sequence[str]
     syntax: str
 
     def with_more(self, needed: Sequence[str]) -> str:
-        """How to write these as well."""
+        """How the user adds these arguments."""
         names = [*self.kwargs, *needed]
         if self.syntax == "command":
             example = json.dumps({**self.kwargs, **dict.fromkeys(needed, "...")})
@@ -235,7 +230,7 @@ def _check_call(found: Any, name: str, module: str, given: _FactoryArguments) ->
     try:
         parameters = list(inspect.signature(found).parameters.values())
     except (TypeError, ValueError):
-        return  # written in C: it will say so itself
+        return  # written in C: it checks its arguments itself
     _check_arguments(f"{name} of module {module!r}", parameters, given)
 
 
@@ -245,8 +240,8 @@ def _check_arguments(
     unnamed = _needed(parameters, (inspect.Parameter.POSITIONAL_ONLY,))
     if unnamed:
         raise OptionError(
-            f"{factory} takes {', '.join(unnamed)} by position, and arguments are "
-            "given by name; write a function around it that needs none"
+            f"{factory} takes {', '.join(unnamed)} by position, and Corral passes "
+            "arguments by name; wrap it in a function that needs none"
         )
     known = [one.name for one in parameters if one.kind in _BY_NAME]
     open_ended = any(one.kind is one.VAR_KEYWORD for one in parameters)
@@ -270,7 +265,7 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 def _needed(
     parameters: Iterable[inspect.Parameter], kinds: Sequence[inspect._ParameterKind]
 ) -> list[str]:
-    """Names of those without a default."""
+    """Names of the parameters without a default."""
     return [
         one.name for one in parameters if one.default is one.empty and one.kind in kinds
     ]

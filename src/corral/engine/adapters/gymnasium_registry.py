@@ -1,8 +1,9 @@
-"""Environments that Gymnasium knows by an id, or by the spec it keeps of them."""
+"""Environments that are registered with Gymnasium, by id or by spec."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from typing import Any
 
 import gymnasium
@@ -23,19 +24,26 @@ def make_registered_batch(env: str | EnvSpec, num_envs: int, **kwargs: Any) -> A
 
 
 def check_registered(env_id: str) -> None:
-    """Refuse a name that no process can make, with the near ones."""
+    """Refuse an id that is not registered, and suggest similar ones."""
     if env_id in gymnasium.registry:
         return
     try:
         namespace, short, version = parse_env_id(env_id)
     except gymnasium.error.Error as error:
-        raise OptionError(f"{env_id!r} is no name for an environment") from error
+        raise OptionError(
+            f"{env_id!r} is not a valid name for an environment"
+        ) from error
     # A name without a version means its latest one.
     if version is None and find_highest_version(namespace, short) is not None:
         return
-    near = difflib.get_close_matches(env_id, list(gymnasium.registry), n=3)
-    hint = f"; near names: {', '.join(near)}" if near else ""
-    raise OptionError(f"no environment {env_id!r} is registered{hint}")
+    near = near_names(env_id, gymnasium.registry)
+    raise OptionError(f"no environment {env_id!r} is registered{near}")
+
+
+def near_names(name: str, names: Iterable[str]) -> str:
+    """The end of an error that lists similar names, if there are any."""
+    near = difflib.get_close_matches(name, list(dict.fromkeys(names)), n=3)
+    return f"; near names: {', '.join(near)}" if near else ""
 
 
 def is_registered(env_id: str) -> bool:

@@ -1,11 +1,11 @@
-"""Whether envs may share a process: what an env declares, or what was found and saved.
+"""Whether envs may share a process: what an env declares, or what the doctor saved.
 
     metadata["corral.isolation"] = "slot"      one process per slot
     metadata["corral.isolation"] = "shared"    several may share a process
 
-`corral doctor ENV --save` writes what it found into a folder of the user's, one JSON
-file for each env. It counts for the edition of the env that was examined: the version
-of its package, or the text of its module where it belongs to none.
+`corral doctor ENV --save` writes its verdict into a folder of the user's, one JSON file
+for each env. It is valid for the edition of the env that was examined: the version of
+its package, or the text of its module where it belongs to none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 ISOLATION_KEY = "corral.isolation"
 """The key of an env's metadata."""
@@ -26,6 +26,7 @@ FOLDER_VARIABLE = "CORRAL_VERDICTS"
 """The environment variable that names another folder."""
 FORMAT = 1
 Isolation = Literal["slot", "shared"]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,14 @@ class IsolationVerdict:
     """The package and its version, or a digest of the module's text."""
     isolation: Isolation
     threads: bool | None = None
-    """Whether two threads may have one each; None if nobody tried."""
+    """Whether two threads may have one each; None if that was not tried."""
     isolate_rng: bool = False
     """Whether it draws from global generators."""
     reason: str = ""
 
 
 def isolation_of(env: Any) -> IsolationVerdict | None:
-    """What the env declares, else what was saved; None if nobody said anything."""
+    """What the env declares, else what was saved; None without either."""
     metadata: dict[str, Any] = getattr(env, "metadata", None) or {}
     declared: Any = metadata.get(ISOLATION_KEY)
     if declared in get_args(Isolation):
@@ -54,7 +55,7 @@ def isolation_of(env: Any) -> IsolationVerdict | None:
     return saved_verdict(env)
 
 
-# Of which env -------------------------------------------------------------------------
+# Subjects -----------------------------------------------------------------------------
 
 
 def subject_of(env: Any) -> str:
@@ -111,36 +112,48 @@ def folder() -> Path:
 
 
 def save_verdict(verdict: IsolationVerdict) -> Path:
-    """Keep it, in the place of an earlier one; never half of it."""
+    """Save it, in the place of an earlier one."""
+    path = _path(verdict.subject)
+    write_value(path, FORMAT, verdict)
+    return path
+
+
+def saved_verdict(env: Any) -> IsolationVerdict | None:
+    """What was saved of this env, if it has not changed since."""
+    try:
+        text = _path(subject_of(env)).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    verdict = read_value(text, FORMAT, IsolationVerdict)
+    if verdict is None or verdict.isolation not in get_args(Isolation):
+        return None
+    return verdict if verdict.edition == edition_of(env) else None
+
+
+def write_value(path: Path, form: int, value: Any) -> None:
+    """Write a dataclass as JSON, in the place of an earlier file; never half of it."""
     import tempfile  # as above
 
-    path = _path(verdict.subject)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"format": FORMAT, **asdict(verdict)}, indent=2)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    text = json.dumps({"format": form, **asdict(value)}, indent=2)
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, suffix=".draft", delete=False, encoding="utf-8"
     ) as draft:
         draft.write(text + "\n")
     os.replace(draft.name, path)
-    return path
 
 
-def saved_verdict(env: Any) -> IsolationVerdict | None:
-    """What was saved of this env, if it still is what was examined."""
+def read_value(text: str, form: int, kind: type[Value]) -> Value | None:
+    """The dataclass that `write_value` wrote; None for anything else."""
     try:
-        kept = json.loads(_path(subject_of(env)).read_text(encoding="utf-8"))
-        if kept.pop("format") != FORMAT:
-            return None
-        verdict = IsolationVerdict(**kept)
-    # None was saved, or it is nobody's: then nothing is known.
-    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        kept = json.loads(text)
+        return kind(**kept) if kept.pop("format") == form else None
+    except (ValueError, TypeError, AttributeError, KeyError):
         return None
-    known = verdict.isolation in get_args(Isolation)
-    return verdict if known and verdict.edition == edition_of(env) else None
 
 
 def _path(subject: str) -> Path:
-    """A file for the subject: readable, and no other's."""
+    """A file name for the subject: readable and unique."""
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", subject)[:60]
     digest = hashlib.sha256(subject.encode()).hexdigest()[:8]
     return folder() / f"{plain}-{digest}.json"

@@ -1,9 +1,10 @@
-"""Several agents' spaces as one: actions side by side, observations end to end."""
+"""Several agents' spaces as one space: joint actions and joint observations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,19 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Which part of the joint action is one agent's, and what it makes of it."""
+    """One agent's part of the joint action, and how it becomes the agent's action."""
 
     part: slice
     own: Callable[[Array], Any]
     choices: tuple[int, ...]
-    """How many each of its sets has, where they are sets."""
+    """Number of choices of each discrete action."""
 
 
 class JointAction:
-    """One action for all agents: MultiDiscrete of their sets, or one Box.
+    """One action for all agents: a MultiDiscrete, or one Box.
 
-    Raises OptionError if some agents choose from sets and others give numbers: no
-    single space of Gymnasium's holds both in a form that learners take.
+    Raises OptionError if some agents have discrete actions and others continuous ones:
+    no single Gymnasium space holds both in a form that learners take.
     """
 
     def __init__(self, action_spaces: Mapping[Agent, Space[Any]]) -> None:
@@ -39,20 +40,26 @@ class JointAction:
         if len(set(kinds.values())) > 1:
             listed = ", ".join(f"{agent!r} {kinds[agent]}" for agent in kinds)
             raise OptionError(
-                "agents' actions cannot be put side by side, since some are sets to "
-                f"choose from and others are numbers: {listed}. Use corral.make_multi, "
+                "the agents' actions cannot be joined, since some are discrete (sets) "
+                f"and others continuous (numbers): {listed}. Use corral.make_multi, "
                 "which keeps them apart, or wrap the env so that all are of one kind"
             )
         self._shares: dict[Agent, _Share] = {}
-        discrete = "sets" in kinds.values()
         end = 0
         for agent, space in action_spaces.items():
-            share = _of_sets(space, end) if discrete else _of_numbers(space, end)
-            self._shares[agent] = share
+            self._shares[agent] = share = _share(space, end)
             end = share.part.stop
-        self.space = _sets(self._shares) if discrete else _numbers(action_spaces)
-        self.masked = discrete
-        """Whether actions can be masked: choices can, numbers cannot."""
+        self.masked = "sets" in kinds.values()
+        """Whether actions can be masked: discrete ones can, numbers cannot."""
+        self.space: spaces.MultiDiscrete | spaces.Box
+        if self.masked:
+            counts = [share.choices for share in self._shares.values()]
+            self.space = spaces.MultiDiscrete(list(chain.from_iterable(counts)))
+        else:
+            boxes: list[Any] = list(action_spaces.values())
+            low = np.concatenate([box.low.ravel() for box in boxes])
+            high = np.concatenate([box.high.ravel() for box in boxes])
+            self.space = spaces.Box(low, high, dtype=low.dtype.type)
 
     def of(self, action: Any, agent: Agent) -> Any:
         """One agent's own action."""
@@ -70,55 +77,35 @@ def _kind(agent: Agent, space: Space[Any]) -> str:
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return "numbers"
     raise OptionError(
-        f"agent {agent!r} has the action space {space}; side by side go Discrete, "
-        "MultiDiscrete and MultiBinary, or Box of floats. Use corral.make_multi, which "
-        "takes any, or wrap the env"
+        f"agent {agent!r} has the action space {space}; only Discrete, MultiDiscrete "
+        "and MultiBinary, or Box of floats, can be joined. corral.make_multi takes "
+        "any; or wrap the env"
     )
 
 
-def _of_sets(space: Any, begin: int) -> _Share:
+def _share(space: Any, begin: int) -> _Share:
+    shape, dtype = space.shape, space.dtype
     if isinstance(space, spaces.Discrete):
-        first = int(space.start)
-        choices: tuple[int, ...] = (int(space.n),)
-        return _Share(
-            slice(begin, begin + 1), lambda part: int(part[0]) + first, choices
-        )
+        first, one = int(space.start), slice(begin, begin + 1)
+        return _Share(one, lambda part: int(part[0]) + first, (int(space.n),))
+    if isinstance(space, spaces.Box):
+        part = slice(begin, begin + int(np.prod(shape)))
+        return _Share(part, lambda part: np.reshape(part, shape).astype(dtype), ())
     if isinstance(space, spaces.MultiBinary):
-        choices, start = (2,) * int(np.prod(space.shape)), np.zeros(space.shape)
+        choices, start = (2,) * int(np.prod(shape)), np.zeros(shape)
     else:
         choices, start = tuple(space.nvec.ravel().tolist()), space.start
-    shape, dtype = space.shape, space.dtype
-    end = begin + len(choices)
     return _Share(
-        slice(begin, end),
+        slice(begin, begin + len(choices)),
         lambda part: (np.reshape(part, shape) + start).astype(dtype),
         choices,
     )
 
 
-def _of_numbers(space: Any, begin: int) -> _Share:
-    shape, dtype = space.shape, space.dtype
-    end = begin + int(np.prod(shape))
-    return _Share(
-        slice(begin, end), lambda part: np.reshape(part, shape).astype(dtype), ()
-    )
-
-
-def _sets(shares: Mapping[Agent, _Share]) -> spaces.MultiDiscrete:
-    nvec = [count for share in shares.values() for count in share.choices]
-    return spaces.MultiDiscrete(nvec)
-
-
-def _numbers(parts: Mapping[Agent, Any]) -> spaces.Box:
-    low = np.concatenate([space.low.ravel() for space in parts.values()])
-    high = np.concatenate([space.high.ravel() for space in parts.values()])
-    return spaces.Box(low, high, dtype=low.dtype.type)
-
-
 class JointObservation:
     """One vector for all agents: each observation as Gymnasium flattens it.
 
-    float32, since that is what learners compute with; zeros for who is not there.
+    float32, since learners compute with it; zeros for agents that are not alive.
     """
 
     def __init__(self, observation_spaces: Mapping[Agent, Space[Any]]) -> None:
@@ -128,7 +115,7 @@ class JointObservation:
         end = 0
         for agent, space in self._spaces.items():
             flat = _flat(agent, space)
-            # Zeros stand for those who are gone, so they have to be within.
+            # Zeros stand for agents that are gone, so they must be in the space.
             low.append(np.minimum(flat.low, 0).astype(np.float32))
             high.append(np.maximum(flat.high, 0).astype(np.float32))
             self._parts[agent] = slice(end, end + flat.shape[0])
@@ -138,7 +125,7 @@ class JointObservation:
         )
 
     def of(self, observations: Mapping[Agent, Any]) -> NDArray[np.float32]:
-        """Those that are given, in their places."""
+        """The joint observation of the agents that are given."""
         joint = np.zeros(self.space.shape, np.float32)
         for agent, observation in observations.items():
             place = self._parts[agent]
@@ -160,8 +147,8 @@ class JointObservation:
 
     def _misfit(self, agent: Agent, observation: Any) -> SpaceMismatch:
         return SpaceMismatch(
-            f"agent {agent!r} sees {observation!r:.80}, which is not of its space "
-            f"{self._spaces[agent]}"
+            f"agent {agent!r} has the observation {observation!r:.80}, which is not in "
+            f"its space {self._spaces[agent]}"
         )
 
     def part(self, agent: Agent) -> slice:
@@ -185,6 +172,6 @@ def _flat(agent: Agent, space: Space[Any]) -> spaces.Box:
         if isinstance(flat, spaces.Box):
             return flat
     raise OptionError(
-        f"agent {agent!r} has the observation space {space}, which is no vector of "
-        "fixed size; use corral.make_multi, or wrap the env"
+        f"agent {agent!r} has the observation space {space}, which cannot be flattened "
+        "to a vector of fixed size; use corral.make_multi, or wrap the env"
     )

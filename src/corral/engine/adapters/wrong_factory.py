@@ -1,4 +1,4 @@
-"""What people pass in the place of a way to make environments, and what to pass."""
+"""Mistakes in the place of a factory, and what to pass instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from corral.engine.adapters.pettingzoo import has_agents
 from corral.errors import OptionError
 
 PETTINGZOO_MAKERS = ("parallel_env", "env")
-"""What PettingZoo calls the functions that make an env: at once, and in turns."""
+"""PettingZoo's names of the functions that make an env: parallel, and in turns."""
 WHAT_TO_PASS = (
     'pass an id such as "CartPole-v1", "module:function", a function or class that '
     "makes an environment, or a list of those"
@@ -21,11 +21,11 @@ WHAT_TO_PASS = (
 
 
 def check_factory(thing: Any, place: str = "env") -> None:
-    """Refuse what makes no environments, and say what to pass instead.
+    """Refuse what cannot be a factory, and say what to pass instead.
 
     Args:
-        thing: what stands where a factory should.
-        place: where that is.
+        thing: the value in the place of a factory.
+        place: how the error names that place.
     """
     mistake = _mistake(thing)
     if mistake:
@@ -35,15 +35,17 @@ def check_factory(thing: Any, place: str = "env") -> None:
 
 
 def _mistake(thing: Any) -> str:
-    """What it is and what to pass; "" if it may well be a factory."""
+    """What it is and what to pass; "" if it may be a factory."""
     if isinstance(thing, ModuleType):
         return f"the module {thing.__name__}; {_function_of(thing)}"
     if inspect.isclass(thing):
         return _no_env_class(thing)
-    if isinstance(thing, gymnasium.vector.VectorEnv) or _is_vec_env(thing):
+    # Stable-Baselines3's VecEnv too, without importing it.
+    vec_env = hasattr(thing, "num_envs") and callable(getattr(thing, "step_wait", None))
+    if isinstance(thing, gymnasium.vector.VectorEnv) or vec_env:
         return (
-            f"{type(thing).__name__}, which is several environments already; pass what "
-            "makes one of them, and num_envs"
+            f"{type(thing).__name__}, which is several environments already; pass a "
+            "factory of one of them, and num_envs"
         )
     if isinstance(thing, gymnasium.Env):
         return f"an environment, {thing}; {_maker_of(thing)}"
@@ -74,16 +76,11 @@ def _no_env_class(kind: type) -> str:
     if hasattr(kind, "reset") or hasattr(kind, "step"):
         return ""
     if isinstance(kind.__new__, FunctionType):
-        return ""  # it may make something else than itself
+        return ""  # it may make an object of another class
     return (
         f"the class {kind.__name__}, which has no reset and no step; pass a class "
         "derived from gymnasium.Env, or a function that makes an environment"
     )
-
-
-def _is_vec_env(thing: Any) -> bool:
-    """Whether it is one of Stable-Baselines3's, told without importing it."""
-    return hasattr(thing, "num_envs") and callable(getattr(thing, "step_wait", None))
 
 
 def _maker_of(env: gymnasium.Env[Any, Any]) -> str:

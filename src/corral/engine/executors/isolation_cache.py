@@ -1,24 +1,21 @@
-"""What was seen of envs that shared a process, kept so that it is not tried again.
+"""A cache of trials of envs that share a process.
 
-Kept by the factories and all that is given to them, and true as long as the text of
-the modules that the envs are made of is what it was, and nothing was installed since.
+The key is the factories with all their arguments. An entry is valid as long as the text
+of the envs' modules has not changed, and nothing was installed since.
 
-    this process   everything, what is not known too
-    the user's     what was seen for certain, of factories that any process can import:
-    folder         not of lambdas, closures and classes of a notebook
+    this process   every answer, also "not known"
+    the user's     certain answers, for factories that any process can import:
+    folder         not for lambdas, closures and classes of a notebook
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
-import tempfile
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from corral.engine.adapters import isolation
 from corral.engine.executors.contract import Assignment
@@ -27,14 +24,14 @@ from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.shared_state import digest_of
 
 FORMAT = 2
-"""Of the file, and of how envs are tried: another one forgets everything."""
+"""The version of the file and of the trial; entries of other versions are ignored."""
 MAX_CACHE_FILES = 256
 _here: dict[str, SharingAnswer] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """What was asked about."""
+    """The envs that an answer is about."""
 
     digest: str
     stable: bool
@@ -42,7 +39,7 @@ class CacheKey:
 
 
 def cache_key_of(assignment: Assignment, guests: list[int]) -> CacheKey | None:
-    """The envs of these slots with all they are given; None if they cannot be sent."""
+    """The key of these slots' envs; None if their factories cannot be pickled."""
     options = assignment.options
     asked = (
         [assignment.factories[slot] for slot in guests],
@@ -73,7 +70,7 @@ def _installed() -> list[tuple[str, int]]:
 
 
 def read_cached(key: CacheKey) -> SharingAnswer | None:
-    """What is known; None if nothing is, or the text has changed since."""
+    """The answer; None if there is none, or the modules have changed since."""
     found = _here.get(key.digest)
     if found is None and key.stable:
         found = _read(_path(key))
@@ -83,13 +80,15 @@ def read_cached(key: CacheKey) -> SharingAnswer | None:
 
 
 def write_cached(key: CacheKey, sharing: SharingAnswer) -> None:
-    """Keep it; a folder that cannot be written to is no reason to fail."""
+    """Keep the answer; a folder that cannot be written to is no error."""
     if not sharing.sources and sharing.safe is not None:
-        return  # nobody could tell when it is no longer true
+        return  # without sources it could not be invalidated
     _here[key.digest] = sharing
     if key.stable and sharing.safe is not None and all(sharing.sources.values()):
         with suppress(OSError):
-            _write(_path(key), sharing)
+            path = _path(key)
+            isolation.write_value(path, FORMAT, sharing)
+            _prune(path.parent)
 
 
 # On disk ------------------------------------------------------------------------------
@@ -102,40 +101,26 @@ def _path(key: CacheKey) -> Path:
 def _read(path: Path) -> SharingAnswer | None:
     try:
         with open(path, encoding="utf-8") as file:
-            if _may_be_others(file.fileno()):
-                return None
-            kept: dict[str, Any] = json.load(file)
-        if kept.pop("format") != FORMAT:
-            return None
-        found = SharingAnswer(**kept)
-        whole = isinstance(found.safe, bool) and isinstance(found.reason, str)
-        return found if whole and isinstance(found.sources, dict) else None
-    except (OSError, ValueError, TypeError, AttributeError, KeyError):
-        return None  # there is none, or it is damaged: then nothing is known
+            text = "" if _may_be_others(file.fileno()) else file.read()
+    except (OSError, ValueError):
+        return None
+    found = isolation.read_value(text, FORMAT, SharingAnswer)
+    if found is None or not isinstance(found.sources, dict):
+        return None
+    whole = isinstance(found.safe, bool) and isinstance(found.reason, str)
+    return found if whole else None
 
 
 def _may_be_others(descriptor: int) -> bool:
-    """Whether somebody else wrote it, or could have."""
+    """Whether another user wrote the file, or could have."""
     if not hasattr(os, "getuid"):
         return False
     status = os.fstat(descriptor)
     return status.st_uid != os.getuid() or bool(status.st_mode & 0o022)
 
 
-def _write(path: Path, sharing: SharingAnswer) -> None:
-    """In the place of an earlier one; never half of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    text = json.dumps({"format": FORMAT, **asdict(sharing)}, indent=2)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, suffix=".draft", delete=False, encoding="utf-8"
-    ) as draft:
-        draft.write(text + "\n")
-    os.replace(draft.name, path)
-    _prune(path.parent)
-
-
 def _prune(folder: Path) -> None:
-    """Forget those that were written first."""
+    """Delete the oldest files beyond MAX_CACHE_FILES."""
     files = list(folder.iterdir())
     if len(files) <= MAX_CACHE_FILES:
         return

@@ -1,8 +1,8 @@
-"""Which actions are in their space: the check that `check_actions=True` asks for.
+"""The check of `check_actions=True`: whether actions are in their space.
 
 Bounds of Box, Discrete, MultiDiscrete and MultiBinary are compared for all slots at
-once, leaf by leaf, also inside Dict and Tuple. Values of other spaces are asked of
-their space, slot by slot.
+once, leaf by leaf, also inside Dict and Tuple. For other spaces `space.contains` is
+called slot by slot.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _ActionPart:
 
 
 class ActionCheck:
-    """What every action has to be in.
+    """The bounds of every part of an action.
 
     >>> check = ActionCheck(spaces.Dict({"gear": spaces.Discrete(3, start=1)}))
     >>> check.check([np.array([1, 3])], [], [0, 1])
@@ -62,7 +62,7 @@ class ActionCheck:
         Args:
             leaves: what `Codec.split` made of a batch of actions.
             mailed: the same.
-            slots: whose they are, in their order.
+            slots: the slots of the actions, in their order.
         """
         for part in self._parts:
             if part.bounds is None:
@@ -119,7 +119,7 @@ def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
 
 
 def _refuse(part: _ActionPart, leaf: Array, inside: Array, slots: Slots) -> NoReturn:
-    """Name the first value that is not inside, and what is allowed in its place."""
+    """Name the first value that is not inside, and the allowed range."""
     row, *place = np.argwhere(~inside)[0].tolist()
     at = "".join(f"[{index}]" for index in place)
     assert part.bounds is not None

@@ -30,7 +30,7 @@ def casts(value: Any, array: Array, dtype: np.dtype[Any]) -> bool:
     """Whether `array`, which is numpy's reading of `value`, may be written as dtype."""
     if hasattr(value, "dtype"):
         return np.can_cast(array.dtype, dtype, "same_kind")
-    # Python's own numbers have no width and no sign bit of theirs: they have to fit.
+    # Python's own numbers have no width and no sign bit: the value has to fit.
     if array.size == 0:
         return True
     if array.dtype.kind in "iu" and dtype.kind in "iu":
@@ -105,18 +105,15 @@ def beyond(array: Array, dtype: np.dtype[Any]) -> str:
             continue
         if not limits.min <= int(value) <= limits.max:
             place = "".join(f"[{at}]" for at in index)
-            return f"{place} is {_digits(int(value))}, which does not fit {dtype}"
+            bits = int(value).bit_length()
+            # Python refuses to write out very long integers.
+            text = str(value) if bits <= LONGEST else f"an integer of {bits:,} bits"
+            return f"{place} is {text}, which does not fit {dtype}"
     return ""
 
 
-def _digits(value: int) -> str:
-    """The number, unless it takes several lines or more than Python writes out."""
-    bits = value.bit_length()
-    return str(value) if bits <= LONGEST else f"an integer of {bits:,} bits"
-
-
 def unreadable(name: str, value: Any, error: Exception) -> SpaceMismatch:
-    """What is raised for a value that numpy could not make an array of."""
+    """The error for a value that numpy cannot convert to an array."""
     return SpaceMismatch(
         f"{name} {described_value(value)} that numpy cannot read: {error}"
     )

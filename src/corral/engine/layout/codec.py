@@ -8,10 +8,10 @@
 
 Box, Discrete, MultiDiscrete and MultiBinary are one leaf each; Dict and Tuple join the
 leaves of their parts, depth first. Every other space (Text, Sequence, Graph, OneOf, and
-custom ones that `register_codec` was not told about) is *mailed*: its values are handed
-back to the caller, who pickles them.
+custom ones without a registered codec) is *mailed*: the encoder returns its values, and
+the worker or the pool pickles them.
 
-Which casts pass, and which raise SpaceMismatch, is said in `casts`.
+`casts` says which casts pass, and which raise SpaceMismatch.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ __all__ = [
 
 @singledispatch
 def codec_for(space: Any) -> Codec:
-    """The codec of a space; one that is not known to be of fixed size is mailed."""
+    """The codec of a space; a space without a known fixed size is mailed."""
     return MailedCodec()
 
 
 def register_codec(space_type: type, factory: Callable[[Any], Codec]) -> None:
     """Use `factory(space)` for spaces of this type, also inside Dict and Tuple.
 
-    Before the pool is made, and in its process alone: workers are sent the codec.
-    Most custom spaces only need to say which plain space can stand in for them:
+    Call it before the pool is made, in the pool's process; workers are sent the codec.
+    Most custom spaces only need a plain space that stands in for them:
 
         >>> from dataclasses import astuple, make_dataclass
         >>> Point = make_dataclass("Point", ["x", "y"])

@@ -1,4 +1,4 @@
-"""What every codec can do, and who calls it."""
+"""What every codec can do."""
 
 from __future__ import annotations
 
@@ -70,4 +70,4 @@ class Codec(Protocol):
         """One batch value out of (slots, *leaf.shape) arrays and mailed columns."""
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
-        """The inverse of assemble, for whatever a caller gives as `count` values."""
+        """The inverse of assemble, for any form of `count` values."""

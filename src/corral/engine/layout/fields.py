@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 ALIGNMENT = 64
-"""Bytes in a cache line: two fields never share one, so their writers do not fight."""
+"""Bytes in a cache line. Two fields never share one: no false sharing of writers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Field:
             # Numpy's own object, which a pickled dtype is not: `is` has to work on it.
             dtype = np.dtype(dtype.str)
         # By way of `frombuffer`, which holds the buffer: `ndarray` alone keeps the mmap
-        # but lets it be unmapped, and whoever looks at the view then crashes.
+        # but lets it be unmapped, and reading the view would then crash.
         whole = np.frombuffer(memory, np.uint8)
         return np.ndarray(self.shape, dtype, buffer=whole, offset=self.offset)
 
@@ -73,6 +73,6 @@ class Planner:
         return field
 
 
-def aligned(offset: int) -> int:
-    """The first start of a cache line at or after `offset`."""
-    return -(-offset // ALIGNMENT) * ALIGNMENT
+def aligned(offset: int, to: int = ALIGNMENT) -> int:
+    """The first multiple at or after `offset`: the start of a cache line."""
+    return -(-offset // to) * to

@@ -1,8 +1,8 @@
-"""A copy of what an env has said, so that what it does later does not change it.
+"""Copies of what an env returned, so that the env cannot change them later.
 
 In worker processes pickling does this. Where the env runs in the caller's process, an
-info or an observation by mailbox would go on to change with the env: a list of all
-rewards so far would be the same list in every step.
+info or a mailed observation would change with the env: a list of all rewards so far
+would be the same list in every step.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _NEW = object()
 
 
 def owned_info(value: Any) -> Any:
-    """The value as it is now; parts that are one object stay one object.
+    """A copy of the value; parts that are one object stay one object.
 
     Lists, tuples, sets, dicts and arrays are copied here, in half the time that
     `copy.deepcopy` takes, and everything else by `copy.deepcopy`, or by pickling where
-    that is refused. Two kinds of objects are handed on as they are: those that can be
-    copied in neither way, and those with a `close` or `__del__`, as files, simulators
-    and envs have, since a copy would close what the env still uses.
+    that fails. Two kinds of objects are not copied: those that can be copied in neither
+    way, and those with a `close` or `__del__`, such as files, simulators and envs,
+    since a copy would close what the env still uses.
 
     >>> path = [1]
     >>> kept = owned({"path": path, "again": path})

@@ -1,8 +1,8 @@
-"""Infos are what the envs of one batch had to say, in whichever shape is asked for.
+"""The infos of one batch, in the form that the caller wants.
 
 They come in two halves, the columns of the block and the remainders from the mailbox,
-and are put together only when asked: `to_vector` as the dict of arrays and masks that
-Gymnasium's vector envs return, `of` and `to_list` as the dicts that the envs returned.
+and are joined only on request: `to_vector` makes the dict of arrays and masks that
+Gymnasium's vector envs return, `of` and `to_list` the dicts that the envs returned.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ def _info_at(columns: Sequence[ColumnRead], position: int) -> dict[Any, Any]:
     info: dict[Any, Any] = {}
     for column, values, mask in columns:
         if mask[position]:
-            _put(info, column.path, _value_at(column, values, position))
+            (value,) = _each(column, values[position : position + 1])
+            _put(info, column.path, value)
     return info
 
 
@@ -150,16 +151,8 @@ def _put(info: dict[Any, Any], path: tuple[str, ...], value: Any) -> None:
     info[path[-1]] = value
 
 
-def _value_at(column: Column, values: NDArray[Any], position: int) -> Any:
-    if column.kind == "array":
-        return np.array(values[position], dtype=column.dtype)
-    if column.kind == "scalar":
-        return values[position]
-    return values.item(position)
-
-
 def _each(column: Column, values: NDArray[Any]) -> list[Any]:
-    """As `_value_at`, for the whole batch."""
+    """The values as the envs returned them, arrays copied."""
     if column.kind == "array":
         return [np.array(value, dtype=column.dtype) for value in values]
     return list(values) if column.kind == "scalar" else values.tolist()

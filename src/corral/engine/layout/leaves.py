@@ -1,4 +1,4 @@
-"""The two ends of every space: one leaf of the block, or none at all."""
+"""The codecs of spaces without parts: one leaf of the block, or none at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ArrayCodec(Codec):
     def __init__(
         self, dtype: npt.DTypeLike, shape: Iterable[int], wants: str = ""
     ) -> None:
-        """`wants` answers what is no integer, e.g. "Discrete(2) needs an integer"."""
+        """`wants`: the error for a non-integer, e.g. "Discrete(2) needs an integer"."""
         # A dtype that was pickled is not numpy's own object, and fails a test by `is`.
         self.dtype = np.dtype(np.dtype(dtype).str)
         self.shape = tuple(int(length) for length in shape)
@@ -121,7 +121,7 @@ class ArrayCodec(Codec):
         try:
             array = np.asarray(batch)
         except Exception as error:
-            if listed:  # ragged: one of the items is to blame, and will be named
+            if listed:  # ragged: find and name the item that does not fit
                 return split_items(self, batch, count, name)
             raise unreadable(name, batch, error) from error
         if array.shape != expected:
@@ -137,11 +137,11 @@ class ArrayCodec(Codec):
             return [self._unchanged(array, name)], []
         items = batch if listed else list(array)
         split_items(self, items, count, name)
-        # Nothing was wrong with any of them: numpy's own numbers are handed on, though
-        # they are too large for the space's dtype.
+        # Each item fits by itself: numpy's own numbers are passed on, though they are
+        # too large for the space's dtype.
         if np.can_cast(array.dtype, self.dtype, "same_kind"):
             return [self._unchanged(array, name)], []
-        # Integers with a sign and such without, which numpy has joined as floats.
+        # Signed and unsigned integers, which numpy has joined as floats.
         array = np.stack([np.asarray(item).astype(object) for item in items])
         return [self._unchanged(array, name).astype(widened(self.dtype))], []
 
@@ -177,7 +177,7 @@ class ArrayCodec(Codec):
 
 
 class MailedCodec(Codec):
-    """No leaf at all: values are handed back to be pickled, and not looked at."""
+    """No leaf at all: values are returned to be pickled, and not checked."""
 
     leaves = ()
     mailed = 1

@@ -3,8 +3,8 @@
     control   parent's bell | one bell, queue and words per worker | per-slot words
     data      records | obs leaves | action leaves | final_obs leaves | info columns
 
-The control part depends on slots and workers alone, so it exists before any env does;
-the data part is appended once the workers have told the spaces.
+The control part depends on slots and workers alone, so it exists before any env does.
+The data part is appended once the workers have reported their spaces.
 
 Rows. A slot's ticket counts the commands it was sent. Command t writes observation and
 record row `t % 2`, so what the previous command returned stays intact, and reads action
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,9 @@ from corral.engine.layout.fields import Field, Planner
 BLOCK_ROWS = 2
 MIN_ACTION_ROWS, MAX_ACTION_ROWS = 8, 1024
 ACTION_BYTES = 16 << 20
-"""What all slots' actions may take: rows that were never written cost nothing."""
+"""Room for the actions of all slots; rows that were never written cost nothing."""
 TICKET_MASK = 0xFFFFFFFF
-"""Tickets are counted for ever and compared as unsigned 32-bit words."""
+"""Tickets grow without bound and are compared as unsigned 32-bit words."""
 CACHE_LINE_BYTES = 64
 
 # One cache line per slot and row: two workers never write to the same line, and the C
@@ -68,29 +69,29 @@ SCALAR_FIELDS = (
 
 # The words of a worker's line of vitals, which its parent reads.
 BUSY_SECONDS = 0
-"""Seconds spent obeying."""
+"""Seconds spent on commands."""
 BUSY_SINCE = 1
-"""Since when it is at what it is doing, by time.perf_counter; 0 while it waits."""
+"""When its current command began, by time.perf_counter; 0 while it waits."""
 CURRENT_COMMAND = 2
 """STEPPING, RESETTING, CONSTRUCTING, ANSWERING or CLOSING."""
 RETIREMENT_STAGE = 3
-"""When it ended to make room for another: BEFORE_RESET, AFTER_STEP; 0 if it did not."""
+"""When it ended to be replaced: BEFORE_RESET, AFTER_STEP; 0 if it did not."""
 CURRENT_SLOT = 4
 """The slot it is at, counted from its shard's first; NO_SLOT between two."""
 NO_SLOT = -1
 STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = 1, 2, 3, 4, 5
 BEFORE_RESET, AFTER_STEP = 1, 2
 
-# A worker's stop word: it is asked to end; it has ended its own children, as its last
-# deed. One that was killed, or left by os._exit, never says so.
+# A worker's stop word: it is asked to end; it has ended its own children, which is the
+# last thing it does. A worker that was killed, or called os._exit, never writes it.
 CLOSE_ASKED, WORKER_ENDED = 1, 2
 
 # The words that tell of a slot's episode, written before its env is reset.
 EPISODE_NUMBER, EPISODE_RESTARTS, EPISODE_SEED, BEGIN_TICKET, FIRST_BEGIN_TICKET = (
     range(5)
 )
-"""Which of the slot's episodes; how often it was begun again; -1 for no seed; the
-tickets of the commands in which it began, and began for the first time."""
+"""Number of the episode in its slot; how often it was restarted; its seed, -1 for none;
+the tickets of the commands in which it began, and began for the first time."""
 
 # How long a slot's steps and resets took, counted by length (see `layout.durations`).
 DURATIONS_DTYPE = np.dtype(
@@ -144,14 +145,14 @@ class DataPlan:
     action_rows: int
     """A power of two."""
     wide_action: tuple[Field, ...]
-    """Where actions go that do not fit the space's dtype without loss."""
+    """For actions that do not fit the space's dtype without loss."""
     final_obs: tuple[Field, ...]
     arena: Field
     presence: Field
 
     @property
     def touched(self) -> int:
-        """Bytes that are sure to be written to; of the others most never are."""
+        """Bytes that are certainly written to; most of the others never are."""
         fields = (self.record, *self.obs, *self.action, *self.final_obs)
         return sum(field.nbytes for field in fields)
 
@@ -162,23 +163,21 @@ def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
     # A slot has at most one command under way; the rest is room for mail. A power of
     # two, so that positions stay right when the count of commands wraps around.
     capacity = 1 << (2 * largest_shard + 64).bit_length()
-    fields = {
-        "bells": planner.add("bells", np.dtype("u1"), (1 + workers, CACHE_LINE_BYTES)),
-        "queue": planner.add("queue", np.dtype("u4"), (workers, capacity)),
-        "posted": planner.add("posted", np.dtype("u4"), (workers,)),
-        "informed": planner.add("informed", np.dtype("u4"), (workers,)),
-        "consumed": planner.add("consumed", np.dtype("u4"), (workers, 16)),
-        "stop": planner.add("stop", np.dtype("u4"), (workers, 16)),
-        "done": planner.add("done", np.dtype("u4"), (slots,)),
-        "reset_seed": planner.add("reset_seed", np.dtype("i8"), (slots,)),
-        "times": planner.add("times", DURATIONS_DTYPE, (slots,)),
-        "vitals": planner.add(
-            "vitals", np.dtype("f8"), (workers, CACHE_LINE_BYTES // 8)
-        ),
-        "episode": planner.add(
-            "episode", np.dtype("i8"), (slots, CACHE_LINE_BYTES // 8)
-        ),
+    line = CACHE_LINE_BYTES
+    shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "bells": ("u1", (1 + workers, line)),
+        "queue": ("u4", (workers, capacity)),
+        "posted": ("u4", (workers,)),
+        "informed": ("u4", (workers,)),
+        "consumed": ("u4", (workers, 16)),
+        "stop": ("u4", (workers, 16)),
+        "done": ("u4", (slots,)),
+        "reset_seed": ("i8", (slots,)),
+        "times": (DURATIONS_DTYPE, (slots,)),
+        "vitals": ("f8", (workers, line // 8)),
+        "episode": ("i8", (slots, line // 8)),
     }
+    fields = {name: planner.add(name, *field) for name, field in shapes.items()}
     return ControlPlan(size=planner.size, **fields)
 
 
@@ -188,10 +187,14 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
     record = planner.add("record", RECORD_DTYPE, (BLOCK_ROWS, slots))
     action_rows = count_action_rows(slots, action)
 
-    def leaves(name: str, codec: Codec, rows: int) -> tuple[Field, ...]:
+    def leaves(
+        name: str, codec: Codec, rows: int, wide: bool = False
+    ) -> tuple[Field, ...]:
         return tuple(
             planner.add(
-                f"{name}{list(leaf.path)}", leaf.dtype, (rows, slots, *leaf.shape)
+                f"{name}{list(leaf.path)}",
+                widened(leaf.dtype) if wide else leaf.dtype,
+                (rows, slots, *leaf.shape),
             )
             for leaf in codec.leaves
         )
@@ -201,28 +204,17 @@ def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> Data
         obs=leaves("obs", observation, BLOCK_ROWS),
         action=leaves("action", action, action_rows),
         action_rows=action_rows,
-        wide_action=tuple(
-            planner.add(
-                f"wide_action{list(leaf.path)}",
-                widened(leaf.dtype),
-                (action_rows, slots, *leaf.shape),
-            )
-            for leaf in action.leaves
-        ),
+        wide_action=leaves("wide_action", action, action_rows, wide=True),
         final_obs=leaves("final_obs", observation, 1),
-        # Untouched pages of the arena cost nothing: the memory is there when written.
-        arena=planner.add(
-            "arena", np.dtype("u1"), (INFO_ROWS * slots * ARENA_BYTES_PER_SLOT,)
-        ),
-        presence=planner.add(
-            "presence", np.dtype("u1"), (INFO_ROWS, slots, MAX_COLUMNS)
-        ),
+        # The system gives memory to a page of the arena when it is written.
+        arena=planner.add("arena", "u1", (INFO_ROWS * slots * ARENA_BYTES_PER_SLOT,)),
+        presence=planner.add("presence", "u1", (INFO_ROWS, slots, MAX_COLUMNS)),
         size=planner.size,
     )
 
 
 def count_action_rows(slots: int, action: Codec) -> int:
-    """How many actions of each slot are kept: a power of two, as many as there is room.
+    """Actions that the block keeps of each slot: a power of two, as many as fit.
 
     >>> from gymnasium.spaces import Box, Discrete
     >>> from corral.engine.layout.codec import codec_for
@@ -257,10 +249,9 @@ class ControlViews:
         self.episode = plan.episode.view(memory)
 
     def bell_offset(self, worker: int | None) -> int:
-        """Where a worker's bell hangs; None for the parent's."""
-        return self.plan.bells.offset + CACHE_LINE_BYTES * (
-            0 if worker is None else 1 + worker
-        )
+        """The offset of a worker's bell; None for the parent's."""
+        line = 0 if worker is None else 1 + worker
+        return self.plan.bells.offset + CACHE_LINE_BYTES * line
 
 
 class DataViews:

@@ -1,8 +1,8 @@
 """The readout takes infos out of the block: columns of one row, and dicts made of them.
 
-It is all that stands between the last env's step and a caller who wants 64 dicts. While
-it runs every worker waits, with caches in which the simulators have left nothing of our
-code: 64 Ants' infos take the Python twins 240 µs then, and the C twins 120 µs.
+It runs between the last env's step and a caller that wants 64 dicts. Every worker waits
+meanwhile, and the simulators have evicted our code from the caches: the infos of 64
+Ants take the Python twins 240 µs then, and the C twins 120 µs.
 
 Two twins share these names and tests; `KIND` says which one this process uses.
 """

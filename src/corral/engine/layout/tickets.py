@@ -1,4 +1,4 @@
-"""Tickets: how many commands each slot was sent, counted by who sends and who obeys.
+"""Tickets: how many commands each slot was sent, counted alike by pool and worker.
 
 The ticket of slot i is `base + offsets[i]`: a command to all slots moves the base
 alone. Its lowest bit is the row of the block that the command's results go to.
@@ -46,11 +46,11 @@ class Tickets:
         return self.base + self._words[slot]
 
     def word(self, slot: int) -> int:
-        """The same as the block has it."""
+        """The same as a word of the block."""
         return self.base + self._words[slot] & TICKET_MASK
 
     def take_over(self, words: list[int]) -> None:
-        """Go on where another has stopped."""
+        """Continue from the tickets of a worker that ended."""
         self.base = 0
         self.offsets[:] = words
         self.even = False
