@@ -72,8 +72,8 @@ def module(name, *functions):
         (OneAgent(), "pass the class, OneAgent, or a function that makes one"),
         (
             gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"),
-            "env is SyncVectorEnv, which is several environments already; pass what "
-            "makes one of them",
+            "env is SyncVectorEnv, which is several environments already; pass a "
+            "factory of one of them",
         ),
         (VecEnv(), "env is VecEnv, which is several environments already"),
         (Agents(), "an environment with several agents, Agents; pass the function"),

@@ -250,7 +250,9 @@ class SignalledExecutor(Executor):
             if only_some and bell.descriptor is not None
             else HEALTH_CHECK_SECONDS
         )
-        deadline, left = deadline_after(timeout), math.inf
+        deadline = left = math.inf
+        if timeout is not None:  # `deadline_after`, without the call
+            deadline = time.monotonic() + timeout
         while True:
             seconds = piece
             if timeout is not None:
