@@ -43,7 +43,7 @@ def here(tmp_path, monkeypatch):
 def test_a_run_leaves_its_folder_and_can_be_loadeded(view):
     with begin("grid_world", {**FEW, "view": view}, out=Path("run")) as training:
         assert training.run() == 0
-        rows = training.parts.model.model.env.num_envs
+        rows = training.parts.learner.model.env.num_envs
     assert rows == (2 if view == "flattened" else 6)
     assert Path("run/report.html").exists()
     assert Checkpoint.load(Path("run/checkpoints/best.pt")).steps > 0

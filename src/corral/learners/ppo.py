@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -397,15 +398,22 @@ class PPO:
                 self.net.head.log_std.fill_(log_std)
 
     def _load_net(self, saved: dict[str, Any]) -> None:
-        try:
+        with nets_that_fit():
             self.net.load_state_dict(saved)
-        except RuntimeError as error:
-            reasons = str(error).splitlines()[1:] or [str(error)]
-            raise CheckpointError(
-                "the saved nets are not those of this learner: "
-                f"{'; '.join(reason.strip() for reason in reasons[:3])}. Use the "
-                "settings and the env that they were saved with"
-            ) from None
+
+
+@contextmanager
+def nets_that_fit() -> Iterator[None]:
+    """Say what is wrong where saved weights are those of other nets."""
+    try:
+        yield
+    except RuntimeError as error:
+        reasons = str(error).splitlines()[1:] or [str(error)]
+        raise CheckpointError(
+            "the saved nets are not those of this learner: "
+            f"{'; '.join(reason.strip() for reason in reasons[:3])}. Use the "
+            "settings and the env that they were saved with"
+        ) from None
 
 
 # --- losses -----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Example systems, one folder each: env, recipe, evaluation, page.
 
-RECIPES, MODULES and EXTRAS register their recipes, as in `corral.train.recipes`.
+RECIPES, FILES, MODULES and EXTRAS register their recipes, as in
+`corral.train.recipes`.
 
 EVALUATIONS names the systems that `corral eval NAME` evaluates in a way of their own,
 and the module that does it. It has
@@ -20,16 +21,23 @@ RECIPES = {
     "tinyphysics_tuned": "the same with settings that go much further",
     "upkie": "the Upkie robot balances in PyBullet, with SB3's PPO",
 }
-"""Name -> what it is."""
+"""Name -> summary for `corral list`."""
+FILES = {
+    "bullet_pendulum": "bullet_pendulum/recipe.yaml",
+    "grid_world": "grid_world/recipe.yaml",
+    "memory": "positions/recipe.yaml",
+    "tinyphysics": "tinyphysics/recipe.yaml",
+    "tinyphysics_tuned": "tinyphysics/tuned_recipe.yaml",
+    "upkie": "upkie/recipe.yaml",
+}
+"""Name -> the file with its settings, in this folder."""
 MODULES = {
-    "bullet_pendulum": "corral.zoo.bullet_pendulum.recipe",
     "grid_world": "corral.zoo.grid_world.recipe",
-    "memory": "corral.zoo.positions.recipe",
     "tinyphysics": "corral.zoo.tinyphysics.recipe",
-    "tinyphysics_tuned": "corral.zoo.tinyphysics.tuned_recipe",
+    "tinyphysics_tuned": "corral.zoo.tinyphysics.recipe",
     "upkie": "corral.zoo.upkie.recipe",
 }
-"""Name -> the module that is the recipe."""
+"""Name -> its module, for recipes with code."""
 EXTRAS = {
     "bullet_pendulum": ("bullet",),
     "grid_world": ("multi", "sb3"),

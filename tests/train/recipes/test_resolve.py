@@ -6,8 +6,14 @@ import pytest
 
 from corral.errors import OptionError
 from corral.train.recipes import RECIPES
-from corral.train.recipes.parts import device_for
-from corral.train.recipes.resolve import dump, recipe_module, resolve, setting
+from corral.train.recipes.resolve import (
+    dump,
+    recipe_defaults,
+    recipe_module,
+    resolve,
+    setting,
+)
+from corral.train.run.parts import device_for
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -15,7 +21,9 @@ def test_every_recipe_resolves_and_says_what_it_is(name):
     config = resolve(name, {})
     assert (config.recipe, config.name) == (name, name)
     assert config.env
-    assert callable(recipe_module(name).build)
+    module = recipe_module(name)
+    assert module is None or callable(module.build)
+    assert recipe_defaults(name).keys() <= type(config).model_fields.keys()
     assert 1 <= config.checkpoint_every <= config.updates
 
 
@@ -110,8 +118,8 @@ def test_mistakes_are_told(source, settings, told):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"a: [", "is no YAML"),
-        (b"\xff\xfe\xff", "is no YAML"),
+        (b"a: [", "is not YAML"),
+        (b"\xff\xfe\xff", "is not YAML"),
         (b"- 1\n- 2\n", "must be `key: value` lines"),
         (b"recipe: cartpol\n", "did you mean cartpole?"),
         (b"recipe: 3\n", "no recipe 3"),

@@ -73,7 +73,7 @@ def test_a_run_learns_what_sb3s_own_loop_would(settings):
             training.log(rollout, training.learn(rollout))
             if update == 2:
                 training.evaluate()
-        ours = dict(training.parts.model.model.policy.state_dict())
+        ours = dict(training.parts.learner.model.policy.state_dict())
         ppo = training.config.ppo
     with Pool("CartPole-v1", 2, backend="serial", seed=3) as pool:
         theirs = as_its_users_write_it(pool, ppo, settings.get("normalise_obs"))
@@ -123,7 +123,7 @@ def test_a_longer_run_begins_with_given_weights(train):
     first = train(settings=SB3)
     with begin("cartpole", SB3, out=Path("second"), init_from=first.path) as new:
         theirs = Checkpoint.load(first.best).learner["net"]
-        assert same(dict(new.parts.model.model.policy.state_dict()), theirs)
+        assert same(dict(new.parts.learner.model.policy.state_dict()), theirs)
         assert new.parts.learner.steps == 0
 
 
@@ -159,8 +159,8 @@ def test_observations_that_cannot_be_scaled_are_refused():
 
 def test_a_curriculum_changes_the_envs_that_collect_and_no_others():
     """Also after a resume, before the first reset."""
-    from corral.train.recipes import sb3_parts
     from corral.train.recipes.resolve import resolve
+    from corral.train.run.parts import build
 
     told = []
 
@@ -169,7 +169,7 @@ def test_a_curriculum_changes_the_envs_that_collect_and_no_others():
         told.append(steps)
 
     config = resolve("cartpole", {**SB3, "env": "run_envs:TurnsNan"})
-    parts = sb3_parts.build(config, curriculum=curriculum)
+    parts = build(config, curriculum=curriculum)
     with parts.pool, parts.open_pool("serial", None) as other:
         for update in range(3):
             parts.learner.update(parts.collector.collect(16))
@@ -181,16 +181,14 @@ def test_a_curriculum_changes_the_envs_that_collect_and_no_others():
 
 def test_envs_that_are_restarted_in_a_rollout_learn_of_the_curriculum():
     """Before their next episode begins; and those that died between two rollouts."""
-    from corral.train.recipes import sb3_parts
     from corral.train.recipes.resolve import resolve
+    from corral.train.run.parts import build
 
     def curriculum(venv, steps):
         venv.set_attr("height", 0.125)
 
     asked = {"env": "run_envs:Led", "backend": "process", "on_fault": "restart"}
-    parts = sb3_parts.build(
-        resolve("cartpole", {**SB3, **asked}), curriculum=curriculum
-    )
+    parts = build(resolve("cartpole", {**SB3, **asked}), curriculum=curriculum)
     with parts.pool as pool:
         parts.collector.collect(16)
         pool.set_attr("doomed", [False, True])
@@ -199,12 +197,12 @@ def test_envs_that_are_restarted_in_a_rollout_learn_of_the_curriculum():
         os.kill(pool.stats().workers[0].pid, signal.SIGKILL)
         parts.collector.collect(16)
         assert [fault.worker for fault in pool.faults] == [1, 0]
-        assert (parts.model.model.rollout_buffer.observations == 0.125).all()
+        assert (parts.learner.model.rollout_buffer.observations == 0.125).all()
 
 
 def test_a_worker_that_dies_while_others_are_led_on_is_replaced():
-    from corral.train.recipes import sb3_parts
     from corral.train.recipes.resolve import resolve
+    from corral.train.run.parts import build
 
     victims = {}
 
@@ -214,9 +212,7 @@ def test_a_worker_that_dies_while_others_are_led_on_is_replaced():
         venv.set_attr("height", 0.125)
 
     asked = {"env": "run_envs:Led", "backend": "process", "on_fault": "restart"}
-    parts = sb3_parts.build(
-        resolve("cartpole", {**SB3, **asked}), curriculum=curriculum
-    )
+    parts = build(resolve("cartpole", {**SB3, **asked}), curriculum=curriculum)
     with parts.pool as pool:
         parts.collector.collect(16)
         pool.set_attr("doomed", [False, True])
@@ -224,4 +220,4 @@ def test_a_worker_that_dies_while_others_are_led_on_is_replaced():
         lost = parts.collector.collect(16).valid
         assert lost.sum(axis=0).tolist() == [15, 15]
         assert [fault.worker for fault in pool.faults] == [1, 0]
-        assert (parts.model.model.rollout_buffer.observations == 0.125).all()
+        assert (parts.learner.model.rollout_buffer.observations == 0.125).all()

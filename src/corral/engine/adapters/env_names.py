@@ -118,6 +118,20 @@ def _registered(text: str, kwargs: dict[str, Any]) -> ResolvedEnv:
 # Modules ------------------------------------------------------------------------------
 
 
+def named_attribute(text: str) -> Any:
+    """Return what `module:name` names; raise OptionError if it is not there."""
+    module_name, _, name = text.partition(":")
+    if not module_name or not name:
+        raise OptionError(f"{text!r} is not a whole name: write module:name")
+    _check_module_name(module_name, name)
+    module = _imported(module_name)
+    found = _attribute(module, name)
+    if found is None:
+        near = _near(name, _callables(module))
+        raise OptionError(f"module {module_name!r} has no {name!r}{near}")
+    return found
+
+
 def _check_module_name(name: str, attribute: str) -> None:
     """Refuse a path in the place of a module, and say how to write it."""
     path = os.path.normpath(name)

@@ -1,8 +1,16 @@
-"""Stable-Baselines3's way of collecting, with the episodes kept that ended in it."""
+"""Stable-Baselines3's `learn`, called once per update, with what it collected kept.
+
+One call collects a rollout and learns from it. A callback, as users write them, sees
+every step, leads restarted envs on, and notices where collecting ends and learning
+begins.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -10,12 +18,16 @@ from numpy.typing import NDArray
 
 from corral.core import Step
 from corral.engine.worker.seeds import SeedDomain, episode_seed
-from corral.errors import MissingExtra, WorkerDied, WorkerHung
-from corral.learners.sb3.ppo import SB3PPO, Collected
+from corral.errors import MissingExtra, TrainingDiverged, WorkerDied, WorkerHung
+from corral.learners.sb3.global_rng import GlobalGenerators
+from corral.learners.sb3.normalisation import SB3Scales
+from corral.learners.sb3.run_schedule import RunProgress
+from corral.rollouts import finite_check
 from corral.rollouts.rollout import EpisodeSummary
 
 try:
     from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.vec_env import VecEnvWrapper
 except ImportError as error:
     raise MissingExtra(
         f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
@@ -24,85 +36,153 @@ except ImportError as error:
 Curriculum = Callable[[Any, int], None]
 """Called with the VecEnv and the steps so far, before each rollout, and for envs that
 were restarted in one: rows of the VecEnv are slots of its pool."""
+SB3_INFO_KEYS = ("terminal_observation", "TimeLimit.truncated", "episode")
+
+
+@dataclass(slots=True)
+class Collected:
+    """What the envs returned; observations and actions are in the model's buffer."""
+
+    reward: NDArray[np.float64]
+    """[rows, slots], as the envs gave them."""
+    valid: NDArray[np.bool_]
+    """[rows, slots]; False where the result of an action was lost in a fault."""
+    episodes: tuple[EpisodeSummary, ...]
+    learning_seconds: float
+    """Time that `learn` has spent on the update that followed."""
+
+
+class SeededResets(VecEnvWrapper):  # type: ignore[misc]
+    """A VecEnv whose next reset seeds its episodes from a given root."""
+
+    root: int | None = None
+
+    def reset(self) -> Any:
+        """Reset every env."""
+        root, self.root = self.root, None
+        return self.venv.reset() if root is None else self.venv.begin_at(root)
+
+    def step_wait(self) -> Any:
+        """Wait for the steps that were sent."""
+        return self.venv.step_wait()
 
 
 class SB3Collector:
-    """Collects rollouts into a model's buffer; episodes go on from each to the next.
+    """Has a model collect and learn; episodes go on from each rollout to the next.
 
     Args:
-        learner: whose model, and whose VecEnv.
+        model: an on-policy algorithm of Stable-Baselines3.
+        scales: its VecNormalize, if it has one.
+        generators: what it draws from.
+        progress: of the run, for schedules.
+        resets: the innermost wrapper of its VecEnv.
         curriculum: changes the envs as the run goes on.
     """
 
-    def __init__(self, learner: SB3PPO, curriculum: Curriculum | None = None) -> None:
-        self._learner = learner
-        self._model = learner.model
-        self._venv = learner.venv
-        self._pool = learner.venv.pool
+    def __init__(
+        self,
+        model: Any,
+        scales: SB3Scales,
+        generators: GlobalGenerators,
+        progress: RunProgress,
+        resets: SeededResets,
+        curriculum: Curriculum | None = None,
+    ) -> None:
+        self._model = model
+        self._scales = scales
+        self._generators = generators
+        self._progress = progress
+        self._resets = resets
+        self._venv = resets.venv
+        self._pool = resets.venv.pool
         self._seed = self._pool.seed
         self._curriculum = curriculum
-        self._led_at = 0
-        """The steps that the curriculum was told last."""
+        self._steps = 0
+        """Steps that the curriculum was given last."""
         self._begun = False
+        self._is_new = False
+        """Whether the next rollout begins with a reset."""
         self._seeds: list[int] = []
-        """By slot: of the episode it is in."""
-        self._watcher = _StepCallback(self._take_rollout)
-        self._watcher.init_callback(self._model)
+        """By slot: of its episode."""
+        self._callback = _StepCallback(self._on_start, self._on_step, self._on_end)
         self._rows: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []
         self._episodes: list[EpisodeSummary] = []
+        self._collected_at = math.nan
 
     def collect(self, steps: int) -> Collected:
-        """The next so many rows of every slot."""
+        """Collect the next rows of every slot, and learn from them."""
+        model = self._model
+        assert steps == model.n_steps, "as many rows as the model was made for"
         if not self._begun:
             self._begin(self._seed, counted=True)
-        self._prepare()
+        self._lead_to(model.num_timesteps)
+        self._progress.reach(model.num_timesteps)
         self._rows, self._episodes = [], []
-        model = self._model
-        with self._learner.generators.in_place():
-            model.collect_rollouts(
-                model.env, self._watcher, model.rollout_buffer, n_rollout_steps=steps
-            )
-        reward, valid = (np.stack(one) for one in zip(*self._rows, strict=True))
-        return Collected(reward, valid, tuple(self._episodes))
+        self._collected_at = math.nan
+        try:
+            with self._generators.in_place():
+                model.learn(
+                    steps * model.n_envs,
+                    callback=self._callback,
+                    log_interval=None,  # the learner reads the logger's values
+                    reset_num_timesteps=False,
+                )
+        except ValueError as error:  # torch's distributions refuse nan
+            if math.isnan(self._collected_at):
+                raise
+            raise diverged(model, str(error).partition("\n")[0]) from error
+        seconds = perf_counter() - self._collected_at
+        return Collected(*self._stacked(), tuple(self._episodes), seconds)
 
     def end_episodes(self, number: int) -> None:
         """End all running episodes; the next ones have seeds from (seed, slot, number).
 
-        As `Collector.end_episodes` does: a run that is resumed by this call goes on as
-        the one that made it and was not interrupted.
+        As `Collector.end_episodes` does: a run that is resumed by this call continues
+        as the run that made the call and was not interrupted.
         """
         root = episode_seed(self._seed, number, SeedDomain.NUMBERED)
         self._begin(root, counted=False)
 
-    def _prepare(self) -> None:
-        self._led_at = self._learner.steps
+    def _begin(self, root: int, counted: bool) -> None:
+        """Have the next `learn` reset the envs.
+
+        Args:
+            root: of the episodes' seeds.
+            counted: whether normalisers learn from the first observations. Not after a
+                checkpoint: a resumed run sees them a second time.
+        """
+        self._pool.drain()
+        self._lead_to(self._model.num_timesteps)
+        self._resets.root = root
+        self._scales.learns(counted)
+        self._model.set_env(self._model.get_env(), force_reset=True)
+        self._begun = self._is_new = True
+
+    def _lead_to(self, steps: int) -> None:
+        self._steps = steps
         self._lead()
 
     def _lead(self) -> None:
         if self._curriculum is None:
             return
         try:
-            self._curriculum(self._venv, self._led_at)
+            self._curriculum(self._venv, self._steps)
         except (WorkerDied, WorkerHung):
             if not self._pool.restarts_workers:
                 raise
-            self._curriculum(self._venv, self._led_at)  # it has been replaced
+            self._curriculum(self._venv, self._steps)  # it has been replaced
 
-    def _begin(self, root: int, counted: bool) -> None:
-        self._pool.drain()
-        self._prepare()  # before the reset, as a run that is resumed here does
-        obs = self._venv.begin_at(root)
-        step: Step = self._venv.last_step
-        self._seeds = step.seed.tolist()
-        rows = self._venv.num_envs
-        self._model._last_obs = self._learner.scales.begin(obs, counted)
-        self._model._last_episode_starts = np.ones(rows, np.bool_)
-        self._begun = True
+    # What the callback sees -----------------------------------------------------------
 
-    # What came ------------------------------------------------------------------------
+    def _on_start(self) -> None:
+        """After the reset, if there was one."""
+        self._scales.learns(True)
+        if self._is_new:
+            self._is_new = False
+            self._seeds = self._venv.last_step.seed.tolist()
 
-    def _take_rollout(self) -> None:
-        """Keep what the step said, which the next one overwrites."""
+    def _on_step(self) -> None:
+        """Keep what the step returned, which the next one overwrites."""
         step: Step = self._venv.last_step
         row = len(self._rows)
         self._rows.append((step.reward.copy(), step.valid.copy()))
@@ -113,15 +193,29 @@ class SB3Collector:
         if self._curriculum is not None and not step.valid.all():
             self._begin_again(np.flatnonzero(~step.valid))
 
+    def _on_end(self) -> None:
+        """Before anything is learnt from the rollout."""
+        reward, valid = self._stacked()
+        if not np.isfinite(reward).all():
+            culprit = finite_check.culprit((), reward, valid)
+            said = f". {culprit[0].upper()}{culprit[1:]}" if culprit else ""
+            raise TrainingDiverged(f"a reward is not finite{said}")
+        self._collected_at = perf_counter()
+
     def _begin_again(self, slots: NDArray[np.intp]) -> None:
-        """These have new envs, which began as if there were no curriculum."""
+        """Reset envs that were restarted: they began without the curriculum."""
         self._lead()
         seeds = [self._seeds[slot] for slot in slots.tolist()]
-        obs = self._learner.scales(self._pool.reset(slots, seeds=seeds).obs)
-        # What is acted on next; until then it is here alone.
-        _put(self._watcher.locals["new_obs"], slots, obs)
+        obs = self._scales(self._pool.reset(slots, seeds=seeds).obs)
+        # The model acts on these next; until then they are in its locals alone.
+        _put(self._callback.locals["new_obs"], slots, obs)
+
+    def _stacked(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        reward, valid = (np.stack(one) for one in zip(*self._rows, strict=True))
+        return reward, valid
 
     def _summary(self, step: Step, slot: int, row: int) -> EpisodeSummary:
+        info = step.final_infos.get(slot, {})
         return EpisodeSummary(
             slot=slot,
             row=row,
@@ -129,12 +223,20 @@ class SB3Collector:
             return_=step.episode_return.item(slot),
             length=step.episode_length.item(slot),
             terminated=step.terminated.item(slot),
-            info=_own(step.final_infos.get(slot, {})),
+            info={key: info[key] for key in info if key not in SB3_INFO_KEYS},
         )
 
 
+def diverged(model: Any, reason: str) -> TrainingDiverged:
+    """Return the error for a model that learnt something that is not finite."""
+    return TrainingDiverged(
+        f"learning diverged after {model.num_timesteps:,} steps ({reason}). Try a "
+        "lower ppo.lr, or normalise_reward: true"
+    )
+
+
 def _put(rows: Any, slots: NDArray[np.intp], values: Any) -> None:
-    """Some rows of a batch of observations."""
+    """Replace some rows of a batch of observations."""
     if isinstance(rows, dict):
         for key, part in rows.items():
             _put(part, slots, values[key])
@@ -142,21 +244,24 @@ def _put(rows: Any, slots: NDArray[np.intp], values: Any) -> None:
         rows[slots] = values
 
 
-def _own(info: dict[str, Any]) -> dict[str, Any]:
-    """What the env said, without what Stable-Baselines3 wants to find there."""
-    return {key: value for key, value in info.items() if key not in _SB3_INFO_KEYS}
-
-
-_SB3_INFO_KEYS = ("terminal_observation", "TimeLimit.truncated", "episode")
-
-
 class _StepCallback(BaseCallback):  # type: ignore[misc]
-    """Tells the collector of every step."""
+    """Reports to the collector."""
 
-    def __init__(self, took: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        start: Callable[[], None],
+        step: Callable[[], None],
+        end: Callable[[], None],
+    ) -> None:
         super().__init__()
-        self._took = took
+        self._start, self._step, self._end = start, step, end
+
+    def _on_training_start(self) -> None:
+        self._start()
 
     def _on_step(self) -> bool:
-        self._took()
+        self._step()
         return True
+
+    def _on_rollout_end(self) -> None:
+        self._end()

@@ -55,21 +55,10 @@ class SB3Scales:
         normalize.__setstate__(copy.deepcopy(state))
         return SB3Scales(None, normalize)
 
-    def begin(self, obs: Any, counted: bool) -> Any:
-        """The first observations of new episodes, scaled.
-
-        Args:
-            obs: as the envs gave them.
-            counted: whether they are learnt from. Not those of a checkpoint, which a
-                resumed run sees a second time.
-        """
-        if self.normalize is None:
-            return obs
-        self.normalize.returns = np.zeros(self.venv.num_envs)
-        self.normalize.old_obs = obs
-        if counted and self.normalize.norm_obs:
-            _update(self.normalize.obs_rms, obs)
-        return self.normalize.normalize_obs(obs)
+    def learns(self, learns: bool) -> None:
+        """Say whether means and variances learn from what comes."""
+        if self.normalize is not None:
+            self.normalize.training = learns
 
     def state_dict(self) -> dict[str, Any]:
         """Means and variances, to be saved."""
@@ -88,14 +77,6 @@ class SB3Scales:
             _load(self.normalize.ret_rms, state["reward"])
         if self.normalize.norm_obs and "obs" in state:
             _load(self.normalize.obs_rms, state["obs"])
-
-
-def _update(moments: Any, obs: Any) -> None:
-    if isinstance(moments, dict):
-        for key, one in moments.items():
-            one.update(obs[key])
-    else:
-        moments.update(obs)
 
 
 def _moments(moments: Any) -> dict[str, Any]:

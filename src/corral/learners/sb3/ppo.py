@@ -1,39 +1,39 @@
 """Stable-Baselines3's PPO behind the same verbs as our own.
 
-    learner = SB3PPO(CorralVecEnv(pool), seed=0)
-    collector = SB3Collector(learner)
-    while learner.steps < 100_000:
-        rollout = collector.collect(learner.config.n_steps)
-        metrics = learner.update(rollout)
-
-Acting, learning and scaling (`VecNormalize`) are its own code: the same steps give the
-same weights as its `learn`. What is ours is around it: who calls, what is kept, that
-its global generators are nobody else's, and that schedules count from the beginning of
-an update (see `schedules`), where SB3 counts from its end.
+Acting, learning and scaling (`VecNormalize`) are its own code, driven by its `learn`
+and a callback: the same steps give the same weights. What is ours is around it: global
+generators of its own, and schedules that count from the beginning of an update (see
+`schedules`), where SB3 counts from its end.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
-from corral.errors import CheckpointError, MissingExtra, OptionError, TrainingDiverged
-from corral.learners.ppo import PPOConfig
+from corral.api.sb3.env import CorralVecEnv
+from corral.engine.pool import Pool
+from corral.errors import MissingExtra
+from corral.learners.ppo import PPOConfig, nets_that_fit
+from corral.learners.ppo_learner import PPOSettings
+from corral.learners.protocol import LearnerSetup
+from corral.learners.sb3.collector import (
+    Collected,
+    Curriculum,
+    SB3Collector,
+    SeededResets,
+    diverged,
+)
 from corral.learners.sb3.global_rng import GlobalGenerators
 from corral.learners.sb3.normalisation import SB3Scales
 from corral.learners.sb3.policy import SB3Policy
-from corral.learners.schedules import Schedule, scheduled
+from corral.learners.sb3.run_schedule import RunProgress, run_schedule
 from corral.learners.torch_import import nn, torch
-from corral.rollouts.rollout import EpisodeSummary
 
 try:
     from stable_baselines3 import PPO
@@ -58,63 +58,59 @@ METRICS = {
 """Its names -> ours; its entropy_loss is the entropy with another sign."""
 
 
-@dataclass(slots=True)
-class Collected:
-    """What the envs said; observations and actions are in the model's own buffer."""
-
-    reward: NDArray[np.float64]
-    """[rows, slots], as the envs gave them."""
-    valid: NDArray[np.bool_]
-    """[rows, slots]; False where what came of an action was lost in a fault."""
-    episodes: tuple[EpisodeSummary, ...]
-
-
-class SB3PPO:
-    """Learns a policy from rollouts that `SB3Collector` collected with it.
+class SB3PPO(PPOSettings):
+    """Learns as `model.learn` does, one rollout at a time.
 
     Args:
-        venv: `CorralVecEnv`, or another VecEnv over a pool that has its `pool`,
-            `begin_at` and `last_step`.
-        config: the same settings as for our PPO; it has no memory.
-        seed: of the weights, the actions, and the order in which rows are learnt from.
-        total_steps: how long the run is to be, for schedules.
-        device: where torch computes.
-        normalise_obs: scale observations by `VecNormalize`.
-        normalise_reward: the same for rewards.
+        setup: with the same settings as for our PPO; it has no memory.
+        make_vec_env: makes the VecEnv that Stable-Baselines3 steps from the pool:
+            `CorralVecEnv`, or another one that has its `pool`, `begin_at` and
+            `last_step`.
+        policy: makes what evaluations ask, where the VecEnv's rows are not the pool's.
+        curriculum: `curriculum(venv, steps)`, called before every rollout.
     """
 
     def __init__(
         self,
-        venv: Any,
-        config: PPOConfig | None = None,
+        setup: LearnerSetup,
         *,
-        seed: int = 0,
-        total_steps: int | None = None,
-        device: str = "cpu",
-        normalise_obs: bool = False,
-        normalise_reward: bool = False,
+        make_vec_env: Callable[[Pool], Any] = CorralVecEnv,
+        policy: Callable[[SB3PPO], Any] | None = None,
+        curriculum: Curriculum | None = None,
     ) -> None:
-        self.config = config = PPOConfig() if config is None else config
-        _check(config)
-        config.check_length(total_steps)
-        self.venv = venv
+        super().__init__(setup)
+        self.config: PPOConfig = setup.settings
+        self.config.check_length(setup.total_steps)
+        assert setup.pool is not None
+        self.venv = make_vec_env(setup.pool)
+        resets = SeededResets(self.venv)
         self.scales = SB3Scales.around(
-            venv, normalise_obs, normalise_reward, config.gamma
+            resets, setup.normalise_obs, setup.normalise_reward, self.config.gamma
         )
-        self.total_steps = total_steps
-        self.generators = GlobalGenerators(seed, device.startswith("cuda"))
+        # SB3 counts the rows of the VecEnv: a step of each agent, where they share it.
+        rows = self.venv.num_envs // setup.pool.num_envs
+        progress = RunProgress((setup.total_steps or 0) * rows)
+        self.generators = GlobalGenerators(setup.seed, setup.device.startswith("cuda"))
         with self.generators.in_place():
-            self.model = _model(self.scales.venv, config, device)
-        # What `learn` would set up; it is not called, since a run has its own loop.
+            self.model = _model(self.scales.venv, self.config, setup.device, progress)
         self.model.set_logger(Logger(folder=None, output_formats=[]))
-        self.model.ep_info_buffer = deque(maxlen=1)
-        self.model.ep_success_buffer = deque(maxlen=1)
-        self.policy: Any = SB3Policy(self)
+        self._collector = SB3Collector(
+            self.model, self.scales, self.generators, progress, resets, curriculum
+        )
+        self._epochs_before = 0
+        """Epochs that other models had learnt before their state was loaded."""
+        self.policy: Any = SB3Policy(self) if policy is None else policy(self)
 
     @property
     def steps(self) -> int:
         """Env steps learnt from."""
         return int(self.model.num_timesteps)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs learnt, as SB3 counts them (`n_updates` in its logs)."""
+        logged = self.model.logger.name_to_value.get("train/n_updates", 0)
+        return int(logged) + self._epochs_before
 
     # Act and learn --------------------------------------------------------------------
 
@@ -132,22 +128,13 @@ class SB3PPO:
         }
         return FrozenScales(copy.deepcopy(policy, known), self.scales.frozen())
 
-    def update(self, rollout: Collected) -> dict[str, float]:
-        """Learn from what was collected last; returns metrics."""
-        model = self.model
-        if not np.isfinite(rollout.reward).all():
-            raise TrainingDiverged("a reward that cannot be learnt from came in")
-        if self.total_steps is not None:
-            # By the steps before this rollout: SB3's `learn` counts it in, and so
-            # runs its last update with nothing left of lr.
-            before = self.steps - model.n_steps * model.n_envs
-            model._update_current_progress_remaining(before, self.total_steps)
-        try:
-            with self.generators.in_place():
-                model.train()
-        except ValueError as error:  # torch's distributions refuse what is no number
-            raise self._diverged(str(error)) from error
-        values = model.logger.name_to_value
+    def collector(self) -> SB3Collector:
+        """Return what calls `learn`."""
+        return self._collector
+
+    def update(self, data: Collected) -> dict[str, float]:
+        """Return the metrics of what was learnt from the data by `collect`."""
+        values = self.model.logger.name_to_value
         metrics = {
             ours: float(values[f"train/{name}"])
             for name, ours in METRICS.items()
@@ -155,15 +142,8 @@ class SB3PPO:
         }
         metrics["entropy"] = -float(values["train/entropy_loss"])
         if not math.isfinite(metrics["loss"]):
-            raise self._diverged(f"the loss is {metrics['loss']}")
+            raise diverged(self.model, f"the loss is {metrics['loss']}")
         return metrics
-
-    def _diverged(self, reason: str) -> TrainingDiverged:
-        return TrainingDiverged(
-            f"learning diverged in update {self.model._n_updates} "
-            f"({reason.partition(chr(10))[0]}). Try a lower ppo.lr, or "
-            "normalise_reward: true"
-        )
 
     # Save and load --------------------------------------------------------------------
 
@@ -175,7 +155,7 @@ class SB3PPO:
             "optimiser": self.model.policy.optimizer.state_dict(),
             "generators": self.generators.state_dict(),
             "steps": self.steps,
-            "updates": self.model._n_updates,
+            "updates": self.epochs,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -184,7 +164,7 @@ class SB3PPO:
         self.model.policy.optimizer.load_state_dict(state["optimiser"])
         self.generators.load_state_dict(state["generators"])
         self.model.num_timesteps = state["steps"]
-        self.model._n_updates = state["updates"]
+        self._epochs_before += state["updates"] - self.epochs
 
     def load_policy(self, state: dict[str, Any], log_std: float | None = None) -> None:
         """Start from the nets of another, and nothing else of it."""
@@ -194,23 +174,30 @@ class SB3PPO:
                 self.model.policy.log_std.fill_(log_std)
 
     def _load_net(self, saved: dict[str, Any]) -> None:
-        try:
+        with nets_that_fit():
             self.model.policy.load_state_dict(saved)
-        except RuntimeError as error:
-            reasons = str(error).splitlines()[1:] or [str(error)]
-            raise CheckpointError(
-                "the saved nets are not those of this learner: "
-                f"{'; '.join(reason.strip() for reason in reasons[:3])}. Use the "
-                "settings and the env that they were saved with"
-            ) from None
 
-    def export(self, folder: Path, name: str) -> list[Path]:
-        """Write files that Stable-Baselines3 itself opens."""
-        zipped = folder / f"{name}_sb3.zip"
+    def normalisers(self) -> dict[str, Any]:
+        """Return what VecNormalize knows."""
+        return self.scales.state_dict()
+
+    def load_normalisers(self, state: dict[str, Any]) -> None:
+        """Continue with what `normalisers` returned."""
+        self.scales.load_state_dict(state)
+
+    def single_policy(self) -> Any:
+        """Return a policy that predicts one row at a time."""
+        if type(self.policy) is SB3Policy:
+            return SB3Policy(self, deterministic=True, chunk=1)
+        return self.policy.deterministic()
+
+    def export(self, folder: Path) -> list[Path]:
+        """Write the model and its VecNormalize as Stable-Baselines3 saves them."""
+        zipped = folder / "best_sb3.zip"
         self.model.save(zipped, exclude=["ep_info_buffer", "ep_success_buffer"])
         written = [zipped]
         if self.scales.normalize is not None:
-            written.append(folder / f"{name}_vecnormalize.pkl")
+            written.append(folder / "best_vecnormalize.pkl")
             self.scales.normalize.save(str(written[-1]))
         return written
 
@@ -231,15 +218,7 @@ class FrozenScales:
         return self
 
 
-def _check(config: PPOConfig) -> None:
-    if config.memory != "none":
-        raise OptionError(
-            f"ppo.memory is {config.memory!r}, and Stable-Baselines3's PPO has none: "
-            "set it to none, or learner to ppo"
-        )
-
-
-def _model(venv: Any, config: PPOConfig, device: str) -> Any:
+def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> Any:
     kwargs: dict[str, Any] = {
         "activation_fn": ACTIVATIONS[config.activation],
         "log_std_init": config.log_std_init,
@@ -251,13 +230,13 @@ def _model(venv: Any, config: PPOConfig, device: str) -> Any:
     return PPO(
         _policy_name(venv.observation_space),
         venv,
-        learning_rate=_falling(config.lr, config.lr_schedule),
+        learning_rate=run_schedule(config.lr, config.lr_schedule, progress),
         n_steps=config.n_steps,
         batch_size=config.batch_size,
         n_epochs=config.n_epochs,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,
-        clip_range=_falling(config.clip_range, config.clip_schedule),
+        clip_range=run_schedule(config.clip_range, config.clip_schedule, progress),
         clip_range_vf=config.clip_range_vf,
         normalize_advantage=config.normalise_advantage,
         ent_coef=config.ent_coef,
@@ -265,6 +244,7 @@ def _model(venv: Any, config: PPOConfig, device: str) -> Any:
         max_grad_norm=math.inf if longest is None else longest,
         target_kl=config.target_kl,
         policy_kwargs=kwargs,
+        stats_window_size=1,
         device=device,
     )
 
@@ -273,9 +253,3 @@ def _policy_name(space: Any) -> str:
     if isinstance(space, spaces.Dict):
         return "MultiInputPolicy"
     return "CnnPolicy" if is_image_space(space) else "MlpPolicy"
-
-
-def _falling(value: float, schedule: Schedule) -> float | Callable[[float], float]:
-    if schedule == "constant":
-        return value
-    return lambda left: scheduled(value, schedule, 1.0 - left)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.errors import MissingExtra
+from corral.learners.registry import EXTRAS as LEARNER_EXTRAS
 from corral.train.recipes import EXTRAS
 from corral.train.run.directory import CONFIG_FILE
 
@@ -82,8 +83,7 @@ def training(*extras: str) -> Need:
 
 def training_of(recipe: str, learner: str | None = None) -> Need:
     """To train by a recipe; by none, if it is empty."""
-    extras = EXTRAS.get(recipe, ())
-    return training(*extras, *(["sb3"] if learner == "sb3_ppo" else []))
+    return training(*EXTRAS.get(recipe, ()), *LEARNER_EXTRAS.get(learner or "", ()))
 
 
 def training_in(config: Path, learner: str | None = None) -> Need:

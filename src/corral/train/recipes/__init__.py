@@ -1,18 +1,19 @@
-"""Recipes: an env, a learner and a config that work together, one file each.
+"""Recipes: an env, a learner and a config that work together, by name.
 
-A recipe is a module with
+Most are only defaults, in a YAML file each. A recipe with code is also a module with
 
-    SUMMARY      its line in `corral list`
-    Config       its settings, as defaults of `config.Config`
+    Config       its own settings, a subclass of `config.RunConfig`
     build        config -> Parts: the pool, the learner, the collector
 
-Those with an env of their own are listed in `corral.zoo`. Naming recipes imports none
-of them: `corral list` needs no torch.
+Systems with an env of their own are registered in `corral.zoo`. Naming recipes imports
+none of them: `corral list` needs no torch.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+from pathlib import Path
 
 _systems = importlib.import_module("corral.zoo")
 
@@ -22,14 +23,16 @@ RECIPES: dict[str, str] = {
     "pendulum": "Pendulum-v1, continuous actions: 100,000 steps",
     **_systems.RECIPES,
 }
-"""Name -> what it is."""
+"""Name -> summary for `corral list`."""
 RECIPES = {name: RECIPES[name] for name in sorted(RECIPES)}
-MODULES: dict[str, str] = {
-    "ant": "corral.train.recipes.ant",
-    "cartpole": "corral.train.recipes.cartpole",
-    "pendulum": "corral.train.recipes.pendulum",
-    **_systems.MODULES,
-}
-"""Name -> the module that is the recipe."""
+MODULES: dict[str, str] = _systems.MODULES
+"""Name -> module, for recipes with code."""
 EXTRAS: dict[str, tuple[str, ...]] = {"ant": ("mujoco",), **_systems.EXTRAS}
-"""Name -> the extras that its env and learner need beside `train`."""
+"""Name -> extras that its env and learner need beside `train`."""
+
+
+def defaults_file(name: str) -> Path:
+    """Return the YAML file with a recipe's settings."""
+    if name in _systems.FILES:
+        return Path(os.path.dirname(str(_systems.__file__)), _systems.FILES[name])
+    return Path(__file__).with_name(f"{name}.yaml")

@@ -1,6 +1,6 @@
 """A recipe's defaults, a file and single settings -> one checked config.
 
-Whatever is wrong is told with its key, its value and the key that was probably meant.
+An error names the key, its value, and the key that was probably meant.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from corral.errors import MissingExtra, OptionError
-from corral.train.recipes import MODULES, RECIPES
-from corral.train.recipes.config import Config
+from corral.learners.registry import learner_class
+from corral.train.recipes import MODULES, RECIPES, defaults_file
+from corral.train.recipes.config import RunConfig, with_group
 
 try:
     import yaml
@@ -36,29 +37,44 @@ RENAMED_SETTINGS = {
     "normalize": "normalise_obs",
     "total_timesteps": "total_steps",
 }
-"""What others call it -> what it is called here; no letters would tell."""
+"""What other libraries call a setting -> its name here."""
+US_SPELLINGS = {
+    f"normalize_{what}": f"normalise_{what}" for what in ("obs", "reward", "advantage")
+}
+"""Accepted in files and on command lines."""
 
 
-def resolve(source: str, settings: Mapping[str, Any]) -> Config:
+def resolve(source: str, settings: Mapping[str, Any]) -> Any:
     """The config of a recipe or a YAML file, with these settings on top.
 
     Args:
         source: `cartpole`, or the path of a YAML file.
         settings: dotted keys -> values: `{"num_envs": 4, "ppo.lr": 1e-4}`.
+
+    Returns:
+        A `RunConfig` with the learner's group; `Config` if the learner is PPO.
     """
-    values: dict[str, Any] = {}
-    where = source
-    if _is_file(source):
-        values = load(Path(source))
-    else:
-        values["recipe"] = source
+    values = load(Path(source)) if _is_file(source) else {"recipe": source}
     for key, value in settings.items():
-        put(values, key, value, where)
-    return complete(checked(kind_of(values.get("recipe", "")), values, where))
+        put(values, key, value, source)
+    return complete(checked(values, source))
 
 
-def recipe_module(name: str) -> ModuleType:
-    """The recipe of that name."""
+def recipe_module(name: str) -> ModuleType | None:
+    """The code of a recipe: its own settings and `build`; None if it has none."""
+    _check_recipe(name)
+    return importlib.import_module(MODULES[name]) if name in MODULES else None
+
+
+def recipe_defaults(name: str) -> dict[str, Any]:
+    """The settings of a recipe."""
+    if not name:
+        return {}
+    _check_recipe(name)
+    return load(defaults_file(name))
+
+
+def _check_recipe(name: str) -> None:
     if str(name) not in RECIPES:  # a file may hold anything in its place
         near = difflib.get_close_matches(str(name), RECIPES, n=1)
         meant = f"; did you mean {near[0]}?" if near else "."
@@ -66,18 +82,18 @@ def recipe_module(name: str) -> ModuleType:
             f"there is no recipe {name!r}{meant} There are {', '.join(RECIPES)}; "
             "anything else is the path of a YAML file"
         )
-    return importlib.import_module(MODULES[name])
 
 
-def kind_of(recipe: str) -> type[Config]:
-    """The Config of a recipe; the plain one if none is named."""
-    if not recipe:
-        return Config
-    kind: type[Config] = recipe_module(recipe).Config
-    return kind
+def kind_of(recipe: str, learner: str | None = None) -> type[RunConfig]:
+    """The class of a recipe's config, with its learner's group or another one's."""
+    module = recipe_module(recipe) if recipe else None
+    base: type[RunConfig] = RunConfig if module is None else module.Config
+    plain = str(RunConfig.model_fields["learner"].default)
+    chosen = learner or recipe_defaults(recipe).get("learner", plain)
+    return with_group(base, learner_class(str(chosen)))
 
 
-def complete(config: Config) -> Config:
+def complete(config: RunConfig) -> RunConfig:
     """Fill in what follows from the rest, so that it is written down as well."""
     if not config.env:
         raise OptionError(
@@ -87,10 +103,11 @@ def complete(config: Config) -> Config:
     if config.memory_limit is not None and config.isolation != "slot":
         raise OptionError(
             f"memory_limit is {config.memory_limit}, which needs a process for every "
-            f"slot, and isolation is {config.isolation}: set isolation: slot as well "
+            f"env, and isolation is {config.isolation}: set isolation: slot as well "
             "(--set isolation=slot)"
         )
-    tenth = -(-config.updates // CHECKPOINTS_PER_RUN)
+    updates = config.updates
+    tenth = None if updates is None else -(-updates // CHECKPOINTS_PER_RUN)
     name = config.name or config.recipe or _plain(config.env)
     check_name(name)
     return config.model_copy(
@@ -103,7 +120,7 @@ def complete(config: Config) -> Config:
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no folder inside of runs/."""
+    """Refuse a name that is not a folder inside runs/."""
     parts = name.split("/")
     wrong = ""
     if name.startswith(("/", "\\", "~")) or name[1:2] == ":":
@@ -135,7 +152,7 @@ def load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise OptionError(f"{path} is no YAML: {error}") from None
+        raise OptionError(f"{path} is not YAML: {error}") from None
     return parsed(text, str(path))
 
 
@@ -144,7 +161,7 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise OptionError(f"{where} is no YAML: {error}") from None
+        raise OptionError(f"{where} is not YAML: {error}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -154,7 +171,7 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     return values
 
 
-def dump(config: Config) -> str:
+def dump(config: RunConfig) -> str:
     """The config as YAML, every setting in it."""
     text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
     return text
@@ -188,13 +205,30 @@ def _plain(env: str) -> str:
 # Values -------------------------------------------------------------------------------
 
 
-def checked(kind: type[Config], values: Mapping[str, Any], where: str) -> Config:
+def checked(values: Mapping[str, Any], where: str) -> RunConfig:
     """The config, or an OptionError that names every key that is wrong."""
+    values = _spelt(values)
+    recipe = values.get("recipe") or ""
+    kind = kind_of(recipe, values.get("learner"))
+    # A recipe may have settings for several learners; the other groups are left out.
+    own = recipe_defaults(recipe)
+    defaults = {key: own[key] for key in own if key in kind.model_fields}
     try:
-        return kind.model_validate(_merged(kind().model_dump(), values))
+        merged = _merged(_merged(kind().model_dump(), defaults), values)
+        return kind.model_validate(merged)
     except ValidationError as error:
         wrong = [_explained(kind, one) for one in error.errors()]
         raise OptionError(f"{where}: " + "; ".join(wrong)) from None
+
+
+def _spelt(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with keys as they are spelt here."""
+    return {
+        US_SPELLINGS.get(key, key): _spelt(value)
+        if isinstance(value, Mapping) and key != "env_kwargs"
+        else value
+        for key, value in values.items()
+    }
 
 
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

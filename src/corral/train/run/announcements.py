@@ -9,7 +9,7 @@ from pathlib import Path
 
 from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.number_format import number, rate, score
-from corral.train.recipes.config import Config
+from corral.train.recipes.config import RunConfig
 from corral.train.run.directory import RunDirectory
 from corral.train.run.evaluation import CUT_KEY, FAILED_KEY
 from corral.train.run.failure import RunFailure, written_about
@@ -30,7 +30,7 @@ class Announcements:
     """
 
     console: ConsoleSink
-    config: Config
+    config: RunConfig
     directory: RunDirectory
     command: Sequence[str] = ()
     signed: bool = True
@@ -102,11 +102,15 @@ class Announcements:
         every = self.config.checkpoint_every or 1
         self.console.say(
             f"Episodes are cut short: in slot {min(slots)} none has ended in "
-            f"{every * self.config.ppo.n_steps:,} steps, and a checkpoint ends all of "
+            f"{every * self._rows_per_update:,} steps, and a checkpoint ends all of "
             "them. If they go on for longer, what comes then is never seen: raise "
             f"checkpoint_every (now {every} updates).",
             "yellow",
         )
+
+    @property
+    def _rows_per_update(self) -> int:
+        return (self.config.steps_per_update or 0) // self.config.num_envs
 
     def failed_video(self, trouble: str | None) -> None:
         """The first reason; how many there were is told at the end."""
@@ -135,8 +139,9 @@ class Announcements:
     def interrupted(self, update: int, steps: int) -> None:
         """The loop was stopped, and everything is saved."""
         say = self.console.say
+        count = "" if self.config.updates is None else f" of {self.config.updates}"
         say(
-            f"Stopped after update {update} of {self.config.updates} "
+            f"Stopped after update {update}{count} "
             f"({steps:,} steps); everything is saved.",
             "yellow",
         )

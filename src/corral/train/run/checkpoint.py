@@ -118,7 +118,7 @@ def load_learner(path: Path) -> tuple[dict[str, Any], Checkpoint | None]:
     behaviour cloning.
     """
     content = _read(path)
-    if "net" in content and "format" not in content:
+    if "format" not in content:
         return content, None
     moment = Checkpoint.load(path)
     return moment.learner, moment

@@ -18,7 +18,7 @@ from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
-from corral.train.recipes.parts import Parts, env_factory
+from corral.train.run.parts import Parts, env_factory
 from corral.train.run.video_frames import (
     VideoFrames,
     capture_frame,

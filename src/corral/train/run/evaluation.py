@@ -16,8 +16,8 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import EvaluationSeed, episode_seed
 from corral.errors import Fault, OptionError
 from corral.rollouts.evaluation import Evaluation, evaluate
-from corral.train.recipes.config import Config
-from corral.train.recipes.parts import Parts
+from corral.train.recipes.config import RunConfig
+from corral.train.run.parts import Parts
 from corral.train.run.recent_episodes import means_of, numbers_of
 
 CUT_KEY, FAILED_KEY = "cut", "failed"
@@ -108,7 +108,7 @@ def _mean_length(result: Evaluation) -> float:
 class Best:
     """Which evaluation was the best so far."""
 
-    def __init__(self, config: Config, value: float | None = None) -> None:
+    def __init__(self, config: RunConfig, value: float | None = None) -> None:
         self._metric = config.best_metric
         self._sign = 1.0 if config.best_is == "max" else -1.0
         self._target = config.stop_at

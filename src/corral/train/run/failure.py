@@ -35,7 +35,8 @@ from corral.errors import (
     UsageError,
     WriteFailed,
 )
-from corral.train.recipes.config import Config
+from corral.learners.registry import learner_class
+from corral.train.recipes.config import RunConfig, learner_settings
 from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 
@@ -65,7 +66,7 @@ class RunFailure:
     """
 
     error: BaseException
-    config: Config
+    config: RunConfig
     command: Sequence[str] = ()
     signed: bool = True
 
@@ -181,7 +182,7 @@ class RunFailure:
 
     def _gentler(self, path: str, has_best: bool) -> list[str]:
         """Another run from the best policy so far; the same one would diverge again."""
-        slower = {"ppo.lr": float(f"{self.config.ppo.lr / LIMIT_FACTOR:g}")}
+        slower = _with_lower_lr(self.config)
         policy = "best policy" if has_best else "last checkpoint"
         why = f"It would diverge again: begin another run from its {policy}."
         if not self.command:
@@ -193,6 +194,15 @@ class RunFailure:
             begin = ["corral", "train", f"{path}/config.yaml", "--init-from", path]
             call = shlex.join([*begin, *_flags(slower)])
         return [f"First       {why}", f"Go on       {call}"]
+
+
+def _with_lower_lr(config: RunConfig) -> dict[str, float]:
+    """The setting of a lower learning rate, if the learner has one."""
+    lr = getattr(learner_settings(config), "lr", None)
+    if lr is None:
+        return {}
+    key = f"{learner_class(config.learner).group}.lr"
+    return {key: float(f"{lr / LIMIT_FACTOR:g}")}
 
 
 _BACKENDS_WITHOUT_PROCESSES = ("serial", "thread")

@@ -9,17 +9,17 @@ from typing import Any
 
 from corral.core import EnvSpec
 from corral.errors import OptionError
-from corral.learners.ppo import PPO
+from corral.learners.registry import learner_class
 from corral.rollouts.evaluation import Evaluation
-from corral.train.recipes.config import Config
-from corral.train.recipes.parts import Parts
+from corral.train.recipes.config import RunConfig
 from corral.train.run import signed_config
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory, find
 from corral.train.run.episode_video import VideoScene
 from corral.train.run.evaluation import Evaluator
+from corral.train.run.parts import Parts, build_run, setup_for
 from corral.train.run.restart_log import line_of
-from corral.train.run.start import build, changed, in_the_users_words, load_moment
+from corral.train.run.start import changed, in_the_users_words, load_moment
 
 
 class LoadedRun:
@@ -54,7 +54,7 @@ class LoadedRun:
         moment = Checkpoint.load(self.path)
         self.update = moment.update
         with in_the_users_words(self.config, command):
-            self._parts: Parts = build(self.config)
+            self._parts: Parts = build_run(self.config)
         try:
             moment.check(self.config.env, self._parts.pool.spec, self.path)
             load_moment(self._parts, moment, self.path)
@@ -96,9 +96,9 @@ class LoadedRun:
 
 
 def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
-    """The policy of a run of Corral's own PPO by itself, for envs of one's own.
+    """Return the policy of a run by itself, for envs of your own.
 
-    It decides by what is most likely. Nothing that the run names is run: config and
+    It takes its most likely actions. Nothing that the run names is run: config and
     checkpoint are read as data.
 
     Args:
@@ -109,14 +109,14 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
     directory = find(path)
     chosen = path if path.suffix == ".pt" else checkpoint_of(directory, which)
     config, moment = signed_config.read(directory), Checkpoint.load(chosen)
-    if config.learner != "ppo" or config.normalise_obs:
+    kind = learner_class(config.learner)
+    if kind.needs_pool or config.normalise_obs:
         raise OptionError(
             f"the policy of {chosen} does not stand by itself (learner "
             f"{config.learner}, normalise_obs {config.normalise_obs}): use corral eval"
         )
     moment.check(moment.env, spec, chosen)
-    spaces = spec.observation_space, spec.action_space
-    learner = PPO(*spaces, config.ppo, total_steps=config.total_steps)
+    learner = kind.make(setup_for(config, None, spec, "cpu"))
     learner.load_state_dict(moment.learner)
     return learner.policy.deterministic()
 
@@ -130,7 +130,7 @@ def checkpoint_of(directory: RunDirectory, which: str) -> Path:
     return chosen
 
 
-def _smaller(config: Config, num_envs: int | None, workers: int | None) -> Config:
+def _smaller(config: RunConfig, num_envs: int | None, workers: int | None) -> RunConfig:
     changes: dict[str, Any] = {}
     if num_envs is not None:
         changes["num_envs"] = num_envs

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.errors import Fault
-from corral.train.recipes.config import Config
+from corral.train.recipes.config import RunConfig
 from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 from corral.train.sinks import Sink, jsonl
@@ -28,7 +28,7 @@ class Outputs:
     def __init__(
         self,
         directory: RunDirectory,
-        config: Config,
+        config: RunConfig,
         console: ConsoleSink,
         wandb: bool = False,
     ) -> None:
@@ -82,7 +82,7 @@ class Outputs:
             self._metrics.close()
 
 
-def _wandb(directory: RunDirectory, config: Config) -> Sink:
+def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:
     from corral.train.sinks.wandb import WandbSink
 
     path = directory.path.resolve()

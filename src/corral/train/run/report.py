@@ -38,24 +38,6 @@ TIME_CHARTS = {
     "saving": (COLORS["cyan"], "checkpoints, metrics, copies of the policy for videos"),
 }
 """Part of the time -> its colour, and what it is."""
-LEARNER_CHARTS = {
-    "policy_loss": ("Policy loss", "PPO's clipped objective, negated."),
-    "value_loss": ("Value loss", "Squared error of the critic."),
-    "entropy": (
-        "Entropy",
-        "Policy entropy. Falls as the policy becomes more deterministic.",
-    ),
-    "kl": ("KL divergence", "From the policy that collected to the updated one."),
-    "clip_fraction": ("Clip fraction", "Share of the samples outside the clip range."),
-    "explained_variance": (
-        "Explained variance",
-        "Of the returns by the critic: 1 is perfect, 0 no better than a constant.",
-    ),
-    "lr": ("Learning rate", ""),
-    "gradient_norm": ("Gradient norm", "Before it is clipped."),
-    "std": ("Action standard deviation", "Of a Gaussian policy, mean over actions."),
-}
-"""Metric of the learner -> its title and caption."""
 TRAINING_CURVE, EVALUATION_CURVE = "training", "evaluation"
 
 Lines = Sequence[Mapping[str, Any]]
@@ -73,7 +55,7 @@ def page(directory: RunDirectory) -> str:
     _add_returns(built, metrics, about)
     _add_episodes(built, metrics)
     _add_lengths(built, episodes)
-    _add_learner(built, metrics)
+    _add_learner(built, metrics, about.get("charts") or {})
     _add_time(built, metrics, about)
     _add_use(built, metrics)
     _add_video(built, directory)
@@ -183,9 +165,12 @@ def _add_lengths(built: Page, episodes: Lines) -> None:
     )
 
 
-def _add_learner(built: Page, metrics: Lines) -> None:
+def _add_learner(built: Page, metrics: Lines, charts: Mapping[str, Any]) -> None:
+    """The learner's metrics: those it has captions for, else all of them."""
     shown, size = [], 1
-    for name, (title, caption) in LEARNER_CHARTS.items():
+    names = dict.fromkeys(key for line in metrics for key in line)
+    own = (key.removeprefix("learn/") for key in names if key.startswith("learn/"))
+    for name, (title, caption) in (charts or {key: (key, "") for key in own}).items():
         points = _points(metrics, f"learn/{name}")
         if points:
             size = -(-len(points) // MAX_POINTS)

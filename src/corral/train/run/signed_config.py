@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from corral.engine.faults import signatures
 from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import OptionError
-from corral.train.recipes.config import Config
-from corral.train.recipes.resolve import checked, complete, dump, kind_of, parsed
+from corral.learners.registry import LEARNERS
+from corral.train.recipes.config import RunConfig
+from corral.train.recipes.resolve import checked, complete, dump, parsed
 from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 
 SIGNATURE_PREFIX = "# signature: "
 
 
-def write(directory: RunDirectory, config: Config) -> str:
+def write(directory: RunDirectory, config: RunConfig) -> str:
     """Write and sign it; returns why it is not signed, "" if it is."""
     text, trouble = dump(config), ""
     try:
@@ -41,28 +43,35 @@ def write(directory: RunDirectory, config: Config) -> str:
     return trouble
 
 
-def read(directory: RunDirectory) -> Config:
-    """What a run was asked to do; nothing of it is run."""
-    return _config(directory, _text(directory))
+def read(directory: RunDirectory) -> RunConfig:
+    """Return the settings of a run as data; a learner of the user's is refused."""
+    values = _values(directory, _text(directory))
+    learner = values.get("learner")
+    if learner is not None and learner not in LEARNERS:
+        raise OptionError(
+            f"{directory.config} names the learner {learner!r}, whose code would be "
+            "run: use corral eval"
+        )
+    return _config(directory, values)
 
 
-def read_to_run(directory: RunDirectory, trust: bool) -> Config:
+def read_to_run(directory: RunDirectory, trust: bool) -> RunConfig:
     """The same, for a caller that will run it; UnsafeFile if it may not be ours."""
     text = _text(directory)
     body, mark, signature = text.rpartition(f"\n{SIGNATURE_PREFIX}")
     body = f"{body}\n" if mark else text
     signed = signature.strip() if mark else None
     doubted = signatures.doubt(signatures.RUN_FILE, _signed(directory, body), signed)
-    config = _config(directory, text)
+    values = _values(directory, text)
     if doubted and not trust:
         path = directory.config
         raise signatures.refusal(
             str(path),
             doubted,
-            f"It would run {_called(config)}",
+            f"It would run {_called(values)}",
             f"Read {path}",
         )
-    return config
+    return _config(directory, values)
 
 
 def _text(directory: RunDirectory) -> str:
@@ -76,11 +85,12 @@ def _text(directory: RunDirectory) -> str:
         raise OptionError(f"{directory.config} is no YAML: {error}") from None
 
 
-def _config(directory: RunDirectory, text: str) -> Config:
-    where = str(directory.config)
-    values = parsed(text, where)
-    kind = kind_of(str(values.get("recipe", "")))
-    return complete(checked(kind, values, where))
+def _values(directory: RunDirectory, text: str) -> dict[str, Any]:
+    return parsed(text, str(directory.config))
+
+
+def _config(directory: RunDirectory, values: dict[str, Any]) -> RunConfig:
+    return complete(checked(values, str(directory.config)))
 
 
 def _signed(directory: RunDirectory, body: str) -> bytes:
@@ -93,6 +103,10 @@ def _signed(directory: RunDirectory, body: str) -> bytes:
     return body.encode() + b"\0" + json.dumps(links, sort_keys=True).encode()
 
 
-def _called(config: Config) -> str:
-    more = f" with {config.env_kwargs!r:.200}" if config.env_kwargs else ""
-    return f"env {config.env!r}{more}"
+def _called(values: dict[str, Any]) -> str:
+    """What a config names, in the order in which it is run."""
+    kwargs, learner = values.get("env_kwargs"), values.get("learner")
+    more = f" with {kwargs!r:.200}" if kwargs else ""
+    own = learner is not None and learner not in LEARNERS
+    first = f"learner {learner!r:.200} and " if own else ""
+    return f"{first}env {values.get('env')!r:.200}{more}"

@@ -1,4 +1,4 @@
-"""How fast one env would have been: the same policy, one env, nobody beside it."""
+"""How fast one env would have been: the same policy, one env, no other beside it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from time import perf_counter
 
 from corral.engine.pool import Pool
 from corral.rollouts.collector import Collector
-from corral.train.recipes.parts import Parts, env_factory
+from corral.train.run.parts import Parts, env_factory
 
 MEASURED_SECONDS = 0.4
 MEASURED_ROWS = 16
@@ -46,7 +46,7 @@ def one_env(parts: Parts) -> float:
     """Steps per second of one env, with the policy deciding for it alone."""
     factory = env_factory(parts.config)
     with Pool(factory, 1, backend="serial", seed=0, infos="final") as pool:
-        collector = Collector(pool, parts.lone_policy())
+        collector = Collector(pool, parts.learner.single_policy())
         collector.collect(MEASURED_ROWS)
         steps, began = 0, perf_counter()
         while (seconds := perf_counter() - began) < MEASURED_SECONDS:

@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from corral.errors import CheckpointError, FaultError, OptionError
-from corral.train.recipes import builder
-from corral.train.recipes.config import Config
-from corral.train.recipes.parts import Parts
-from corral.train.recipes.resolve import (
-    checked,
-    complete,
-    put,
-    recipe_module,
-    resolve,
-)
+from corral.learners.registry import learner_class
+from corral.train.recipes.config import RunConfig
+from corral.train.recipes.resolve import checked, complete, put, resolve
 from corral.train.run import machine, outputs, run_register, signed_config
 from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import remove_drafts
@@ -29,6 +22,7 @@ from corral.train.run.directory import RUNS_FOLDER, RunDirectory, create, find
 from corral.train.run.evaluation import Best
 from corral.train.run.failure import RunFailure, written_about
 from corral.train.run.outputs import Outputs
+from corral.train.run.parts import Parts, build_run
 from corral.train.run.recent_episodes import RECENT_EPISODES
 from corral.train.run.run_lock import RunLock
 from corral.train.run.training import Progress, Training
@@ -52,13 +46,11 @@ def begin(
         from corral.train.sinks import wandb as _  # noqa: F401
     weights = None if init_from is None else _weights_path(init_from)
     with in_the_users_words(config, command):
-        parts = build(config)
+        parts = build_run(config)
     lock = None
     try:
         if weights is not None:
-            exploring = "ppo.log_std_init" in settings
-            log_std = config.ppo.log_std_init if exploring else None
-            _start_with(parts, weights, log_std)
+            _start_with(parts, weights, settings)
         directory = create(config.name, out)
         lock = RunLock(directory)
         unsigned = signed_config.write(directory, config)
@@ -127,7 +119,7 @@ RANKING_SETTINGS = ("best_metric", "best_is")
 def _resumed(
     path: Path,
     directory: RunDirectory,
-    config: Config,
+    config: RunConfig,
     wandb: bool,
     ranked: bool,
     command: Sequence[str],
@@ -142,7 +134,7 @@ def _resumed(
             f"{directory.path} is done: {moment.steps:,} of {config.total_steps:,} "
             f"steps. To train it longer: {typed}"
         )
-    parts = build(config)
+    parts = build_run(config)
     try:
         moment.check(config.env, parts.pool.spec, source)
         load_moment(parts, moment, source)
@@ -154,6 +146,7 @@ def _resumed(
         unsigned = signed_config.write(directory, config)
         # What ended it is over.
         directory.update_about(state="began", result="", total_steps=config.total_steps)
+        directory.update_about(charts=learner_class(config.learner).charts)
         directory.update_about(final=None, final_std=None)
         if not ranked:
             directory.update_about(best=None)
@@ -166,18 +159,11 @@ def _resumed(
         raise
     console = training.outputs.console
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
-    console.say(f"Going on from {source}: update {moment.update} of {config.updates}")
+    count = "" if config.updates is None else f" of {config.updates}"
+    console.say(f"Going on from {source}: update {moment.update}{count}")
     _say_if_unsigned(console, unsigned)
     _register(directory, console)
     return training
-
-
-def build(config: Config) -> Parts:
-    """What the run is made of, as its recipe builds it."""
-    if not config.recipe:
-        return builder.build(config)
-    parts: Parts = recipe_module(config.recipe).build(config)
-    return parts
 
 
 def _training(
@@ -190,7 +176,8 @@ def _training(
     unsigned: str,
 ) -> Training:
     config = parts.config
-    console = ConsoleSink(config.updates * config.steps_per_update)
+    steps = (config.updates or 0) * (config.steps_per_update or 0)
+    console = ConsoleSink(steps or config.total_steps)
     sinks = Outputs(directory, config, console, wandb)
     lines = Announcements(console, config, directory, command, signed=not unsigned)
     training = Training(parts, directory, sinks, progress, best, lines)
@@ -218,16 +205,16 @@ def _register(directory: RunDirectory, console: ConsoleSink) -> None:
 
 def changed(
     directory: RunDirectory,
-    config: Config,
+    config: RunConfig,
     settings: Mapping[str, Any],
     command: Sequence[str] = (),
-) -> Config:
+) -> RunConfig:
     """The config with other settings, if they change no number of the training."""
     where = str(directory.config)
     values = config.model_dump()
     for key, value in settings.items():
         put(values, key, value, where)
-    new = complete(checked(type(config), values, where))
+    new = complete(checked(values, where))
     then, now = (dict(_flat(one.model_dump())) for one in (config, new))
     for key, value in now.items():
         if value != then.get(key) and key not in config.changeable:
@@ -273,7 +260,7 @@ _WHY_FIXED = {
 
 @contextmanager
 def in_the_users_words(
-    config: Config, command: Sequence[str], directory: RunDirectory | None = None
+    config: RunConfig, command: Sequence[str], directory: RunDirectory | None = None
 ) -> Iterator[None]:
     """Where envs cannot be built, say where in the user's code, and what to type."""
     try:
@@ -340,23 +327,25 @@ def _weights_path(path: Path) -> Path:
     return directory.best if directory.best.exists() else _newest(directory)
 
 
-def _start_with(parts: Parts, path: Path, log_std: float | None) -> None:
-    """Weights and scales of another run; optimiser and schedules begin anew."""
+def _start_with(parts: Parts, path: Path, settings: Mapping[str, Any]) -> None:
+    """Load weights and scales of another run; optimiser and schedules begin anew."""
+    group = f"{learner_class(parts.config.learner).group}."
+    given = {key.removeprefix(group) for key in settings if key.startswith(group)}
     learner, moment = load_learner(path)
     if moment is not None:
         moment.check(moment.env, parts.pool.spec, path)
     with _fitting(path):
         if moment is not None:
             _check_scales(parts, moment)
-        parts.learner.load_policy(learner, log_std)
+        parts.learner.begin_with(learner, given)
         if moment is not None:
             parts.load_normalisers(moment.normalisers)
 
 
 def _check_scales(parts: Parts, moment: Checkpoint) -> None:
-    """Weights mean nothing to whoever sees observations of another scale."""
-    then, now = "obs" in moment.normalisers, parts.config.normalise_obs
-    if parts.config.learner == "ppo" and then != now:
+    """Refuse weights that were trained on observations of another scale."""
+    then, now = "obs" in moment.normalisers, "obs" in parts.normalisers()
+    if then != now:
         raise OptionError(
             f"it was trained with normalise_obs: {str(then).lower()}; begin the same "
             f"way: --set normalise_obs={str(then).lower()}"
@@ -374,10 +363,10 @@ def _say_if_unsigned(console: ConsoleSink, why: str) -> None:
 # Words --------------------------------------------------------------------------------
 
 
-def _title(config: Config) -> str:
-    learner = {"ppo": "PPO", "sb3_ppo": "Stable-Baselines3's PPO"}[config.learner]
+def _title(config: RunConfig) -> str:
+    title = learner_class(config.learner).title
     return (
-        f"{config.name}: {learner} on {config.env}, {config.total_steps:,} steps, "
+        f"{config.name}: {title} on {config.env}, {config.total_steps:,} steps, "
         f"seed {config.seed}"
     )
 
@@ -393,8 +382,8 @@ def _where(parts: Parts) -> str:
 
 def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
     facts, spec = machine.facts(), parts.pool.spec
-    peers = ("torch", "sb3") if parts.config.learner == "sb3_ppo" else ("torch",)
-    versions = machine.versions(peers)
+    learner = learner_class(parts.config.learner)
+    versions = machine.versions(learner.packages)
     return {
         "state": "began",
         "total_steps": parts.config.total_steps,
@@ -402,6 +391,7 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
         "subtitle": f"{_where(parts)}; {time.strftime('%Y-%m-%d %H:%M')}",
         "command": list(command),
         "threshold": threshold_of(spec.id),
+        "charts": learner.charts,
         "facts": {
             "observations": str(spec.observation_space),
             "actions": str(spec.action_space),

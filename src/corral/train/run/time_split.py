@@ -62,6 +62,10 @@ class TimeSplit:
         finally:
             self._own[part] += perf_counter() - began
 
+    def add(self, part: str, seconds: float) -> None:
+        """Count seconds that were measured elsewhere."""
+        self._own[part] += seconds
+
     def sample(self, steps: int, ending: bool = False) -> dict[str, float]:
         """Metrics since the last sample; none if that was a moment ago.
 

@@ -25,8 +25,10 @@ from corral.errors import (
     RunFailed,
     TrainingDiverged,
 )
+from corral.learners.protocol import Gathered, Rows
 from corral.rollouts import finite_check
-from corral.train.recipes.parts import Gathered, Parts
+from corral.train.recipes.config import wants_of
+from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
 from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import write_text
@@ -40,6 +42,7 @@ from corral.train.run.evaluation import (
 )
 from corral.train.run.failure import RunFailure
 from corral.train.run.outputs import Outputs
+from corral.train.run.parts import Parts
 from corral.train.run.recent_episodes import RecentEpisodes, row_of
 from corral.train.run.restart_log import RestartLog
 from corral.train.run.run_lock import RunLock
@@ -97,8 +100,13 @@ class Training:
         self._latest: dict[str, float] = {}
         self._evaluated: int | None = None
         """The latest update after which this program has evaluated."""
+        self._steps_before = progress.steps
+        """Steps before the latest update."""
+        rows = isinstance(wants_of(parts.config), Rows)
+        self._slots = frozenset(range(parts.pool.num_envs) if rows else ())
+        """Slots whose episodes a checkpoint truncates."""
         begun = not progress.update  # else some of the way is behind it already
-        self._unended = set(range(parts.pool.num_envs)) if begun else set()
+        self._unended = set(self._slots) if begun else set()
         """Slots in which no episode has ended since the last checkpoint."""
 
     def run(self) -> int:
@@ -107,7 +115,7 @@ class Training:
         self.announce.beginning()
         with self._saying_what_is_kept():
             with self.outputs.console.watching(progress.steps), self._signals.heeded():
-                while progress.update < config.updates and not self._signals.came:
+                while not self._is_trained and not self._signals.came:
                     rollout = self.collect()
                     metrics = self.learn(rollout)
                     self.log(rollout, metrics)
@@ -125,8 +133,10 @@ class Training:
     # The loop's verbs -----------------------------------------------------------------
 
     def collect(self) -> Gathered:
-        """Act in every env, so many steps."""
-        rollout: Gathered = self.parts.collector.collect(self.config.ppo.n_steps)
+        """Collect what the learner wants."""
+        rollout: Gathered = self.parts.collect()
+        # A learner that collects by itself may learn at the same time.
+        self._time_split.add("learning", getattr(rollout, "learning_seconds", 0.0))
         return rollout
 
     def learn(self, rollout: Gathered) -> dict[str, float]:
@@ -134,6 +144,7 @@ class Training:
         with self._time_split.spent_on("learning"), _naming_culprits(rollout):
             learnt = self.parts.learner.update(rollout)
         self.progress.update += 1
+        self._steps_before = self.progress.steps
         self.progress.steps += rollout.reward.size
         return {f"learn/{name}": value for name, value in learnt.items()}
 
@@ -187,7 +198,7 @@ class Training:
         """End the running episodes, and keep everything the run needs to go on."""
         with self._time_split.spent_on("saving"):
             self.announce.cut_episodes(self._unended)
-            self._unended = set(range(self.parts.pool.num_envs))
+            self._unended = set(self._slots)
             self.parts.collector.end_episodes(self.progress.update)
             self._save_last()
 
@@ -204,10 +215,14 @@ class Training:
     @property
     def _is_trained(self) -> bool:
         """Whether all updates are done."""
-        return self.progress.update >= self.config.updates
+        return self.progress.steps >= self.config.total_steps
 
     def _is_due(self, every: int | None) -> bool:
-        return self.progress.update % (every or 1) == 0
+        """Whether it is time: after so many updates, or each tenth of the run."""
+        if every is not None:
+            return self.progress.update % every == 0
+        tenth = self.config.total_steps / CHECKPOINTS_PER_RUN
+        return self.progress.steps // tenth > self._steps_before // tenth
 
     def _moment(self) -> Checkpoint:
         spec, progress = self.parts.pool.spec, self.progress
@@ -247,7 +262,7 @@ class Training:
         facts |= self._compared(seconds - self.progress.seconds, split)
         self._load_best()
         facts |= self._judged()
-        self.announce.exported(self.parts.export(self.directory.checkpoints))
+        self.announce.exported(self.parts.learner.export(self.directory.checkpoints))
         if self.config.video != "never":
             self._record_video("best")
             self._wait_for_videos()
@@ -402,8 +417,9 @@ def _naming_culprits(rollout: Gathered) -> Iterator[None]:
     try:
         yield
     except TrainingDiverged as error:
-        seen = getattr(rollout, "obs", ())  # Stable-Baselines3 keeps its own
-        said = finite_check.culprit(seen, rollout.reward, rollout.valid)
+        in_rows = rollout.reward.ndim == 2  # whole episodes do not say their slots
+        seen = getattr(rollout, "obs", ()) if in_rows else ()
+        said = in_rows and finite_check.culprit(seen, rollout.reward, rollout.valid)
         if not said:
             raise
         raise TrainingDiverged(f"{error}. {said[0].upper()}{said[1:]}") from error

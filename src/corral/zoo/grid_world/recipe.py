@@ -8,54 +8,28 @@ padded, since agents in the air see more than those on the ground.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from corral.engine.adapters.team import TEAM_KEY
+from corral.engine.pool import Pool
 from corral.errors import OptionError
-from corral.learners.ppo import PPOConfig
-from corral.train.recipes import config as base
-from corral.train.recipes import sb3_parts
-from corral.train.recipes.parts import Parts
-
-__all__ = ["Config", "build"]
+from corral.train.recipes.config import RunConfig
+from corral.train.run import parts
+from corral.train.run.parts import Parts
 
 
-class Config(base.Config):
-    """Learns to keep the target in view, and out of its sight."""
+class Config(RunConfig):
+    """The settings of the recipe."""
 
-    recipe: str = "grid_world"
-    learner: Literal["ppo", "sb3_ppo"] = "sb3_ppo"
-    env: str = "corral.zoo.grid_world.training_env:make"
-    env_kwargs: dict[str, Any] = Field(
-        default={"size": "small", "ground": 2, "air": 1},
-        description="of the grid world: size, ground, air, goal, max_steps, ...",
-    )
     view: Literal["flattened", "shared"] = Field(
         default="flattened",
         description="flattened: all agents as one; shared: one policy for each of them",
     )
-    num_envs: int = Field(default=8, ge=1)
-    total_steps: int = Field(default=250_000, ge=1)
-    evaluate_episodes: int = Field(default=20, ge=1)
-    normalise_obs: bool = True
-    video: Literal["end", "evaluations", "never"] = Field(
-        default="evaluations", description="of slot 0, at every evaluation"
-    )
-    ppo: PPOConfig = PPOConfig(
-        lr=3e-4,
-        n_steps=256,
-        batch_size=256,
-        n_epochs=10,
-        gamma=0.99,
-        gae_lambda=0.95,
-        ent_coef=0.01,
-    )
 
 
 def build(config: Config) -> Parts:
-    """As other runs of Stable-Baselines3; the shared view has a VecEnv of its own."""
+    """Build a run of Stable-Baselines3; the shared view has a VecEnv of its own."""
     if config.learner != "sb3_ppo":
         raise OptionError(
             "recipe grid_world is for learner: sb3_ppo; for Corral's PPO give a "
@@ -64,9 +38,7 @@ def build(config: Config) -> Parts:
         )
     kwargs = {**config.env_kwargs, "view": config.view}
     config = config.model_copy(update={"env_kwargs": kwargs})
-    if config.view == "flattened":
-        return sb3_parts.build(config)
-    return _shared(config)
+    return parts.build(config) if config.view == "flattened" else _shared(config)
 
 
 def _shared(config: Config) -> Parts:
@@ -74,12 +46,11 @@ def _shared(config: Config) -> Parts:
     from corral.api.shared_policy.sb3_env import SharedVecEnv
     from corral.learners.sb3.policy import SB3Policy
 
-    parts = sb3_parts.build(
+    def make_vec_env(pool: Pool) -> SharedVecEnv:
+        return SharedVecEnv(SharedPool(pool, pad=True))
+
+    return parts.build(
         config,
-        make_vec_env=lambda pool: SharedVecEnv(SharedPool(pool, pad=True)),
+        make_vec_env=make_vec_env,
         policy=lambda learner: learner.venv.shared.for_envs(SB3Policy(learner)),
     )
-    # A step of an env is one of each agent to the learner, whose schedules count them.
-    agents = len(parts.pool.spec.metadata[TEAM_KEY].agents)
-    parts.model.total_steps = config.total_steps * agents
-    return parts

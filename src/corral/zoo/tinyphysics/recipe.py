@@ -4,8 +4,8 @@
     corral train tinyphysics --set data=DIR --set model=FILE
 
 A policy is cloned from a PID controller, then PPO goes on from there. Routes are shared
-out once: those it trains on, those that choose the best checkpoint, and those that the
-best one is judged by, beside the PID controller.
+out once: for training, for choosing the best checkpoint, and for the final evaluation
+beside the PID controller.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,12 @@ from corral.core import Decision, Generators, Policy, Step
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.learners.cloning import clone
-from corral.learners.ppo import PPO, PPOConfig
+from corral.learners.ppo import PPO
 from corral.rollouts.collector import Collector
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.evaluation import Evaluation
-from corral.train.recipes import config as base
-from corral.train.recipes import parts as plain
+from corral.train.recipes.config import RunConfig
+from corral.train.run import parts as plain
 from corral.zoo.tinyphysics import (
     PID,
     RouteOrder,
@@ -42,61 +42,41 @@ from corral.zoo.tinyphysics.cockpit import (
     turn_of_pid,
 )
 
-__all__ = ["Config", "build"]
 
+class Config(RunConfig):
+    """The settings of the recipe."""
 
-class Config(base.Config):
-    """Cautious: 100,000 steps to an update, and small ones.
-
-    They keep what was cloned; `tinyphysics_tuned` goes much further.
-    """
-
-    recipe: str = "tinyphysics"
-    env: str = "corral.zoo.tinyphysics.cockpit:make_cockpit"
     data: str | None = Field(
-        default=None, description="a directory of routes; made-up ones if null"
+        default=None, description="directory of routes (default: generated ones)"
     )
     model: str | None = Field(
-        default=None, description="an ONNX file; a small generated one if null"
+        default=None, description="ONNX file (default: a small generated model)"
     )
     parallel: bool = Field(
-        default=True,
-        description="false: one env after the other, in this process",
+        default=True, description="false: one env after the other, in this process"
     )
     batched: bool = Field(
-        default=True, description="one call of the model moves all cars of a worker"
+        default=True, description="one call of the model for all cars of a worker"
     )
     validation_routes: int = Field(
-        default=15, ge=1, description="that choose the best checkpoint"
+        default=15,
+        ge=1,
+        description="number of routes that choose the best checkpoint (default: 15)",
     )
     test_routes: int = Field(
-        default=25, ge=1, description="that the best one is judged by"
+        default=25,
+        ge=1,
+        description="number of routes for the final evaluation (default: 25)",
     )
     clone_rows: int = Field(
-        default=12_800, ge=1, description="of a PID controller, to be cloned from"
+        default=12_800,
+        ge=1,
+        description="rows of a PID controller to clone (default: 12800)",
     )
     clone_epochs: int = Field(
-        default=20, ge=0, description="of cloning; 0: begin with a policy of no skill"
-    )
-    num_envs: int = Field(default=8, ge=1)
-    total_steps: int = Field(default=1_000_000, ge=1)
-    evaluate_episodes: int = Field(default=15, ge=1)
-    final_episodes: int = Field(default=25, ge=0)
-    normalise_reward: bool = True
-    best_metric: str = "eval/cost"
-    best_is: Literal["max", "min"] = "min"
-    video: Literal["end", "evaluations", "never"] = "never"
-    ppo: PPOConfig = PPOConfig(
-        lr=1e-5,
-        n_steps=12_500,
-        batch_size=10_000,
-        n_epochs=4,
-        gamma=0.99,
-        gae_lambda=0.95,
-        clip_range=0.1,
-        ent_coef=0.001,
-        log_std_init=math.log(0.05),
-        hidden=(128, 128, 128, 128),
+        default=20,
+        ge=0,
+        description="epochs of cloning; 0: begin with random weights (default: 20)",
     )
 
 
@@ -269,26 +249,17 @@ def _shown_to(policy: Policy, pool: Pool, rows: int) -> NDArray[np.float32]:
 
 def build(config: Config) -> TinyPhysicsParts:
     """Open the pool and make a learner for what it shows."""
-    import torch
-
-    torch.set_num_threads(config.threads)
-    device = plain.device_for(config.device)
     routes = RouteSplit.of(config)
     given = {"routes": routes.training, "model": config.model, "noise": "episode"}
     config = config.model_copy(update={"env_kwargs": given})
-    pool = _training_pool(config, routes.training)
-    try:
-        parts = plain.around(pool, config, device)
-        return TinyPhysicsParts(
-            parts.config,
-            parts.pool,
-            parts.learner,
-            parts.collector,
-            parts.obs_norm,
-            parts.reward_norm,
-            routes,
-            config,
-        )
-    except BaseException:
-        pool.close()
-        raise
+    built = plain.build(config, lambda *_: _training_pool(config, routes.training))
+    return TinyPhysicsParts(
+        built.config,
+        built.pool,
+        built.learner,
+        built.collector,
+        built.obs_norm,
+        built.reward_norm,
+        routes,
+        config,
+    )

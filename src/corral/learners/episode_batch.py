@@ -1,0 +1,105 @@
+"""Whole episodes, collected for a learner that wants episodes or trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corral.core import NO_TASK
+from corral.engine.pool import Pool
+from corral.engine.worker.seeds import SeedDomain, episode_seed
+from corral.errors import Fault
+from corral.learners.protocol import Episodes, Trials
+from corral.rollouts.episode import Episode
+from corral.rollouts.episodic import run_episodes
+from corral.rollouts.rollout import EpisodeSummary
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeBatch:
+    """The episodes of one update, in the order of their numbers."""
+
+    whole: tuple[Episode, ...]
+    """Without those that failed each time they were run."""
+    per_trial: int
+    """Consecutive episodes that are one trial."""
+    faults: tuple[Fault, ...]
+
+    def __iter__(self) -> Iterator[Episode]:
+        return iter(self.whole)
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    @property
+    def trials(self) -> list[tuple[Episode, ...]]:
+        """The episodes of each trial; fewer where some failed."""
+        found: dict[int, list[Episode]] = {}
+        for episode in self.whole:
+            found.setdefault(episode.item // self.per_trial, []).append(episode)
+        return [tuple(episodes) for episodes in found.values()]
+
+    @property
+    def reward(self) -> NDArray[np.float64]:
+        """(steps,): all rewards, one episode after the other."""
+        rewards = [one.reward for one in self.whole if one.reward is not None]
+        return np.concatenate(rewards) if rewards else np.empty(0)
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """(steps,): all True."""
+        return np.ones(len(self.reward), np.bool_)
+
+    @property
+    def episodes(self) -> tuple[EpisodeSummary, ...]:
+        """What a run writes down; an episode has no fixed slot here, so that is -1."""
+        return tuple(
+            EpisodeSummary(
+                slot=-1,
+                row=one.length - 1,
+                seed=one.seed,
+                return_=one.return_,
+                length=one.length,
+                terminated=one.terminated,
+                info=one.info,
+            )
+            for one in self.whole
+        )
+
+
+class EpisodeGatherer:
+    """Collects whole episodes with a policy; see `protocol.Gatherer`."""
+
+    def __init__(self, pool: Pool, policy: Any, wants: Episodes | Trials) -> None:
+        self._pool = pool
+        self._policy = policy
+        self._per_trial = wants.episodes if isinstance(wants, Trials) else 1
+        self._root = pool.seed
+        self._turn = 0
+
+    def collect(self, steps: int) -> EpisodeBatch:
+        """Run this many episodes, or trials, to their end."""
+        seed = episode_seed(self._root, self._turn)
+        self._turn += 1
+        count = steps * self._per_trial
+        tasks = [self._task(seed, number // self._per_trial) for number in range(count)]
+        found = run_episodes(self._pool, self._policy, tasks=tasks, seed=seed)
+        whole = tuple(one for one in found if not one.failed)
+        faults = tuple(fault for one in found for fault in one.faults)
+        return EpisodeBatch(whole, self._per_trial, faults)
+
+    def end_episodes(self, number: int) -> None:
+        """Seed what comes next from `number`; no episode is running."""
+        self._root = episode_seed(self._pool.seed, number, SeedDomain.NUMBERED)
+        self._turn = 0
+
+    def _task(self, seed: int, number: int) -> Any:
+        """The task of a trial; every episode of it has the same."""
+        if self._pool.sample_task is None:
+            return NO_TASK
+        rng = np.random.default_rng(episode_seed(seed, number, SeedDomain.TASKS))
+        return self._pool.sample_task(number, 0, rng)

@@ -1,0 +1,196 @@
+"""A config -> what a run is made of: the pool, the learner, and what collects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from corral.core import EnvSpec, Factory
+from corral.engine.adapters.env_names import resolve_env
+from corral.engine.pool import Pool, PoolOptions
+from corral.errors import MissingExtra, OptionError
+from corral.learners.episode_batch import EpisodeGatherer
+from corral.learners.protocol import Gatherer, Learner, LearnerSetup, Rows
+from corral.learners.registry import learner_class
+from corral.rollouts.collector import Collector
+from corral.rollouts.evaluation import Evaluation
+from corral.rollouts.normalise import ObsNorm, RewardNorm
+from corral.train.recipes.config import RunConfig, learner_settings, wants_of
+from corral.train.recipes.resolve import recipe_module
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingExtra("training needs torch: pip install 'corral[train]'") from error
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a run is made of; close the pool when done. Recipes may add to it."""
+
+    config: RunConfig
+    pool: Pool
+    learner: Learner
+    collector: Gatherer
+    obs_norm: ObsNorm | None
+    reward_norm: RewardNorm | None
+
+    def collect(self) -> Any:
+        """Collect what the learner wants for its next update."""
+        return self.collector.collect(wants_of(self.config).count)
+
+    def normalisers(self) -> dict[str, Any]:
+        """Return the state of the run's normalisers, or of the learner's."""
+        both = {"obs": self.obs_norm, "reward": self.reward_norm}
+        ours = {name: one.state_dict() for name, one in both.items() if one is not None}
+        return ours | self.learner.normalisers()
+
+    def load_normalisers(self, state: dict[str, Any]) -> None:
+        """Continue with what was saved."""
+        for name, one in (("obs", self.obs_norm), ("reward", self.reward_norm)):
+            if one is not None and name in state:
+                one.load_state_dict(state[name])
+        self.learner.load_normalisers(state)
+
+    def open_pool(self, backend: str, workers: int | None) -> Pool:
+        """Open another pool like `pool`, for evaluations."""
+        return open_pool(self.config, backend, workers)
+
+    def warm_up(self, say: Callable[[str], object]) -> None:
+        """Do what comes before the first update of a new run."""
+
+    def tasks(self, purpose: str, count: int) -> list[Any] | None:
+        """Return the tasks of "validation" or "test" episodes; None for no tasks."""
+        return None
+
+    def measured(self, result: Evaluation) -> dict[str, float]:
+        """Return more metrics of an evaluation."""
+        return {}
+
+
+def build_run(config: RunConfig) -> Parts:
+    """Build what a run is made of, by its recipe's own `build` if it has one."""
+    module = recipe_module(config.recipe) if config.recipe else None
+    built: Parts = build(config) if module is None else module.build(config)
+    return built
+
+
+POOL_SETTINGS = (
+    *("seed", "isolation", "isolate_rng", "on_fault", "max_restarts"),
+    *("restarts_per_minute", "memory_limit"),
+    *("start_timeout", "step_timeout", "reset_timeout"),
+)
+"""Settings of a run that are options of its pools."""
+
+
+def env_factory(config: RunConfig, **more: Any) -> Factory:
+    """Return what makes one env of the config."""
+    return resolve_env(config.env, {**config.env_kwargs, **more}, syntax="yaml").factory
+
+
+OpenPool = Callable[[Any, str, int | None], Pool]
+
+
+def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> Parts:
+    """Open the pool and make the learner.
+
+    Args:
+        config: of the run.
+        opener: opens the pool, where a recipe has a pool of another kind.
+        **options: for the learner, beside its settings.
+    """
+    torch.set_num_threads(config.threads)
+    device = device_for(config.device)
+    pool = (opener or open_pool)(config, config.backend, config.workers)
+    try:
+        return _around(pool, config, device, options)
+    except BaseException:
+        pool.close()
+        raise
+
+
+def open_pool(config: RunConfig, backend: str, workers: int | None) -> Pool:
+    """Open a pool of `num_envs` envs with the config's options."""
+    if config.isolation == "slot":
+        workers = None
+    options = pool_options(config, backend=backend, workers=workers)
+    return Pool.with_options(env_factory(config), config.num_envs, options)
+
+
+def pool_options(config: RunConfig, **more: Any) -> PoolOptions:
+    """Return the pool options of a config; `more` are those of one pool."""
+    asked = {name: getattr(config, name) for name in POOL_SETTINGS}
+    return PoolOptions(**{**asked, "infos": "final", **more})
+
+
+def setup_for(
+    config: RunConfig, pool: Pool | None, spec: EnvSpec, device: str
+) -> LearnerSetup:
+    """Return what a learner is made from."""
+    return LearnerSetup(
+        spec=spec,
+        settings=learner_settings(config),
+        pool=pool,
+        seed=config.seed,
+        total_steps=config.total_steps,
+        device=device,
+        mode=config.mode,
+        normalise_obs=config.normalise_obs,
+        normalise_reward=config.normalise_reward,
+    )
+
+
+def _around(
+    pool: Pool, config: RunConfig, device: str, options: dict[str, Any]
+) -> Parts:
+    setup = setup_for(config, pool, pool.spec, device)
+    learner = learner_class(config.learner).make(setup, **options)
+    own = learner.collector()
+    if own is not None:
+        return Parts(config, pool, learner, own, None, None)
+    wants = wants_of(config)
+    if not isinstance(wants, Rows):
+        _check_for_episodes(config)
+        episodes = EpisodeGatherer(pool, learner.policy, wants)
+        return Parts(config, pool, learner, episodes, None, None)
+    space = pool.spec.observation_space
+    obs_norm = ObsNorm(space) if config.normalise_obs else None
+    reward_norm = RewardNorm(learner.gamma) if config.normalise_reward else None
+    rows = Collector(
+        pool,
+        learner.policy,
+        mode=config.mode,
+        obs_norm=obs_norm,
+        reward_norm=reward_norm,
+    )
+    return Parts(config, pool, learner, rows, obs_norm, reward_norm)
+
+
+def _check_for_episodes(config: RunConfig) -> None:
+    for key, only in (
+        ("mode", "sync"),
+        ("normalise_obs", False),
+        ("normalise_reward", False),
+    ):
+        value = getattr(config, key)
+        if value != only:
+            raise OptionError(
+                f"{key} is {value!r}, and {config.learner} learns from whole episodes, "
+                f"which are collected with {key}: {str(only).lower()}"
+            )
+
+
+def device_for(name: str) -> str:
+    """Return the device, if this machine has it."""
+    kind, _, number = name.partition(":")
+    if kind == "cpu" and not number:
+        return name
+    if kind != "cuda" or not (number or "0").isdecimal():
+        raise OptionError(f"device is {name!r}: choose cpu, cuda, or cuda:1 and so on")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(number or 0) >= count:
+        raise OptionError(
+            f"device is {name!r}, and torch sees {count} GPUs here: choose device: cpu"
+        )
+    return name
