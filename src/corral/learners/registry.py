@@ -4,7 +4,7 @@
     sb3_ppo             Stable-Baselines3's PPO
     my_package:Class    a class of yours that derives from `Learner`
 
-Naming learners imports none of them: `corral list` needs no torch.
+Naming learners imports none of them: `corral list` and `--help` need no torch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from corral.engine.adapters.env_names import named_attribute
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ EXTRAS = {"sb3_ppo": ("sb3",)}
 
 def learner_class(name: str) -> type[Learner]:
     """Return the class of a learner; raise OptionError if there is none."""
+    from corral.engine.adapters.env_names import named_attribute
     from corral.learners.protocol import Learner
 
     if name not in LEARNERS and ":" not in name:
