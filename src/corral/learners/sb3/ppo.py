@@ -16,7 +16,6 @@ from typing import Any
 
 from gymnasium import spaces
 
-from corral.api.sb3.env import CorralVecEnv
 from corral.engine.pool import Pool
 from corral.errors import MissingExtra
 from corral.learners.ppo import PPOConfig, nets_that_fit
@@ -74,7 +73,7 @@ class SB3PPO(PPOSettings):
         self,
         setup: LearnerSetup,
         *,
-        make_vec_env: Callable[[Pool], Any] = CorralVecEnv,
+        make_vec_env: Callable[[Pool], Any] | None = None,
         policy: Callable[[SB3PPO], Any] | None = None,
         curriculum: Curriculum | None = None,
     ) -> None:
@@ -82,7 +81,7 @@ class SB3PPO(PPOSettings):
         self.config: PPOConfig = setup.settings
         self.config.check_length(setup.total_steps)
         assert setup.pool is not None
-        self.venv = make_vec_env(setup.pool)
+        self.venv = (make_vec_env or _vec_env)(setup.pool)
         resets = SeededResets(self.venv)
         self.scales = SB3Scales.around(
             resets, setup.normalise_obs, setup.normalise_reward, self.config.gamma
@@ -216,6 +215,12 @@ class FrozenScales:
     def frozen(self) -> FrozenScales:
         """It stays as it is."""
         return self
+
+
+def _vec_env(pool: Pool) -> Any:
+    from corral.api.sb3.env import CorralVecEnv
+
+    return CorralVecEnv(pool)
 
 
 def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> Any:
