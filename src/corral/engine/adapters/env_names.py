@@ -127,7 +127,7 @@ def named_attribute(text: str) -> Any:
     module = _imported(module_name)
     found = _attribute(module, name)
     if found is None:
-        near = _near(name, _callables(module))
+        near = near_names(name, _callables(module))
         raise OptionError(f"module {module_name!r} has no {name!r}{near}")
     return found
 
