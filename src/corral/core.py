@@ -15,6 +15,9 @@ A **Policy** turns a Step into a **Decision**; its memory travels beside them, a
     decision = policy.act(step, carry, rng)
     pool.send(decision.action)
     step, carry = pool.recv(), decision.carry
+
+A **Learner** (`learners.protocol`) turns what was collected into a better policy; a run
+knows it by that protocol alone.
 """
 
 from __future__ import annotations

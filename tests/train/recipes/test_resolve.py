@@ -136,6 +136,13 @@ def test_files_with_mistakes_are_told(tmp_path: Path, content, told):
     assert told in str(caught.value)
 
 
+def test_us_spellings_are_accepted():
+    settings = {"normalize_obs": True, "ppo.normalize_advantage": False}
+    config = resolve("cartpole", {**settings, "env_kwargs": {"normalize_obs": 1}})
+    assert config.normalise_obs and not config.ppo.normalise_advantage
+    assert config.env_kwargs == {"normalize_obs": 1}
+
+
 def test_a_recipe_that_is_set_is_the_one_that_is_taken():
     assert resolve("cartpole", {"recipe": "ant"}) == resolve("ant", {})
 
