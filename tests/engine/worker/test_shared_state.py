@@ -3,8 +3,10 @@
 import bz2
 import logging
 import re
+import sys
 import threading
 import weakref
+from pathlib import Path
 
 import holding_envs
 import pytest
@@ -15,10 +17,22 @@ from corral.engine.worker.shared_state import first_change, snapshot
 from corral.engine.worker.state_reader import StateReader
 
 
+TESTS = str(Path(__file__).parents[2])
+
+
 @pytest.fixture(autouse=True)
 def time_enough(monkeypatch):
-    """The bounds are a trial's; here every module of the test run is looked at."""
+    """On a busy machine, too."""
     monkeypatch.setattr(state_reader, "MAX_READ_SECONDS", 60.0)
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """Without the modules of all other tests, which would be read as the user's own."""
+    for name, module in list(sys.modules.items()):
+        path = str(getattr(module, "__file__", None))
+        if path.startswith(TESTS) and name not in (__name__, holding_envs.__name__):
+            monkeypatch.delitem(sys.modules, name)
 
 
 @pytest.fixture(scope="module", autouse=True)
