@@ -19,7 +19,9 @@ from corral.engine.executors import spawn
 from corral.engine.worker import serialization
 
 FRESH_WORKERS = (
-    "cli",
+    "cli/test_bare_install",
+    "cli/test_bench",
+    "cli/test_train_command",
     "engine/executors/test_interrupted_start",
     "engine/executors/test_kinds_of_parent_program",
     "engine/executors/test_openmp",
@@ -35,6 +37,8 @@ FRESH_WORKERS = (
     "faults/test_repeated_pools",
 )
 """Tests of how workers start, what they begin with and what they leave."""
+RUNS = ("cli/test_train", "train/run", "zoo/test_bullet", "zoo/test_grid_world_recipe")
+"""Tests of whole runs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -100,6 +104,23 @@ def forked_workers(
     environ = serialization.environment(threads=1, device=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spawn, "_popen", worker_templates.for_environment(environ).popen)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Reports of runs have empty pictures, but where these are the matter.
+
+    Drawing them is half of what a small run costs.
+    """
+    folder = request.path.relative_to(Path(__file__).parent).as_posix()
+    if not folder.startswith(RUNS) or request.node.get_closest_marker("pictures"):
+        yield
+        return
+    from corral.train.reports import charts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charts, "_svg", lambda figure: "<svg></svg>")
         yield
 
 

@@ -16,7 +16,6 @@ from corral.engine.worker import state_reader
 from corral.engine.worker.shared_state import first_change, snapshot
 from corral.engine.worker.state_reader import StateReader
 
-
 TESTS = str(Path(__file__).parents[2])
 
 

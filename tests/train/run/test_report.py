@@ -88,6 +88,7 @@ def test_success_and_infos_are_curves(tmp_path):
     assert "signature" not in page
 
 
+@pytest.mark.pictures
 def test_the_steps_begin_at_0(tmp_path):
     metrics = [{"step": n, "episode/return": 1.0} for n in (90_000, 91_000)]
     page = report.page(made(tmp_path / "run", metrics))
@@ -96,6 +97,7 @@ def test_the_steps_begin_at_0(tmp_path):
     assert [ticks[0] for ticks in labels] == ["0", "0"]
 
 
+@pytest.mark.pictures
 def test_nothing_in_it_is_wider_than_a_telephone(trained):
     """Of every picture there is one that is legible there; none makes it scroll."""
     page = report.page(trained)
