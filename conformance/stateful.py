@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from corral.tools.testing.stateful_envs import STATEFUL, Plain
 from corral.zoo.bullet_pendulum import BulletPendulum
+from tests.stateful_envs import STATEFUL, Plain
 
 SLOTS = 8
 STEPS = 40

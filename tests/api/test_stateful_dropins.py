@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from corral import dropin
-from corral.tools.testing.stateful_envs import STATEFUL, ClassCounter, NativeDice
+from tests.stateful_envs import STATEFUL, ClassCounter, NativeDice
 
 SLOTS = 3
 CLEAN = "forkserver"

@@ -3,7 +3,7 @@
 import functools
 
 from corral.engine.executors.env_kinds import slots_to_probe
-from corral.tools.testing.stateful_envs import LevelUp, Plain
+from tests.stateful_envs import LevelUp, Plain
 
 
 def thunk(kind, rank, options=None):

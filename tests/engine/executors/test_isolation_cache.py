@@ -18,7 +18,7 @@ from corral.engine.executors.isolation_cache import (
 from corral.engine.worker.commands import ShardOptions
 from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.shared_state import digest_of
-from corral.tools.testing.stateful_envs import Plain
+from tests.stateful_envs import Plain
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from tried_envs import (
 import corral
 from corral.engine.executors import isolation_cache
 from corral.errors import IsolationError
-from corral.tools.testing.stateful_envs import STATEFUL, ClassCounter, Plain, SeedsNumpy
+from tests.stateful_envs import STATEFUL, ClassCounter, Plain, SeedsNumpy
 
 SEEN = "envs share a process, since two of them in one process did the same as alone"
 

@@ -3,7 +3,7 @@
 import os
 import time
 
-from corral.tools.testing.stateful_envs import Plain
+from tests.stateful_envs import Plain
 
 
 class Marked(Plain):

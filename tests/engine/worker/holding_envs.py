@@ -13,7 +13,7 @@ import types
 import gymnasium
 import numpy as np
 
-from corral.tools.testing.stateful_envs import Plain
+from tests.stateful_envs import Plain
 
 
 class Holding(Plain):

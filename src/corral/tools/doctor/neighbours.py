@@ -70,7 +70,7 @@ class NeighbourCheck:
             return FAILS_ALONE
         return (
             f"It failed in {self.alone} of {RUNS} processes alone and in {self.beside} "
-            f"of {RUNS} beside slot {self.neighbour}: whether the other envs of its "
+            f"of {RUNS} beside slot {self.neighbour}. Whether the other envs of its "
             "process are the reason is not known."
         )
 

@@ -3,10 +3,9 @@
     fault.save(path) ──► build the env · reset it · take its steps ──► Replay
 
 The same factory, worker_init, per_worker, seed, options, task and actions; one env, in
-this process, so that a debugger can see it. An episode that took its process down, or
-hung, is run in a process of its own, unless it is asked to stop before that. One that
-does not fail alone, and had other envs beside it, is then run beside one of them (see
-`neighbours`).
+this process, where a debugger can see it. An episode that ended its process, or hung,
+runs in a process of its own, unless up_to="before" stops it before that. One that does
+not fail alone, and shared its process, then runs beside another env (see `neighbours`).
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import faulthandler
 import os
 import pdb
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -29,10 +28,10 @@ from corral.engine.parallel_map import map as run_in_worker
 from corral.engine.worker.letters import describe, for_travel
 from corral.errors import Fault, OptionError, OrderError, WorkerDied
 from corral.tools.doctor.neighbours import FAILS_ALONE, NeighbourCheck, check_neighbours
-from corral.tools.doctor.rerun import At, Rerun, closed, episode_of, failing_of
+from corral.tools.doctor.rerun import At, Rerun, episode_of, failing_of
 
 REPLAY_TIMEOUT_SECONDS = 60.0
-"""Seconds for what failed, in a process of its own, where nobody gave a limit."""
+"""Seconds allowed for what failed, in a process of its own, without another limit."""
 
 
 @dataclass(slots=True)
@@ -79,45 +78,38 @@ class Replay:
     def go_on(self) -> None:
         """After up_to="before": do what failed; what the env raises comes out."""
         if self.rerun is None or self.reproduced is not None:
-            raise OrderError('it was run to its end; go_on follows up_to="before"')
+            raise OrderError('the episode has ended; go_on() needs up_to="before"')
         self.rerun.go_on()
 
     def close(self) -> None:
         """Close the env."""
         if self.rerun is not None:
-            closed(self.rerun)
+            with suppress(Exception):
+                self.rerun.close()
 
     def __enter__(self) -> Replay:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __str__(self) -> str:
         came = f"{self.command}{f' {self.step}' if self.command == 'step' else ''}"
         if self.reproduced is None:
             how = f"stopped after {came}, before what failed"
-        elif self.reproduced:
-            how = f"reproduced in {came}: {_named(self.error)}"
         elif self.error is None:
             how = f"not reproduced: nothing went wrong up to {came}"
         else:
-            how = f"not reproduced: this time it was {_named(self.error)} in {came}"
+            raised = f"{type(self.error).__qualname__}: {self.error}"
+            how = f"not reproduced: this time it was {raised} in {came}"
+            if self.reproduced:
+                how = f"reproduced in {came}: {raised}"
         lines = [f"{where(self.fault)}: {how}", *(f"Note: {n}." for n in self.notes)]
         if self.neighbours is not None:
             lines.append(str(self.neighbours))
         elif self.reproduced and self.fault.company and not self._carries_state:
             lines.append(FAILS_ALONE)
         return "\n".join(lines)
-
-
-def _named(error: BaseException | None) -> str:
-    return f"{type(error).__qualname__}: {error}"
 
 
 @checked_keywords()
@@ -132,26 +124,26 @@ def replay(
     debugger: bool = False,
     trust: bool = False,
 ) -> Replay:
-    """Run the episode of a fault again, as `fault.save(path)` has written it.
+    """Run the episode of a fault again that `fault.save(path)` has written.
 
     Args:
         path: the file. It is not opened if this user has not signed it.
-        up_to: "failing" to do what failed as well, "before" to stop right before it:
-            `.env` and `.action` are then at hand, and `.go_on()` does the rest.
-        backend: "serial" for this process, "process" for one of its own; by default
-            the first, and the second for what took its process down, or hung.
-        timeout: seconds for what failed, in a process of its own; what it was given
-            then, or 60, by default. Also for one run beside another env.
+        up_to: "failing" to include the command that failed, "before" to stop right
+            before it: `.env` and `.action` then show the state, and `.go_on()` runs it.
+        backend: "serial" for this process, "process" for one of its own (default:
+            "process" if the env ended its process or hung, else "serial").
+        timeout: seconds allowed for what failed in a process of its own, and for one
+            run beside another env (default: its limit then, or 60).
         shared: arrays that were too big to be saved.
         raise_error: raise what the env raises, instead of returning it.
-        debugger: look at what the env raised in pdb.
-        trust: open it whoever signed it. That runs code from it.
+        debugger: open pdb where the env raised.
+        trust: open the file even if another user signed it. That runs code from it.
 
     Returns:
-        How it went; what was raised is in `.error`, with its traceback. Where it shared
+        The result; `.error` is what was raised, with its traceback. If the env shared
         its process and does not fail alone, `.neighbours` says whether another env is
-        why: that takes six processes and some seconds. Close it, or
-        use it in a `with`: its env is open, if it was run in this process.
+        the reason; that takes six processes and some seconds. Close the result, or use
+        it in a `with`: its env is open, if it ran in this process.
     """
     fault = load(path, trust)
     _check(up_to, backend)
@@ -186,16 +178,12 @@ def _notes(fault: Fault) -> tuple[str, ...]:
     assert fault.episode is not None
     notes = list(fault.episode.notes)
     surroundings = fault.episode.kit.surroundings
-    if surroundings is not None and not _is_here(surroundings.directory):
-        notes.append(f"it was run in {surroundings.directory}, and is replayed here")
+    here = ""
+    with suppress(OSError):  # it was deleted
+        here = os.getcwd()
+    if surroundings is not None and surroundings.directory != here:
+        notes.append(f"it ran in {surroundings.directory}, the replay runs here")
     return tuple(notes)
-
-
-def _is_here(directory: str) -> bool:
-    try:
-        return directory == os.getcwd()
-    except OSError:  # it was deleted
-        return False
 
 
 # In this process ----------------------------------------------------------------------
@@ -208,17 +196,19 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
         rerun.bring()
         if up_to == "failing":
             rerun.go_on()
-    except KeyboardInterrupt:
-        closed(rerun)
-        raise
     except BaseException as raised:
         error = raised
     reproduced: bool | None = None
     if up_to == "failing" or error is not None:
         raised_alike = type(error).__qualname__ == fault.error_type
         reproduced = raised_alike and rerun.at == failing_of(fault)
-    command, step = rerun.at
-    return Replay(fault, reproduced, command, step, error, _notes(fault), rerun=rerun)
+    replayed = Replay(
+        fault, reproduced, *rerun.at, error=error, notes=_notes(fault), rerun=rerun
+    )
+    if isinstance(error, KeyboardInterrupt):
+        replayed.close()
+        raise error
+    return replayed
 
 
 # In a process of its own --------------------------------------------------------------
@@ -244,14 +234,13 @@ def _elsewhere(
 ) -> Replay:
     if up_to == "before" or debugger:
         raise OptionError(
-            'up_to="before" and debugger=True want the env in this process: '
+            'up_to="before" and debugger=True need the env in this process: '
             'backend="serial"'
         )
     limit = timeout or fault.limit or REPLAY_TIMEOUT_SECONDS
     with tempfile.TemporaryDirectory() as folder:
         task = _ReplayTask(fault, shared, limit, os.path.join(folder, "diary"))
         found, at = _sent(task)
-    command, step = at
     same = ("kind", "error_type", "signal_name", "exit_code")
     reproduced = (
         found is not None
@@ -259,7 +248,7 @@ def _elsewhere(
         and all(getattr(found, name) == getattr(fault, name) for name in same)
     )
     error = None if found is None else error_for(found, None)
-    return Replay(fault, reproduced, command, step, error, _notes(fault))
+    return Replay(fault, reproduced, *at, error=error, notes=_notes(fault))
 
 
 def _sent(task: _ReplayTask) -> tuple[Fault | None, At]:

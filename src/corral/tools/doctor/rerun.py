@@ -7,7 +7,7 @@ fit fails here as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import codec_for
 from corral.engine.worker.commands import Ask
 from corral.engine.worker.context import here
-from corral.engine.worker.step_results import as_reward, counted, five_of
+from corral.engine.worker.step_results import as_reward, counted, five_of, two_of
 from corral.engine.worker.worker import Worker
 from corral.errors import EpisodeRecord, Fault, OptionError, SpaceMismatch
 
@@ -59,11 +59,7 @@ class SavedEnv:
         envs.reseed(self.slot, episode.seed)
         with envs.randomness_of(self.slot):
             result = self.adapter.reset(episode.seed, episode.options, episode.task)
-        try:
-            obs, info = result
-        except (TypeError, ValueError):
-            raise SpaceMismatch(f"env.reset() returned {counted(result)}") from None
-        self._look_at(obs, info)
+        self._look_at(*two_of(result))
         self._over = False
 
     def step(self, action: Any) -> None:
@@ -150,7 +146,7 @@ class Rerun:
                 self._do(*self._before.pop(0))
 
     def go_on(self) -> None:
-        """Do what failed, as it was; whatever the env raises comes out."""
+        """Do what failed; what the env raises is raised here."""
         with inside(self._worker):
             self._do(*self._failing)
 
@@ -195,15 +191,8 @@ def episode_of(fault: Fault) -> EpisodeRecord:
     episode = fault.episode
     if episode is None:
         raise OptionError(
-            f"this fault ({fault.kind} in {fault.command}) has no episode that could "
-            "be run again"
+            f"this fault ({fault.kind} in {fault.command}) has no episode to run again"
         )
     if episode.missing:
         raise OptionError(f"this episode cannot be run again: {episode.missing}")
     return episode
-
-
-def closed(rerun: Rerun) -> None:
-    """Close the env of one that is given up."""
-    with suppress(Exception):
-        rerun.close()

@@ -35,49 +35,21 @@ if TYPE_CHECKING:
     from corral.tools.testing.referee import Referee
     from corral.tools.testing.report import Finding, Report
 
-_HOMES = {
-    "Answer": "answers",
-    "Crashing": "faulty_envs",
-    "Finding": "report",
-    "Hanging": "faulty_envs",
-    "KnownAnswers": "answers",
-    "KnownEpisode": "answers",
-    "Leaking": "faulty_envs",
-    "Noisy": "faulty_envs",
-    "ODD_SPACES": "faulty_envs",
-    "OddSpaces": "faulty_envs",
-    "OnPurpose": "faulty_envs",
-    "Referee": "referee",
-    "Report": "report",
-    "Slow": "faulty_envs",
-    "WAYS": "faulty_envs",
-    "check_env": "env_check",
-    "check_executor": "executor_check",
-    "fail": "faulty_envs",
-    "known_answers": "answers",
+_NAMES = {
+    "answers": "Answer KnownAnswers KnownEpisode known_answers",
+    "env_check": "check_env",
+    "executor_check": "check_executor",
+    "faulty_envs": "Crashing Hanging Leaking Noisy ODD_SPACES OddSpaces OnPurpose Slow",
+    "referee": "Referee",
+    "report": "Finding Report",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+_HOMES |= {"WAYS": "faulty_envs", "fail": "faulty_envs"}
 
-__all__ = [
-    "Answer",
-    "Crashing",
-    "Finding",
-    "Hanging",
-    "KnownAnswers",
-    "KnownEpisode",
-    "Leaking",
-    "Noisy",
-    "ODD_SPACES",
-    "OddSpaces",
-    "OnPurpose",
-    "Referee",
-    "Report",
-    "Slow",
-    "WAYS",
-    "check_env",
-    "check_executor",
-    "fail",
-    "known_answers",
-]
+__all__ = ["Answer", "Crashing", "Finding", "Hanging", "KnownAnswers", "KnownEpisode"]
+__all__ += ["Leaking", "Noisy", "ODD_SPACES", "OddSpaces", "OnPurpose", "Referee"]
+__all__ += ["Report", "Slow", "WAYS", "check_env", "check_executor", "fail"]
+__all__ += ["known_answers"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""An environment whose every transition anybody can work out.
+"""An environment whose every transition can be worked out.
 
 Observations, rewards, ends and infos are pure functions of the episode's seed, its task
 and the actions so far: one number, the state, is hashed from them, and all the rest is
@@ -25,6 +25,10 @@ from corral.errors import OptionError
 ACTIONS = 1000
 MEAN_LENGTH = 20
 MAX_EPISODE_STEPS = 1_000_000
+Started = tuple[Any, dict[str, Any]]
+"""What `reset` of an env returns."""
+Stepped = tuple[Any, float, bool, bool, dict[str, Any]]
+"""What `step` of an env returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,25 +190,17 @@ class KnownAnswers(gymnasium.Env[Any, Any]):
         self._episode = KnownEpisode(None, None, form, mean_length)
         self.observation_space = FORMS[form].space
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Started:
         """Start the episode of this seed, and of the task among the options."""
         task = (options or {}).get("task")
         self._episode = KnownEpisode(seed, task, self._form, self._mean_length)
         answer = self._episode.first()
         return answer.obs, answer.info
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Stepped:
         """Answer."""
-        answer = self._episode.step(int(action))
-        return (
-            answer.obs,
-            answer.reward,
-            answer.terminated,
-            answer.truncated,
-            answer.info,
-        )
+        one = self._episode.step(int(action))
+        return one.obs, one.reward, one.terminated, one.truncated, one.info
 
     def length(self) -> int:
         """How many steps of its episode were taken; something to call."""

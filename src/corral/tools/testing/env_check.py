@@ -1,7 +1,7 @@
 """Does an environment keep its contract, here and in a worker?
 
-The questions of `corral doctor` about one env are asked in this process; then it is
-played by hand, in plain loops, and in pools, which have to agree.
+The questions of `corral doctor` about one env are asked in this process. Then it is
+played by hand, in plain loops, and in pools, and both have to agree.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
 from corral.tools.doctor.finding import SEVERITIES, Finding, Severity
 from corral.tools.doctor.subject import Subject
 from corral.tools.doctor.worker_task import Measure
-from corral.tools.testing.report import CheckPart, Report, Skip, Warn, run_parts
+from corral.tools.testing.report import Report, Skip, Warn, run_parts
 from corral.tools.testing.values import part_of, stored
+
+REPEATING = ("equal_seeds_give_equal_episodes", "global_generators_are_not_used")
+IN_PROCESSES = "a_pool_of_two_worker_processes_returns_the_same"
 
 
 def check_env(
@@ -50,38 +53,31 @@ def check_env(
     Args:
         env: a registered id, or a factory.
         env_kwargs: keyword arguments for the id or factory.
-        steps: how many are taken, with sampled actions.
-        seed: of the episodes and the actions.
+        steps: number of steps, with sampled actions.
+        seed: seed of the episodes and the actions.
         deterministic: whether equal seeds have to give equal episodes.
         process: whether to try it in two worker processes as well.
         raises: whether to raise CheckFailed if a part of the check failed.
 
     Returns:
-        The report; it prints well, and is true if nothing failed.
+        The report. `print` shows it; it is true if nothing failed.
     """
     (factory,) = factories_for(env, 1, env_kwargs)
     name = env if isinstance(env, str) else getattr(env, "__qualname__", repr(env))
-    check = _EnvCheck(_SubjectHere(name, factory, seed=seed, moments=steps))
-    parts = [
-        CheckPart("the factory can be sent to a worker", check.can_be_sent),
-        CheckPart(
-            "an environment is built, with its spaces", check.is_built, needed=True
-        ),
-        CheckPart("reset and step return what they should", check.plays, needed=True),
-        CheckPart("observations are in their space", check.observes_its_space),
-        CheckPart("infos can be sent home", check.has_infos_that_travel),
-        CheckPart("equal seeds give equal episodes", check.is_deterministic),
-        CheckPart("global generators play no part", check.leaves_globals_alone),
-        CheckPart("close works, and may be called twice", check.closes),
-        CheckPart("a pool in this process returns the same", check.runs_serially),
-        CheckPart("so does one of two worker processes", check.runs_in_processes),
+    left_out = [
+        *(() if deterministic else REPEATING),
+        *((IN_PROCESSES,) * (not process)),
     ]
-    left_out = () if deterministic else parts[5:7]
-    wanted = [part for part in parts if part not in left_out]
-    report = run_parts(f"{name}:", wanted if process else wanted[:-1])
-    if raises:
-        report.raise_if_failed()
-    return report
+    return run_parts(
+        name,
+        _EnvCheck(_SubjectHere(name, factory, seed=seed, moments=steps)),
+        needed=(
+            "an_environment_is_built_with_its_spaces",
+            "reset_and_step_return_what_they_should",
+        ),
+        left_out=left_out,
+        raises=raises,
+    )
 
 
 class _SubjectHere(Subject):
@@ -101,41 +97,45 @@ class _SubjectHere(Subject):
 
 
 class _EnvCheck:
-    """The parts of the check."""
+    """The parts of the check: the doctor's questions, then pools."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject, self._factory = subject, subject.factory
 
-    # The doctor's questions -----------------------------------------------------------
-
-    def can_be_sent(self) -> None:
+    def the_factory_can_be_sent_to_a_worker(self) -> None:
         self._judge(pickling.examine)
 
-    def is_built(self) -> None:
+    def an_environment_is_built_with_its_spaces(self) -> None:
         adapt(self._factory()).close()  # says what to use instead, if it cannot be
 
-    def plays(self) -> None:
+    def reset_and_step_return_what_they_should(self) -> None:
         self._judge(api.examine)
 
-    def observes_its_space(self) -> None:
+    def observations_are_in_their_space(self) -> None:
         self._judge(spaces.examine)
 
-    def has_infos_that_travel(self) -> None:
+    def infos_can_be_sent_to_the_caller(self) -> None:
         figures = self._subject.ask(infos.measure, self._subject.seed)
         assert not figures.trouble, f"an info cannot be pickled: {figures.trouble}"
 
-    def is_deterministic(self) -> None:
+    def equal_seeds_give_equal_episodes(self) -> None:
         self._judge(determinism.examine, fails_from="warning")
 
-    def leaves_globals_alone(self) -> None:
+    def global_generators_are_not_used(self) -> None:
         self._judge(generators.examine)
 
-    def closes(self) -> None:
+    def close_works_and_may_be_called_twice(self) -> None:
         driver = EpisodeDriver(self._factory, self._subject.seed)
         driver.advance()
         driver.close()
         for trouble in api.of_closing(driver):
             raise AssertionError(trouble.measured)
+
+    def a_pool_in_this_process_returns_the_same(self) -> None:
+        self._run_in_a_pool(1, backend="serial")
+
+    def a_pool_of_two_worker_processes_returns_the_same(self) -> None:
+        self._run_in_a_pool(2, backend="process", workers=2)
 
     def _judge(
         self,
@@ -143,27 +143,18 @@ class _EnvCheck:
         fails_from: Severity = "problem",
     ) -> None:
         """Raise what a check of the doctor found, the worst of it first."""
-        rank = SEVERITIES.index
-        found = sorted(examine(self._subject), key=lambda one: rank(one.severity))[::-1]
-        bad = [one for one in found if rank(one.severity) >= rank(fails_from)]
+        found = sorted(examine(self._subject), key=_rank, reverse=True)
+        bad = [one for one in found if _rank(one) >= SEVERITIES.index(fails_from)]
         assert not bad, _text(bad)
         mild = [one for one in found if one.severity != "ok"]
         if mild:
             raise Warn(_text(mild))
 
-    # In pools -------------------------------------------------------------------------
-
-    def runs_serially(self) -> None:
-        self._run_in_a_pool(1, backend="serial")
-
-    def runs_in_processes(self) -> None:
-        self._run_in_a_pool(2, backend="process", workers=2)
-
     def _run_in_a_pool(self, slots: int, **options: Any) -> None:
         with Pool(self._factory, slots, seed=self._subject.seed, **options) as pool:
-            actions = [self._actions(pool, slot) for slot in range(slots)]
-            rows = list(self._rows(pool, actions))
             space = pool.spec.observation_space
+            actions = [self._actions(pool, slot) for slot in range(slots)]
+            rows = list(_rows(pool, actions))
         for slot in range(slots):
             played, again = (self._play(slot, actions[slot]) for _ in range(2))
             if first_difference(played, again):
@@ -180,57 +171,56 @@ class _EnvCheck:
         space.seed(self._subject.seed + slot)
         return [space.sample() for _ in range(self._subject.moments)]
 
-    def _rows(
-        self, pool: Pool, actions: list[list[Any]]
-    ) -> Iterator[list[EnvResponse]]:
-        """What a pool returns of each slot, step by step."""
-        space, slots = pool.spec.observation_space, range(pool.num_envs)
-        step = pool.reset()
-        yield [_row(step, slot, "reset 0", space) for slot in slots]
-        for number, batch in enumerate(zip(*actions, strict=True), 1):
-            step = pool.step(list(batch))
-            yield [_row(step, slot, f"step {number}", space) for slot in slots]
-
     def _play(self, slot: int, actions: Sequence[Any]) -> list[EnvResponse]:
         """By hand, with the seeds and actions of a pool's slot."""
         adapter = adapt(self._factory())
         try:
-            return list(self._moments(adapter, slot, actions))
+            return list(_moments(adapter, self._subject.seed, slot, actions))
         finally:
             adapter.close()
 
-    def _moments(
-        self, adapter: Adapter, slot: int, actions: Sequence[Any]
-    ) -> Iterator[EnvResponse]:
-        episode, over = 0, True
-        for number, action in enumerate([None, *actions]):
-            if over:
-                seed = episode_seed(self._subject.seed, slot, episode)
-                obs, _ = adapter.reset(seed, None, NO_TASK)
-                yield _response(f"reset {episode}", obs)
-                episode, over = episode + 1, False
-            if number:
-                result = five_of(adapter.step(action))
-                over = bool(result[2]) or bool(result[3])
-                yield _response(f"step {number}", *result[:4])
+
+def _rows(pool: Pool, actions: list[list[Any]]) -> Iterator[list[EnvResponse]]:
+    """What a pool returns of each slot, step by step."""
+    for number, batch in enumerate([None, *zip(*actions, strict=True)]):
+        step = pool.reset() if batch is None else pool.step(list(batch))
+        what = f"step {number}" if number else "reset 0"
+        yield [_row(pool, step, slot, what) for slot in range(pool.num_envs)]
 
 
-def _row(step: Step, slot: int, what: str, space: Any) -> EnvResponse:
+def _row(pool: Pool, step: Step, slot: int, what: str) -> EnvResponse:
     obs = step.final_obs if step.ended[slot] else step.obs
+    own = part_of(pool.spec.observation_space, obs, slot)
     flags = step.terminated[slot], step.truncated[slot]
-    return _response(what, part_of(space, obs, slot), step.reward[slot], *flags)
+    return _response(what, own, step.reward[slot], *flags)
+
+
+def _moments(
+    adapter: Adapter, root: int, slot: int, actions: Sequence[Any]
+) -> Iterator[EnvResponse]:
+    episode, over = 0, True
+    for number, action in enumerate([None, *actions]):
+        if over:
+            seed = episode_seed(root, slot, episode)
+            obs, _ = adapter.reset(seed, None, NO_TASK)
+            yield _response(f"reset {episode}", obs, 0.0, False, False)
+            episode, over = episode + 1, False
+        if number:
+            obs, *rest, _ = five_of(adapter.step(action))
+            over = bool(rest[1]) or bool(rest[2])
+            yield _response(f"step {number}", obs, *rest)
 
 
 def _response(
-    what: str,
-    obs: Any,
-    reward: Any = 0.0,
-    terminated: Any = False,
-    truncated: Any = False,
+    what: str, obs: Any, reward: Any, terminated: Any, truncated: Any
 ) -> EnvResponse:
     over, cut = bool(terminated), bool(truncated)
     number = as_reward(reward)
     return EnvResponse(what, copy.deepcopy(obs), number, over, cut, None, over or cut)
+
+
+def _rank(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
 
 
 def _text(findings: list[Finding]) -> str:

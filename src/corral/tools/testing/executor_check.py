@@ -1,7 +1,6 @@
 """Does an executor keep its contract? The same questions for every one of them.
 
-A compact body: whoever writes an executor runs it first; `tests/contracts/` asks the
-rest.
+A short check for authors of executors; `tests/contracts/` asks the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from corral.errors import (
 from corral.tools.testing.answers import ACTIONS, FORMS, KnownAnswers
 from corral.tools.testing.faulty_envs import Crashing, Hanging, OddSpaces
 from corral.tools.testing.referee import Referee
-from corral.tools.testing.report import CheckPart, Report, Skip, run_parts
+from corral.tools.testing.report import Report, Skip, run_parts
 
 SLOTS = 5
 STEPS = 60
@@ -47,50 +46,21 @@ def check_executor(
     Args:
         backend: its name; or a function that takes the arguments of Pool, except for
             backend and workers, and makes one.
-        workers: how many; None where it decides itself.
+        workers: number of workers; None where the executor decides.
         raises: whether to raise CheckFailed if a part of the check failed.
 
     Returns:
-        The report; it prints well, and is true if nothing failed.
+        The report. `print` shows it; it is true if nothing failed.
     """
+    make: MakePool
     if callable(backend):
         make, name = backend, getattr(backend, "__qualname__", repr(backend))
     else:
-        make, name = _maker(backend, workers), f"backend={backend!r}, workers={workers}"
-    check = _ExecutorCheck(make)
-    parts = [
-        CheckPart(
-            "a pool opens, and is closed twice", check.opens_and_closes, needed=True
-        ),
-        CheckPart("batches equal a plain loop", check.steps_batches),
-        CheckPart(
-            "the first that are ready equal it too", check.steps_whoever_is_ready
-        ),
-        CheckPart("slots in any order and mode equal it too", check.steps_chosen_slots),
-        CheckPart("seeds and tasks reach their episode", check.passes_seeds_and_tasks),
-        CheckPart("odd spaces arrive whole", check.carries_odd_spaces),
-        CheckPart("questions are answered by the slots asked", check.answers),
-        CheckPart("calls out of order are refused", check.refuses_disorder),
-        CheckPart("an env that raises names its slot", check.names_who_raised),
-        CheckPart(
-            "one that cannot be built leaves nothing", check.survives_a_bad_factory
-        ),
-        CheckPart("a death is told", check.tells_of_a_death),
-        CheckPart("a dead worker is replaced", check.replaces_a_dead_worker),
-        CheckPart("a hang is told", check.tells_of_a_hang),
-        CheckPart("a hung worker is replaced", check.replaces_a_hung_worker),
-        CheckPart("nothing is left behind", check.leaves_nothing),
-    ]
-    report = run_parts(f"{name}:", parts)
-    if raises:
-        report.raise_if_failed()
-    return report
-
-
-def _maker(backend: str, workers: int | None) -> MakePool:
-    return functools.partial(
-        Pool, backend=backend, workers=None if backend == "serial" else workers
-    )
+        count = None if backend == "serial" else workers
+        make = functools.partial(Pool, backend=backend, workers=count)
+        name = f"backend={backend!r}, workers={workers}"
+    needed = ("a_pool_opens_and_is_closed_twice",)
+    return run_parts(name, _ExecutorCheck(make), needed, raises=raises)
 
 
 class _ExecutorCheck:
@@ -103,7 +73,7 @@ class _ExecutorCheck:
     def _pool(self, env: Any, slots: int | None = SLOTS, **options: Any) -> Pool:
         return self._make(env, slots, seed=ROOT, **options)
 
-    def opens_and_closes(self) -> None:
+    def a_pool_opens_and_is_closed_twice(self) -> None:
         pool = self._pool(KnownAnswers)
         self._capabilities = pool._executor.capabilities
         pool.reset()
@@ -114,7 +84,7 @@ class _ExecutorCheck:
 
     # Exactness ------------------------------------------------------------------------
 
-    def steps_batches(self) -> None:
+    def batches_equal_a_plain_loop(self) -> None:
         for form in FORMS:
             with _Played(self._pool, form) as played:
                 for mode in ("same_step", "next_step"):
@@ -122,7 +92,7 @@ class _ExecutorCheck:
                     for _ in range(STEPS):
                         played.step(mode)
 
-    def steps_whoever_is_ready(self) -> None:
+    def the_first_that_are_ready_equal_it_too(self) -> None:
         with _Played(self._pool) as played:
             for count in (1, 2, SLOTS):
                 played.send_reset()
@@ -131,13 +101,13 @@ class _ExecutorCheck:
                     played.send("same_step")
                 played.recv()
 
-    def steps_chosen_slots(self) -> None:
+    def slots_in_any_order_and_mode_equal_it_too(self) -> None:
         with _Played(self._pool, "nested") as played:
             played.reset()
             for _ in range(3 * STEPS):
                 played.step(played.random.choice(MODES), played.some())
 
-    def passes_seeds_and_tasks(self) -> None:
+    def seeds_and_tasks_reach_their_episode(self) -> None:
         with _Played(self._pool) as played:
             played.reset(seeds=[7 + slot for slot in range(SLOTS)])
             for task in range(STEPS):
@@ -148,7 +118,7 @@ class _ExecutorCheck:
             played.reset(root=ROOT + 1)
             played.step("same_step")
 
-    def carries_odd_spaces(self) -> None:
+    def odd_spaces_arrive_whole(self) -> None:
         for name in ("nested", "text", "graph", "empty"):
             with self._pool(functools.partial(OddSpaces, name), 2) as pool:
                 space = pool.spec.action_space
@@ -159,7 +129,7 @@ class _ExecutorCheck:
 
     # Questions and mistakes -----------------------------------------------------------
 
-    def answers(self) -> None:
+    def questions_are_answered_by_the_slots_asked(self) -> None:
         with self._pool(KnownAnswers) as pool:
             pool.reset()
             pool.step(np.zeros(2, int), slots=[3, 1])
@@ -169,7 +139,7 @@ class _ExecutorCheck:
             marks = pool.get_attr("mark", slots=[0, 2])
             assert marks == (20, 10), f"get_attr gave {marks}, not (20, 10)"
 
-    def refuses_disorder(self) -> None:
+    def calls_out_of_order_are_refused(self) -> None:
         with self._pool(KnownAnswers) as pool:
             with _raises(OrderError, "reset"):
                 pool.step(np.zeros(SLOTS, int))
@@ -180,7 +150,7 @@ class _ExecutorCheck:
                 pool.send_reset([2])
             pool.recv()
 
-    def names_who_raised(self) -> None:
+    def an_env_that_raises_names_its_slot(self) -> None:
         faulty = [KnownAnswers] * (SLOTS - 1) + [functools.partial(Crashing, after=2)]
         with self._pool(faulty, None) as pool:
             pool.reset()
@@ -193,31 +163,31 @@ class _ExecutorCheck:
             step = pool.step(zeros[:-1], slots=range(SLOTS - 1))
             assert step.valid.all(), "slots that were fine are no longer"
 
-    def survives_a_bad_factory(self) -> None:
+    def an_env_that_cannot_be_built_leaves_nothing(self) -> None:
         broken = functools.partial(Crashing, at="construct")
         with _raises(StartError, "OnPurpose"):
             self._pool([KnownAnswers, broken], None)
 
     # Deaths and hangs -----------------------------------------------------------------
 
-    def tells_of_a_death(self) -> None:
+    def a_dead_worker_is_reported(self) -> None:
         self._need("survives_deaths")
         make = functools.partial(Crashing, "kill", after=3)
         with self._pool(make) as pool, _raises(WorkerDied, "SIGKILL"):
             _step_on(pool)
 
-    def replaces_a_dead_worker(self) -> None:
+    def a_dead_worker_is_replaced(self) -> None:
         self._need("survives_deaths")
         self._replaces("SIGKILL", functools.partial(Crashing, "kill", after=20))
 
-    def tells_of_a_hang(self) -> None:
+    def a_hung_worker_is_reported(self) -> None:
         self._need("deadlines")
         make = functools.partial(Hanging, after=3)
         pool = self._pool(make, 2, step_timeout=1.0, close_timeout=1.0)
         with pool, _raises(WorkerHung, "step"):
             _step_on(pool)
 
-    def replaces_a_hung_worker(self) -> None:
+    def a_hung_worker_is_replaced(self) -> None:
         self._need("deadlines")
         make = functools.partial(Hanging, after=20)
         self._replaces("hung", make, step_timeout=1.0)
@@ -227,18 +197,16 @@ class _ExecutorCheck:
             raise Skip(f"it declares {capability}=False")
 
     def _replaces(self, what: str, make: Any, **options: Any) -> None:
-        factories = [KnownAnswers, make]
-        pool = functools.partial(
-            self._pool, factories, None, on_fault="restart", **options
-        )
-        with _Played(lambda *_, **__: pool(), slots=2) as played:
+        options["on_fault"] = "restart"
+        pool = self._pool([KnownAnswers, make], None, **options)
+        with _Played(lambda *_: pool, slots=2) as played:
             played.reset()
             for _ in range(30):
                 played.step("same_step")
             kinds = {fault.signal_name or fault.kind for fault in played.pool.faults}
-            assert kinds == {what}, f"the faults told are {kinds}, not {what}"
+            assert kinds == {what}, f"the faults are {kinds}, not {what}"
 
-    def leaves_nothing(self) -> None:
+    def nothing_is_left_behind(self) -> None:
         try:
             from corral.tools.census import take_census
         except MissingExtra as missing:

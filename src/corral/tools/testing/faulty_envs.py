@@ -25,7 +25,7 @@ from gymnasium import spaces
 
 from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError
-from corral.tools.testing.answers import MEAN_LENGTH, KnownAnswers
+from corral.tools.testing.answers import MEAN_LENGTH, KnownAnswers, Started, Stepped
 
 # Ways to fail -------------------------------------------------------------------------
 
@@ -36,22 +36,6 @@ class OnPurpose(RuntimeError):
 
 def _raise() -> NoReturn:
     raise OnPurpose("failed on purpose")
-
-
-def _exit() -> NoReturn:
-    sys.exit("left on purpose")
-
-
-def _exit_at_once() -> NoReturn:
-    os._exit(3)
-
-
-def _kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _segfault() -> None:
-    ctypes.string_at(0)
 
 
 def _hang() -> None:
@@ -68,10 +52,10 @@ def _hang_in_c() -> None:
 
 WAYS: dict[str, Callable[[], object]] = {
     "raise": _raise,
-    "exit": _exit,
-    "os_exit": _exit_at_once,
-    "kill": _kill,
-    "segfault": _segfault,
+    "exit": lambda: sys.exit("left on purpose"),
+    "os_exit": lambda: os._exit(3),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "segfault": lambda: ctypes.string_at(0),
     "abort": os.abort,
     "hang": _hang,
     "hang_in_c": _hang_in_c,
@@ -83,9 +67,13 @@ MOMENTS = ("construct", "reset", "step", "close")
 
 def fail(how: str) -> None:
     """Fail in one of the WAYS."""
+    _check_way(how)
+    WAYS[how]()
+
+
+def _check_way(how: str) -> None:
     if how not in WAYS:
         raise OptionError(f"how is {how!r}; choose one of {', '.join(WAYS)}")
-    WAYS[how]()
 
 
 # Environments -------------------------------------------------------------------------
@@ -131,8 +119,7 @@ class Crashing(KnownAnswers):
 
     @staticmethod
     def _check(how: str, at: str, probability: Any, times: Any, counter: Any) -> None:
-        if how not in WAYS:
-            raise OptionError(f"how is {how!r}; choose one of {', '.join(WAYS)}")
+        _check_way(how)
         if at not in MOMENTS:
             raise OptionError(f"at is {at!r}; choose one of {', '.join(MOMENTS)}")
         if probability is not None and at in ("construct", "close"):
@@ -143,15 +130,13 @@ class Crashing(KnownAnswers):
         if (times is None) != (counter is None):
             raise OptionError("`times` are counted in a file: give both, or neither")
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Started:
         """Start an episode, or fail."""
         self._episode_seed = -1 if seed is None else seed
         self._meet("reset")
         return super().reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Stepped:
         """Answer, or fail."""
         self._meet("step")
         return super().step(action)
@@ -214,7 +199,7 @@ class Leaking(KnownAnswers):
         super().__init__(**others)
         self._bytes_per_step = bytes_per_step
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Stepped:
         """Leak, and answer."""
         leak(self._bytes_per_step)
         return super().step(action)
@@ -250,14 +235,12 @@ class Slow(KnownAnswers):
         self._spread = spread
         time.sleep(construct)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Started:
         """Start an episode, slowly."""
         time.sleep(self._reset_seconds)
         return super().reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Stepped:
         """Answer, slowly."""
         answer = super().step(action)
         factor = (answer[1] + 125) / 125 if self._spread else 1.0
@@ -279,7 +262,7 @@ class Noisy(KnownAnswers):
         self._lines, self._text = lines, "x" * width
         self._speak("built")
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Stepped:
         """Make noise, and answer."""
         self._speak(f"step {self._episode.length}")
         return super().step(action)
@@ -340,16 +323,14 @@ class OddSpaces(gymnasium.Env[Any, Any]):
         self._length = length
         self._count = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Started:
         """Start an episode of samples."""
         super().reset(seed=seed)
         self._count = 0
         self.observation_space.seed(int(self.np_random.integers(2**31)))
         return self.observation_space.sample(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Stepped:
         """Refuse an action that is not of the space, else sample."""
         if not self.action_space.contains(action):
             raise ValueError(f"{action!r} is not in {self.action_space}")
@@ -359,15 +340,10 @@ class OddSpaces(gymnasium.Env[Any, Any]):
 
 
 def _space(chosen: str | spaces.Space[Any]) -> spaces.Space[Any]:
-    if not isinstance(chosen, str):
-        return _copied(chosen)
-    if chosen not in ODD_SPACES:
-        raise OptionError(
-            f"{chosen!r} is no odd space; choose one of {', '.join(ODD_SPACES)}"
-        )
-    return _copied(ODD_SPACES[chosen])
-
-
-def _copied(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """A space of this env alone: sampling from it must not move another's."""
-    return copy.deepcopy(space)
+    """A space of this env alone: sampling from it must not advance another's."""
+    if isinstance(chosen, str):
+        if chosen not in ODD_SPACES:
+            known = ", ".join(ODD_SPACES)
+            raise OptionError(f"{chosen!r} is not an odd space; choose one of {known}")
+        chosen = ODD_SPACES[chosen]
+    return copy.deepcopy(chosen)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from corral.errors import CheckFailed
 
@@ -12,11 +12,11 @@ PartVerdict = Literal["ok", "warning", "failed", "skipped"]
 
 
 class Skip(Exception):
-    """A part that has no meaning here; says why."""
+    """A part that does not apply here; says why."""
 
 
 class Warn(Exception):
-    """A part that works, but not as the caller may think; says how."""
+    """A part that works, but perhaps not as expected; says how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Report:
 
     @property
     def warnings(self) -> list[Finding]:
-        """The parts that are worth a look."""
+        """The parts with a warning."""
         return [found for found in self.findings if found.verdict == "warning"]
 
     def __bool__(self) -> bool:
@@ -62,41 +62,48 @@ class Report:
             raise CheckFailed(str(self)) from self.failures[0].error
 
 
-@dataclass(frozen=True, slots=True)
-class CheckPart:
-    """One part of a check: a sentence, and a function that raises if it is not so."""
+def run_parts(
+    about: str,
+    check: object,
+    needed: Collection[str],
+    left_out: Collection[str] = (),
+    raises: bool = True,
+) -> Report:
+    """Run one part after the other, and note the result of each.
 
-    name: str
-    run: Callable[[], object]
-    needed: bool = False
-    """Whether the parts after it have no meaning without it."""
-
-
-def run_parts(about: str, parts: Sequence[CheckPart]) -> Report:
-    """Run one part after the other, and note what came of each."""
-    report = Report(about)
-    missing = ""
-    for part in parts:
-        if missing:
-            found = Finding(part.name, "skipped", f"not so: {missing}")
-        else:
-            found = _run(part)
+    Args:
+        about: what is checked.
+        check: its public methods are the parts: their names, read as sentences, are
+            true unless they raise.
+        needed: names of parts without which those after them are skipped.
+        left_out: names of parts that are not run.
+        raises: whether to raise CheckFailed if a part failed.
+    """
+    report, missing = Report(f"{about}:"), ""
+    for method in vars(type(check)):
+        if method.startswith("_") or method in left_out:
+            continue
+        name = method.replace("_", " ")
+        found = Finding(name, "skipped", f"not so: {missing}")
+        if not missing:
+            found = _run(name, getattr(check, method))
         report.findings.append(found)
-        if part.needed and found.verdict == "failed":
-            missing = part.name
+        if method in needed and found.verdict == "failed":
+            missing = name
+    if raises:
+        report.raise_if_failed()
     return report
 
 
-def _run(part: CheckPart) -> Finding:
+def _run(name: str, part: Any) -> Finding:
     try:
-        part.run()
+        part()
     except Skip as reason:
-        return Finding(part.name, "skipped", str(reason))
+        return Finding(name, "skipped", str(reason))
     except Warn as reason:
-        return Finding(part.name, "warning", str(reason))
+        return Finding(name, "warning", str(reason))
     except AssertionError as error:
-        return Finding(part.name, "failed", str(error), error)
+        return Finding(name, "failed", str(error), error)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        return Finding(part.name, "failed", text, error)
-    return Finding(part.name, "ok")
+        return Finding(name, "failed", f"{type(error).__name__}: {error}", error)
+    return Finding(name, "ok")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from corral.engine.faults.run_delay import own_time
+from corral.engine.layout.durations import duration_text
 from corral.tools.doctor.driver import EnvDriver, EpisodeDriver
-from corral.tools.doctor.duration_text import duration_text
 from corral.tools.doctor.finding import Finding, note, ok
 from corral.tools.doctor.subject import EnvCost, Subject
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.layout.durations import duration_text
 from corral.errors import Fault
 from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.duration_text import duration_text
 from corral.tools.doctor.finding import Finding, note, ok
 from corral.tools.doctor.subject import Subject, brief
 

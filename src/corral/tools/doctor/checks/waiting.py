@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from corral.engine.layout.durations import duration_text
 from corral.tools.doctor.checks.cost import measure as measure_cost
 from corral.tools.doctor.checks.threads import pace
 from corral.tools.doctor.driver import EpisodeDriver
-from corral.tools.doctor.duration_text import duration_text
 from corral.tools.doctor.finding import Finding, ok, warning
 from corral.tools.doctor.subject import Subject
 
