@@ -1,4 +1,4 @@
-"""Reads all that can be reached from a value, for comparing it with a later reading.
+"""Read all state that can be reached from a value, to compare it with a later reading.
 
     followed       containers, instances (`__dict__`, slots), classes and functions of
                    the modules that are looked at (defaults, closures, attributes,
@@ -31,7 +31,7 @@ import warnings
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ LONG_SEQUENCE = 16
 """Items from which on it pays to see whether all are plain."""
 
 PLAIN_TYPES = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
-CODE_TYPES = (
+STATELESS_TYPES = (
     types.CodeType,
     types.FrameType,
     types.GetSetDescriptorType,
@@ -59,9 +59,6 @@ CODE_TYPES = (
     types.UnionType,
     np.ufunc,
     np.dtype,
-)
-STATELESS_TYPES = (
-    *CODE_TYPES,
     logging.Filterer,
     logging.LoggerAdapter,
     io.IOBase,
@@ -71,7 +68,14 @@ STATELESS_TYPES = (
     type(threading.Lock()),
     type(threading.RLock()),
 )
-GENERATOR_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+FUNCTION_TYPES = (
+    types.FunctionType,
+    staticmethod,
+    classmethod,
+    property,
+    functools.partial,
+    functools._lru_cache_wrapper,
+)
 TYPING_MODULES = ("typing", "typing_extensions")
 """Modules whose objects describe types."""
 
@@ -100,10 +104,10 @@ class StateReader:
         self._waiting: list[Any] = []
 
     def read(self, name: str, value: Any) -> Any:
-        """Something that is equal as long as the value is.
+        """Return something that is equal as long as the value is.
 
         Args:
-            name: what it is called in `unread`.
+            name: what the value is called in `unread`.
             value: anything.
         """
         if type(value) in PLAIN_TYPES and type(value) is not float:
@@ -138,13 +142,10 @@ class StateReader:
 
     def _count(self, value: Any) -> None:
         self._seen[id(value)] = value
-        if len(self._seen) > MAX_OBJECTS:
+        count = len(self._seen)
+        if count > MAX_OBJECTS:
             raise OutOfBudget(f"{MAX_OBJECTS} objects")
-        late = (
-            len(self._seen) % OBJECTS_PER_CLOCK_CHECK == 0
-            and time.thread_time() > self._until
-        )
-        if late:
+        if not count % OBJECTS_PER_CLOCK_CHECK and time.thread_time() > self._until:
             raise OutOfBudget(f"can be read in {MAX_READ_SECONDS:g} s")
 
     def _what(self, value: Any) -> str:
@@ -165,23 +166,19 @@ class StateReader:
             or type(value).__module__ in TYPING_MODULES
         ):
             return
-        if isinstance(value, GENERATOR_TYPES):
-            self._of_running(value)
-        elif isinstance(value, contextvars.ContextVar):
-            self._push(value.get(None))
-        elif isinstance(value, types.ModuleType):
-            self._of_module(value)
-        elif isinstance(value, type):
-            self._of_class(value)
-        elif not (self._of_code(value) or self._of_numbers(value)):
+        for kinds, read in _READERS:
+            if isinstance(value, kinds):
+                read(self, value)
+                return
+        if not (self._of_compiled(value) or self._of_torch(value)):
             self._of_instance(value)
 
     def _of_module(self, module: types.ModuleType) -> None:
         if self._follows(module.__name__):
-            self._of_names(vars(module))
+            self._of_names(module)
 
-    def _of_names(self, names: Mapping[str, Any]) -> None:
-        for key, value in list(names.items()):
+    def _of_names(self, owner: Any) -> None:
+        for key, value in list(vars(owner).items()):
             if is_state(key, value):
                 self._mark(key)
                 self._push(value)
@@ -190,36 +187,8 @@ class StateReader:
         if not self._follows(kind.__module__):
             self._mark(id(kind))
             return
-        self._of_names(vars(kind))
+        self._of_names(kind)
         self._push(type(kind), *kind.__mro__[1:])
-
-    def _of_code(self, value: Any) -> bool:
-        """Functions, and what is made of them; whether it is one."""
-        if isinstance(value, types.FunctionType):
-            self._of_function(value)
-        elif isinstance(value, (staticmethod, classmethod)):
-            self._push(value.__func__)
-        elif isinstance(value, property):
-            self._push(value.fget, value.fset, value.fdel)
-        elif isinstance(value, types.MethodType):
-            self._push(value.__self__, value.__func__)
-        elif isinstance(value, types.BuiltinFunctionType):
-            self._push(value.__self__)
-        elif isinstance(value, functools.partial):
-            self._push(value.func, value.args, value.keywords, vars(value))
-        elif isinstance(value, functools._lru_cache_wrapper):
-            self._of_cache(value)
-        elif callable(value) and self._is_foreign(value):
-            wrapped = getattr(value, "__wrapped__", None)
-            if wrapped is None and not hasattr(value, "__qualname__"):
-                return False
-            self._push(wrapped)  # compiled, as by numba: what is behind it is code
-        else:
-            return False
-        return True
-
-    def _is_foreign(self, value: Any) -> bool:
-        return not self._follows(type(value).__module__)
 
     def _of_function(self, function: types.FunctionType) -> None:
         home = function.__module__ or function.__globals__.get("__name__", "")
@@ -242,7 +211,7 @@ class StateReader:
             self.cached.append((label, result))
 
     def _of_running(self, value: Any) -> None:
-        """Generators and coroutines: what of them can be seen."""
+        """Generators and coroutines, as far as they can be seen."""
         for prefix in ("gi", "cr", "ag"):
             frame = getattr(value, f"{prefix}_frame", None)
             if frame is not None:
@@ -250,24 +219,14 @@ class StateReader:
                 self._push(dict(frame.f_locals))
                 self._miss(f"{self._what(value)} does not show all of its state")
 
-    def _of_numbers(self, value: Any) -> bool:
-        """Arrays, and generators of random numbers; whether it is one of those."""
-        if isinstance(value, np.generic):
-            self._mark(repr(value))
-        elif isinstance(value, np.ndarray):
-            self._of_array(value)
-        elif isinstance(value, random.Random):
-            self._mark(value.getstate())
-        elif isinstance(value, np.random.Generator):
-            self._mark(repr(value.bit_generator.state))
-        elif isinstance(value, (np.random.BitGenerator, np.random.SeedSequence)):
-            self._mark(repr(value.state))
-        elif isinstance(value, np.random.RandomState):
-            self._mark(repr(value.get_state(legacy=False)))
-        elif isinstance(value, itertools.count):
-            self._mark(repr(value))
-        else:
-            return self._of_torch(value)
+    def _of_compiled(self, value: Any) -> bool:
+        """Functions compiled by a library, as by numba: what is behind one is code."""
+        if not callable(value) or self._follows(type(value).__module__):
+            return False
+        wrapped = getattr(value, "__wrapped__", None)
+        if wrapped is None and not hasattr(value, "__qualname__"):
+            return False
+        self._push(wrapped)
         return True
 
     def _of_torch(self, value: Any) -> bool:
@@ -346,12 +305,12 @@ class StateReader:
             self._push(*value)
 
     def _of_opaque(self, value: Any) -> None:
-        """An object of C: by what it tells `pickle`."""
+        """Objects implemented in C, by what they return to `pickle`."""
         kind: Any = type(value)
-        if kind.__reduce__ is object.__reduce__ and (
-            kind.__reduce_ex__ is object.__reduce_ex__
-        ):
-            if _may_have_state(kind):
+        plain = kind.__reduce__ is object.__reduce__
+        if plain and kind.__reduce_ex__ is object.__reduce_ex__:
+            # Of Python's own types only iterators have a state that is not shown.
+            if kind.__module__ != "builtins" or hasattr(kind, "__next__"):
                 self._miss(f"{self._what(value)} does not show its state")
             return
         with warnings.catch_warnings():
@@ -360,22 +319,50 @@ class StateReader:
         if isinstance(reduced, str):
             self._mark(reduced)
             return
-        _, *parts = reduced
-        self._push(*[list(one) if _is_iterator(one) else one for one in parts])
+        for part in reduced[1:]:
+            self._push(list(part) if hasattr(type(part), "__next__") else part)
+
+
+_READERS: tuple[tuple[Any, Callable[[StateReader, Any], None]], ...] = (
+    (types.GeneratorType, StateReader._of_running),
+    (types.CoroutineType, StateReader._of_running),
+    (types.AsyncGeneratorType, StateReader._of_running),
+    (contextvars.ContextVar, lambda reader, it: reader._push(it.get(None))),
+    (types.ModuleType, StateReader._of_module),
+    (type, StateReader._of_class),
+    (types.FunctionType, StateReader._of_function),
+    ((staticmethod, classmethod), lambda reader, it: reader._push(it.__func__)),
+    (property, lambda reader, it: reader._push(it.fget, it.fset, it.fdel)),
+    (types.MethodType, lambda reader, it: reader._push(it.__self__, it.__func__)),
+    (types.BuiltinFunctionType, lambda reader, it: reader._push(it.__self__)),
+    (
+        functools.partial,
+        lambda reader, it: reader._push(it.func, it.args, it.keywords, vars(it)),
+    ),
+    (functools._lru_cache_wrapper, StateReader._of_cache),
+    (np.ndarray, StateReader._of_array),
+    ((np.generic, itertools.count), lambda reader, it: reader._mark(repr(it))),
+    (random.Random, lambda reader, it: reader._mark(it.getstate())),
+    (
+        np.random.Generator,
+        lambda reader, it: reader._mark(repr(it.bit_generator.state)),
+    ),
+    (
+        (np.random.BitGenerator, np.random.SeedSequence),
+        lambda reader, it: reader._mark(repr(it.state)),
+    ),
+    (
+        np.random.RandomState,
+        lambda reader, it: reader._mark(repr(it.get_state(legacy=False))),
+    ),
+)
+"""How values of a type are read; the first that fits."""
 
 
 def is_state(key: str, value: Any) -> bool:
     """Whether a name of a class or module may be the env's: not Python's own."""
-    functions = (
-        types.FunctionType,
-        staticmethod,
-        classmethod,
-        property,
-        functools.partial,
-        functools._lru_cache_wrapper,
-    )
     dunder = key.startswith("__") and key.endswith("__")
-    return key != "_abc_impl" and (not dunder or isinstance(value, functions))
+    return key != "_abc_impl" and (not dunder or isinstance(value, FUNCTION_TYPES))
 
 
 def _results_of(cache: Any) -> Iterator[tuple[Any, Any]]:
@@ -410,12 +397,3 @@ def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
                     yield name, member.__get__(value)
                 except AttributeError:  # it is empty
                     continue
-
-
-def _may_have_state(kind: type) -> bool:
-    """Of types of C; what Python's own are good for is known."""
-    return kind.__module__ != "builtins" or hasattr(kind, "__next__")
-
-
-def _is_iterator(value: Any) -> bool:
-    return hasattr(type(value), "__next__")
