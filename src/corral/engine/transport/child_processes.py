@@ -70,7 +70,7 @@ def children_of(pid: int) -> list[HeldProcess]:
     found: list[HeldProcess] = []
     parents = [pid]
     for parent in parents:
-        for child in _listed_children(parent):
+        for child in listed_children(parent):
             held = _hold(child)
             if held is None:
                 continue
@@ -154,7 +154,8 @@ def _has_mark(pid: int, begins: bytes) -> bool:
         return False
 
 
-def _listed_children(pid: int) -> list[int]:
+def listed_children(pid: int | str) -> list[int]:
+    """The children of a process ("self" for this one), as far as /proc tells."""
     found: list[int] = []
     for task in _names(f"/proc/{pid}/task"):
         with suppress(OSError):

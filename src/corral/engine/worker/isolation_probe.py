@@ -1,4 +1,4 @@
-"""Whether envs may share a process: what they do together, held against alone.
+"""Whether envs may share a process: what they do together, compared with alone.
 
     alone      first ─ ─ ─ ─ ─ ─ ─ ─        recorded: resets, steps, episode ends
     together   first ─ ─ ─ ─ ─ ─ ─ ─        built again, stepped by turns, the second
@@ -6,13 +6,12 @@
                                             it when the first is closed
                later               ─ ─ ─    (the doctor) and another one is built
 
-Each of them gets the seeds and actions of its recording, and has to return the same:
+Each env gets the seeds and actions of its recording and has to return the same:
 observation, reward, flags and infos. A recording has two episode ends. Where none comes
-in little time, a TimeLimit is told to end the episode, or the env is reset early.
+soon, the probe shortens the env's TimeLimit, or resets the env early.
 
-What is done here never raises for an env's sake: it comes to a `SharingAnswer`. Pools
-ask before they place their slots, and so does `corral doctor`. In a replay of a fault
-envs take turns in the same way.
+Pools ask before they place their slots, and so does `corral doctor`. In a replay of a
+fault, envs take turns in the same way.
 """
 
 from __future__ import annotations
@@ -20,13 +19,14 @@ from __future__ import annotations
 import hashlib
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from corral.engine.faults.run_delay import own_time
+from corral.engine.worker.probed_env import ProbedEnv
 
 RECORDED_ENDS = 2
 """Episode ends in a recording; the next episode is begun as well."""
@@ -69,30 +69,17 @@ class SharingAnswer:
     """Which env did what else than alone, where that was seen."""
 
 
-class RecordedEnv(Protocol):
-    """One env that is tried; see `worker.probe`."""
-
-    actions: Iterator[Any]
-
-    def reset(self, seed: int | None) -> Any: ...
-
-    def step(self, action: Any) -> Any: ...
-
-    def cut(self) -> bool:
-        """Have the next step be an episode's last; whether that can be done."""
-
-
-TurnCommand = tuple[str, Any]
-"""What an env is told: ("reset", seed), ("step", action) or ("cut", None)."""
+Turn = tuple[str, Any]
+"""A method of a `ProbedEnv` and its argument: "reset", "step" or "cut"."""
 Response = dict[str, Any]
-"""What it returned: place -> value, short."""
+"""What it returned: place -> value, shortened."""
 
 
 @dataclass(slots=True)
 class Recording:
     """What one env was told and what it returned."""
 
-    turns: list[TurnCommand] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
     steps: int = 0
     stepping: float = 0.0
@@ -103,6 +90,11 @@ class Recording:
     """Of all of it."""
     early: bool = False
     """Whether it had to be reset before an episode was over."""
+
+    def note(self, turn: Turn, outcome: Any) -> None:
+        """Record one turn."""
+        self.turns.append(turn)
+        self.responses.append(response_to(turn, outcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +133,15 @@ class UnexplainedDifference:
         """Whether the envs do the same twice, when each is alone in a process."""
         if not self.differences:  # one failed beside the other, and did not now
             return True
-        return any(
-            repeats(self.recordings[one.guest].responses, again[one.guest], one)
-            for one in self.differences
-        )
+        return any(self._repeats(one, again[one.guest]) for one in self.differences)
+
+    def _repeats(self, difference: Difference, again: Sequence[Response]) -> bool:
+        """Whether it did the same a second time, in one of those places at least."""
+        if difference.turn >= len(again):
+            return False
+        then = self.recordings[difference.guest].responses[difference.turn]
+        now = again[difference.turn]
+        return any(then.get(place) == now.get(place) for place in difference.places)
 
 
 class OutOfTime(Exception):
@@ -182,9 +179,7 @@ class Stopwatch:
 # Alone --------------------------------------------------------------------------------
 
 
-def record(
-    guest: RecordedEnv, seeded: bool = False, patience: float = 1.0
-) -> Recording:
+def record(guest: ProbedEnv, seeded: bool = False, patience: float = 1.0) -> Recording:
     """Run one env across the ends of two episodes, and a little further.
 
     Args:
@@ -195,21 +190,19 @@ def record(
     found, began, own = Recording(), time.perf_counter(), own_time()
     seeds = range(RECORDED_ENDS + 1) if seeded else [0, *[None] * RECORDED_ENDS]
     for episode, seed in enumerate(seeds):
-        turn = ("reset", seed)
-        found.turns.append(turn)
-        found.responses.append(response_to(turn, guest.reset(seed)))
+        found.note(("reset", seed), guest.reset(seed))
         last = episode == RECORDED_ENDS
         most = CUT_EPISODE_STEPS if last or found.early else MAX_RECORDED_STEPS
         over = _episode(guest, found, most, patience * RECORDING_SECONDS[episode])
-        if not (over or last):
-            _end(guest, found)
+        if not (over or last or _ended(guest, found)):
+            found.early = True
     found.seconds = time.perf_counter() - began
     # An env that others keep from the cores does not wait for anything.
     found.stepping *= max(0.01, (own_time() - own) / found.seconds)
     return found
 
 
-def _episode(guest: RecordedEnv, found: Recording, most: int, seconds: float) -> bool:
+def _episode(guest: ProbedEnv, found: Recording, most: int, seconds: float) -> bool:
     """Step until it ends by itself; False if it takes too many steps or too long."""
     until = time.perf_counter() + seconds
     for _ in range(most):
@@ -220,47 +213,37 @@ def _episode(guest: RecordedEnv, found: Recording, most: int, seconds: float) ->
     return False
 
 
-def _end(guest: RecordedEnv, found: Recording) -> None:
-    """Have the episode end; if that cannot be done, it is reset as it stands."""
-    if guest.cut():
-        found.turns.append(("cut", None))
-        found.responses.append({})
-        if _step(guest, found):
-            return
-    found.early = True
+def _ended(guest: ProbedEnv, found: Recording) -> bool:
+    """Have the episode end with a step, if that can be done."""
+    if not guest.cut():
+        return False
+    found.note(("cut", None), None)
+    return _step(guest, found)
 
 
-def _step(guest: RecordedEnv, found: Recording) -> bool:
-    turn = ("step", next(guest.actions))
+def _step(guest: ProbedEnv, found: Recording) -> bool:
+    action = next(guest.actions)
     began, worked = time.perf_counter(), time.process_time()
-    outcome = guest.step(turn[1])
+    outcome = guest.step(action)
     found.computing += time.process_time() - worked
     found.stepping += time.perf_counter() - began
     found.steps += 1
-    found.turns.append(turn)
-    found.responses.append(response_to(turn, outcome))
+    found.note(("step", action), outcome)
     return bool(outcome[2]) or bool(outcome[3])
-
-
-def _take_turn(guest: RecordedEnv, turn: TurnCommand) -> Any:
-    kind, value = turn
-    if kind == "reset":
-        return guest.reset(value)
-    return guest.step(value) if kind == "step" else guest.cut()
 
 
 # Together -----------------------------------------------------------------------------
 
 
 def run_together(
-    build: Callable[[int], RecordedEnv],
+    build: Callable[[int], ProbedEnv],
     close: Callable[[int], None],
     recordings: Sequence[Recording],
     watch: Stopwatch,
     look: Callable[[], None],
     later: bool = False,
 ) -> list[Difference]:
-    """Build the envs and run their recordings by turns; where they did something else.
+    """Build the envs and run their recordings by turns; returns the differences.
 
     It ends at the first difference that is not in infos alone.
 
@@ -294,15 +277,13 @@ def run_together(
             watch.check()
             name = _guest_name(place, count)
             try:
-                places, text = _difference_in(guests[place], recordings[place], turn)
+                found += _differences(
+                    guests[place], place % count, name, recordings[place], turn
+                )
             except Exception as error:
-                kind, _ = recordings[place].turns[turn]
-                raise GuestFailed(name, kind) from error
-            if places:
-                text = f"{name}, {text}"
-                found.append(Difference(place % count, turn, places, text))
-                if not found[-1].in_infos_alone:
-                    return found
+                raise GuestFailed(name, recordings[place].turns[turn][0]) from error
+            if found and not found[-1].in_infos_alone:
+                return found
     return found
 
 
@@ -330,32 +311,29 @@ def _guest_name(place: int, count: int) -> str:
     return names[place] if place < len(names) else f"env {place + 1}"
 
 
-def _difference_in(
-    guest: RecordedEnv, recording: Recording, turn: int
-) -> tuple[tuple[str, ...], str]:
-    """The places in which it did something else, and the first of them in words."""
-    command = recording.turns[turn]
-    now = response_to(command, _take_turn(guest, command))
-    then = recording.responses[turn]
-    if now == then:
-        return (), ""
+def _differences(
+    guest: ProbedEnv, place: int, name: str, recording: Recording, turn: int
+) -> list[Difference]:
+    """Have an env take a turn again; where it did something else, if it did."""
+    command, then = recording.turns[turn], recording.responses[turn]
+    now = responses_to(guest, [command])[0]
     places = tuple(
         place
-        for place in {**now, **then}
+        for place in ({**now, **then} if now != then else ())
         if place not in TIME_ENTRIES and now.get(place) != then.get(place)
     )
     if not places:
-        return (), ""
-    kind = command[0]
-    count = sum(one[0] == kind for one in recording.turns[:turn])
-    told = both_values(places[0], now.get(places[0]), then.get(places[0]))
-    return places, f"{kind} {count + (kind == 'step')}: {told}"
+        return []
+    kind, first = command[0], places[0]
+    count = sum(one[0] == kind for one in recording.turns[:turn]) + (kind == "step")
+    values = both_values(first, now.get(first), then.get(first))
+    return [Difference(place, turn, places, f"{name}, {kind} {count}: {values}")]
 
 
 def replay_and_compare(
-    guest: RecordedEnv, place: int, recording: Recording, begun: Callable[[], Any]
+    guest: ProbedEnv, place: int, recording: Recording, begun: Callable[[], Any]
 ) -> list[Difference]:
-    """Run a whole recording; where the env did something else.
+    """Run a whole recording; returns where the env did something else.
 
     Args:
         guest: the env.
@@ -364,29 +342,17 @@ def replay_and_compare(
         begun: called after the first turn.
     """
     found: list[Difference] = []
+    name = _guest_name(place, place + 1)
     for turn in range(len(recording.turns)):
-        places, text = _difference_in(guest, recording, turn)
-        if places:
-            text = f"{_guest_name(place, place + 1)}, {text}"
-            found.append(Difference(place, turn, places, text))
+        found += _differences(guest, place, name, recording, turn)
         if turn == 0:
             begun()
     return found
 
 
-def responses_to(guest: RecordedEnv, turns: Sequence[TurnCommand]) -> list[Response]:
+def responses_to(guest: ProbedEnv, turns: Sequence[Turn]) -> list[Response]:
     """What an env returns to these turns."""
-    return [response_to(turn, _take_turn(guest, turn)) for turn in turns]
-
-
-def repeats(
-    recording: Sequence[Response], again: Sequence[Response], difference: Difference
-) -> bool:
-    """Whether alone it did the same a second time, in one of those places at least."""
-    if difference.turn >= len(again):
-        return False
-    then, now = recording[difference.turn], again[difference.turn]
-    return any(then.get(place) == now.get(place) for place in difference.places)
+    return [response_to(turn, getattr(guest, turn[0])(turn[1])) for turn in turns]
 
 
 # What an env returned, in short -------------------------------------------------------
@@ -394,26 +360,22 @@ def repeats(
 RESULT_PARTS = ("obs", "reward", "terminated", "truncated", "info")
 
 
-def response_to(turn: TurnCommand, outcome: Any) -> Response:
+def response_to(turn: Turn, outcome: Any) -> Response:
     """Place -> value of everything in it, as it is at this moment."""
     found: Response = {}
-    if turn[0] == "cut":
-        return found
-    names = ("obs", "info") if turn[0] == "reset" else RESULT_PARTS
-    for name, value in zip(names, outcome, strict=True):
-        _flatten(name, value, found)
+    if turn[0] != "cut":
+        names = ("obs", "info") if turn[0] == "reset" else RESULT_PARTS
+        for name, value in zip(names, outcome, strict=True):
+            _flatten(name, value, found)
     return found
 
 
 def _flatten(place: str, value: Any, found: Response) -> None:
-    if isinstance(value, dict):
+    is_dict = isinstance(value, dict)
+    if is_dict or (isinstance(value, (list, tuple)) and len(value) <= 64):
         found[place] = len(value)
-        for key, part in value.items():
+        for key, part in value.items() if is_dict else enumerate(value):
             _flatten(f"{place}[{key!r}]", part, found)
-    elif isinstance(value, (list, tuple)) and len(value) <= 64:
-        found[place] = len(value)
-        for position, part in enumerate(value):
-            _flatten(f"{place}[{position}]", part, found)
     else:
         found[place] = _short(value)
 
@@ -427,7 +389,7 @@ def _short(value: Any) -> Any:
         kept = value.shape, value.dtype.str, value.tobytes()
         if value.nbytes <= MAX_KEPT_BYTES:
             return kept
-        return _digest(repr(kept[:2]).encode(), kept[2])
+        return _digest(repr(kept[:2]).encode() + kept[2])
     try:
         return _digest(pickle.dumps(value))
     except Exception:
@@ -436,11 +398,9 @@ def _short(value: Any) -> Any:
 
 def both_values(place: str, together: Any, alone: Any) -> str:
     """A place where two answers differ, with both values if they were kept."""
-    arrays = [
-        np.frombuffer(kept[2], kept[1]).reshape(kept[0])
-        for kept in (together, alone)
-        if isinstance(kept, tuple)
-    ]
+    both = (together, alone)
+    kept = [one for one in both if isinstance(one, tuple)]
+    arrays = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in kept]
     if len(arrays) == 2 and arrays[0].shape == arrays[1].shape:
         pairs = zip(arrays[0].flat, arrays[1].flat, strict=True)
         apart = [one.tobytes() != other.tobytes() for one, other in pairs]
@@ -452,8 +412,5 @@ def both_values(place: str, together: Any, alone: Any) -> str:
     return f"{place} is {together!s:.60} together and {alone!s:.60} alone"
 
 
-def _digest(*parts: bytes) -> bytes:
-    digest = hashlib.blake2b(digest_size=12)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=12).digest()

@@ -42,6 +42,7 @@ from corral.engine.worker.commands import (
     BuildShard,
     Job,
     ProbeEnvs,
+    ProbeRequest,
     ProcessSetup,
     RepeatRecording,
 )
@@ -55,12 +56,7 @@ from corral.engine.worker.letters import (
     describe,
     for_travel,
 )
-from corral.engine.worker.probe import (
-    Probe,
-    ProbeResult,
-    ProbeStage,
-    repeated,
-)
+from corral.engine.worker.probe import Probe, ProbeResult, ProbeStage
 from corral.engine.worker.serve import WorkerEndpoint, serve
 from corral.engine.worker.shard import WorkerRetired
 from corral.engine.worker.worker import Worker
@@ -226,8 +222,8 @@ class _WorkerProcess:
         return ProbeResult(measured, packed, doubt.trouble, doubt.in_infos_alone)
 
     def _repeat(self, message: RepeatRecording) -> bool:
-        worker = self._resources(message.job)
-        return repeated(worker, message.job, pickle.loads(message.doubt))
+        probe = Probe(self._resources(message.job), message.job, ProbeRequest())
+        return probe.repeats(pickle.loads(message.doubt))
 
     @staticmethod
     def _open_shared(job: Job) -> None:

@@ -5,7 +5,7 @@
 
     envs that wait    second and third at once, in a thread each
 
-    those that say    first, then second, then both at once; three times
+    envs that declare first, then second, then both at once; three times
     "corral.threads"  (the second is built and stepped in a thread of its own)
 
 The wall time of a step says how long a loop takes, its CPU time how many workers a core
@@ -18,19 +18,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.engine.adapters.isolation import isolation_of
 from corral.engine.faults.run_delay import own_time
+from corral.engine.transport.child_processes import listed_children
 from corral.engine.worker import isolation_probe, shared_state
 from corral.engine.worker.commands import Job, ProbeRequest
 from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import ForkCount
 from corral.engine.worker.import_time import ImportTimer
 from corral.engine.worker.isolation_probe import (
+    Difference,
     GuestFailed,
     OutOfTime,
     Recording,
@@ -38,13 +38,7 @@ from corral.engine.worker.isolation_probe import (
     Stopwatch,
     UnexplainedDifference,
 )
-from corral.engine.worker.probed_env import (
-    MAX_TIMED_STEPS,
-    THREADS_KEY,
-    ProbedEnv,
-    RandomStreams,
-    TimedTurn,
-)
+from corral.engine.worker.probed_env import ProbedEnv, RandomStreams, TimedTurn
 from corral.engine.worker.serialization import opened
 from corral.engine.worker.shared_state import Snapshot
 from corral.engine.worker.worker import Worker
@@ -53,6 +47,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 TIMING_ROUNDS = 3
+MAX_TIMED_STEPS = 1000
+"""Of one env that has the worker to itself; enough, where a step takes microseconds."""
 MAX_COLD_RATIO = 2.0
 """How many times as long as the second env's steps the first one's may be."""
 WAITING_CPU_SHARE = 0.5
@@ -121,7 +117,7 @@ class Probe:
     Args:
         worker: with its resources, and no envs.
         job: its factories are those of the envs to be tried, two or more.
-        question: what is asked.
+        question: what to find out.
         reached: called when the first env is "built", and was run "alone".
     """
 
@@ -137,13 +133,15 @@ class Probe:
     _texts: dict[str, str] = field(default_factory=dict)
     _gain: float = 1.0
 
-    def run(self) -> Measurement:
-        """Find out; every env that is not kept is closed."""
+    def __post_init__(self) -> None:
         self.worker.context.slots = self.job.slots
         self._factories: list[Any] = opened(self.job.factories)
+
+    def run(self) -> Measurement:
+        """Find out; every env that is not kept is closed."""
         self._streams = RandomStreams(self.worker.context)
         counted = ForkCount()
-        # What broken envs say when they are collected is no news.
+        # Errors of broken envs that are garbage-collected are of no interest.
         sys.unraisablehook = lambda unraisable: None
         try:
             measured = self._run()
@@ -165,9 +163,8 @@ class Probe:
             computing=measured.computing,
         )
         kept = self.kept is not None
-        return replace(
-            measured, sharing=answered, kept=kept, left=not kept and _has_children()
-        )
+        left = not kept and bool(listed_children("self"))
+        return replace(measured, sharing=answered, kept=kept, left=left)
 
     def _run(self) -> Measurement:
         first = self._new(0)
@@ -184,7 +181,7 @@ class Probe:
         if not asked.judges and (known is None or known.safe):
             return self._alone_and_at_once(first) if threads else self._in_turn(first)
         if threads and (known is None or known.safe):
-            says = SharingAnswer(True, f'metadata["{THREADS_KEY}"] is True', seen=False)
+            says = SharingAnswer(True, 'metadata["corral.threads"] is True', seen=False)
             known = known or says
             if asked.seconds:
                 return replace(self._alone_and_at_once(first), sharing=known)
@@ -194,17 +191,12 @@ class Probe:
         if known is None:
             return self._compare_sharing(first)
         if asked.seconds:
-            turn = first.run(self._until, MAX_TIMED_STEPS)
-            return replace(_measurement([turn]), sharing=known)
-        self._keep(first)
-        return Measurement(0.0, sharing=known)
-
-    def _keep(self, first: ProbedEnv) -> None:
-        """For slot 0; unless it has drawn from generators of a life of its own."""
-        if not self.job.options.isolate_rng:
+            return replace(_measurement([self._timed(first)]), sharing=known)
+        if not self.job.options.isolate_rng:  # else it has drawn from its own streams
             self._trials.remove(first)
             self.kept = first.made
             self.extra -= 1
+        return Measurement(0.0, sharing=known)
 
     # Trials ---------------------------------------------------------------------------
 
@@ -227,33 +219,57 @@ class Probe:
 
     # Timing ---------------------------------------------------------------------------
 
-    @property
-    def _until(self) -> float:
-        return time.perf_counter() + self.question.seconds / 2
+    def _timed(self, probed_env: ProbedEnv) -> TimedTurn:
+        until = time.perf_counter() + self.question.seconds / 2
+        return probed_env.run(until, MAX_TIMED_STEPS)
 
     def _in_turn(self, first: ProbedEnv) -> Measurement:
-        """One env, then another."""
-        turn = first.run(self._until, MAX_TIMED_STEPS)
+        """Time one env, then another."""
+        turn = self._timed(first)
         measured = _measurement([turn])
         if self._in_threads(first, measured):
             found = self._at_once(self._alone(first))
-            gained = replace(measured, thread_gain=self._gain, declared=False)
-            return replace(gained, threads=not found)
+            return self._gained(measured, not found)
         second = self._new(1)
         second.build()
         return self._with_another(turn, second)
 
+    def _gained(self, measured: Measurement, threads: bool) -> Measurement:
+        return replace(
+            measured, thread_gain=self._gain, declared=False, threads=threads
+        )
+
     def _with_another(self, turn: TimedTurn, second: ProbedEnv) -> Measurement:
-        other = second.run(self._until, MAX_TIMED_STEPS)
+        other = self._timed(second)
         # The first step in a process may compile or load; the other env found it done.
         cold = turn.step_time > MAX_COLD_RATIO * other.step_time
         return _measurement([other] if cold else [turn, other])
 
     def _alone_and_at_once(self, first: ProbedEnv) -> Measurement:
+        """Time each env alone, then both at once; in rounds, since machines vary."""
+        second, seconds = self._new(1), self.question.seconds
+        turn, alone = seconds / (3 * TIMING_ROUNDS), list[TimedTurn]()
+        gains: list[float] = []
         with _thread_of(self.worker.context) as thread:
-            return _alone_and_at_once(
-                first, self._new(1), thread, self.question.seconds
-            )
+            try:
+                declared = thread.submit(second.build).result()
+                ending = time.perf_counter() + 0.75 * seconds
+                # Steps that are longer than a turn get one round.
+                while not gains or (
+                    len(gains) < TIMING_ROUNDS and time.perf_counter() < ending
+                ):
+                    alone.append(first.run(time.perf_counter() + turn))
+                    until = time.perf_counter() + turn
+                    alone.append(thread.submit(second.run, until).result())
+                    until = time.perf_counter() + turn
+                    pending = thread.submit(second.run, until)
+                    beside = [first.run(until), pending.result()]
+                    pairs = zip(beside, alone[-2:], strict=True)
+                    gains.append(sum(both.pace / one.pace for both, one in pairs))
+            finally:  # in the thread that built it
+                thread.submit(second.close).result()
+        # The lowest: a round that was disturbed must not recommend threads.
+        return replace(_measurement(alone), threads=declared, thread_gain=min(gains))
 
     # Sharing --------------------------------------------------------------------------
 
@@ -263,12 +279,13 @@ class Probe:
         try:
             states = self._streams.states()
             recordings = self._alone(first)
-            self._texts = self._sources()
-            drawn = shared_state.advanced_generators(states, self._streams.states())
+            envs = [one.env for one in self._trials]
+            self._texts = shared_state.sources(envs, self._factories)
+            drawn = self._streams.drawn_since(states)
             measured = _of_recording(recordings[0])
             turn, at_once = None, self._in_threads(first, measured)
             if self.question.seconds and not at_once:
-                turn = first.run(self._until, MAX_TIMED_STEPS)
+                turn = self._timed(first)
                 measured = _measurement([turn])
                 watch = Stopwatch(self.question.limit)
             if drawn:
@@ -276,8 +293,7 @@ class Probe:
             self.reached("alone")
             sharing, doubt = self._tried(recordings, watch, at_once)
             if at_once:
-                gained = replace(measured, thread_gain=self._gain, declared=False)
-                measured = replace(gained, threads=doubt is None)
+                measured = self._gained(measured, doubt is None)
             elif turn is not None and sharing.safe and doubt is None:
                 measured = self._with_another(turn, self._trials[-1])
             return replace(measured, sharing=sharing, doubt=doubt)
@@ -288,19 +304,20 @@ class Probe:
         return replace(measured, sharing=SharingAnswer(None, text), doubt=None)
 
     def _alone(self, first: ProbedEnv) -> list[Recording]:
-        """What each does by itself; those of one factory do the same."""
-        known: dict[int, Recording] = {}
+        """Record what each does by itself; those of one factory do the same."""
+        found: list[Recording] = []
+        patience = THOROUGH_PATIENCE if self.question.thorough else 1.0
         for guest in range(len(self._factories)):
             slot = self._slot_of(guest)
-            if slot not in known:
-                probed_env = first if guest == 0 else self._new(guest)
-                if probed_env is not first:
-                    probed_env.build()
-                patience = THOROUGH_PATIENCE if self.question.thorough else 1.0
-                known[slot] = isolation_probe.record(
-                    probed_env, self.question.seeded, patience
-                )
-        return [known[self._slot_of(guest)] for guest in range(len(self._factories))]
+            if slot < guest:
+                found.append(found[slot])
+                continue
+            probed_env = self._new(guest) if guest else first
+            if guest:
+                probed_env.build()
+            seeded = self.question.seeded
+            found.append(isolation_probe.record(probed_env, seeded, patience))
+        return found
 
     def _in_threads(self, first: ProbedEnv, measured: Measurement) -> bool:
         """Whether it may pay to have a thread for each, since they wait."""
@@ -346,43 +363,36 @@ class Probe:
 
     def _together(
         self, recordings: list[Recording], watch: Stopwatch
-    ) -> list[isolation_probe.Difference]:
+    ) -> list[Difference]:
         self._streams.restore()
         self._drawn: list[str] = []
         self._after: Snapshot | None = None
 
         def build(guest: int) -> ProbedEnv:
             before = self._streams.states()
+            others = [one.made for one in self._trials]
             probed_env = self._new(guest)
             probed_env.build()
-            if any(
-                probed_env.made is one.made
-                for one in self._trials
-                if one is not probed_env
-            ):
+            if any(probed_env.made is one for one in others):
                 raise SameEnvTwice
-            self._drawn += shared_state.advanced_generators(
-                before, self._streams.states()
-            )
+            self._drawn += self._streams.drawn_since(before)
             return probed_env
+
+        def close(guest: int) -> None:
+            self._trials[guest].close_quietly()
 
         def look() -> None:
             self._after = self._snapshot(self._before)
 
         try:
             return isolation_probe.run_together(
-                build,
-                lambda guest: self._trials[guest].close_quietly(),
-                recordings,
-                watch,
-                look,
-                self.question.thorough,
+                build, close, recordings, watch, look, self.question.thorough
             )
         finally:
             if self._after is None:
                 look()
 
-    def _at_once(self, recordings: list[Recording]) -> list[isolation_probe.Difference]:
+    def _at_once(self, recordings: list[Recording]) -> list[Difference]:
         """The same in a thread each, the second one a turn behind the first."""
         self._streams.restore()
         self._clear()
@@ -390,9 +400,7 @@ class Probe:
         threads = [_thread_of(self.worker.context) for _ in recordings]
         begun = threading.Event()
 
-        def life(
-            guest: int, probed_env: ProbedEnv
-        ) -> tuple[list[isolation_probe.Difference], float]:
+        def life(guest: int, probed_env: ProbedEnv) -> tuple[list[Difference], float]:
             if guest:
                 begun.wait(self.question.limit)
             began = time.perf_counter()
@@ -407,9 +415,7 @@ class Probe:
             before = self._streams.states()
             for thread, probed_env in pairs:
                 thread.submit(probed_env.build).result()
-            self._drawn = shared_state.advanced_generators(
-                before, self._streams.states()
-            )
+            self._drawn = self._streams.drawn_since(before)
             lives = [
                 thread.submit(life, guest, probed_env)
                 for guest, (thread, probed_env) in enumerate(pairs)
@@ -418,9 +424,8 @@ class Probe:
             self._after = self._snapshot(self._before)
         finally:
             for thread, probed_env in zip(threads, self._trials, strict=False):
-                thread.submit(
-                    probed_env.close_quietly
-                ).result()  # in the thread that built it
+                # In the thread that built it.
+                thread.submit(probed_env.close_quietly).result()
             for thread in threads:
                 thread.shutdown()
         alone = sum(recording.seconds for recording in recordings)
@@ -437,54 +442,41 @@ class Probe:
         except OutOfTime:
             raise
         except Exception as error:
-            text = f"side by side in one process {error}: {_error_text(error)}"
+            told = _error_text(error)
+            text = f"side by side in one process {error}: {told}"
             if not isinstance(error, GuestFailed) or error.at_once:
-                text = (
-                    "the second one in a process cannot be built and reset "
-                    f"({_error_text(error)})"
-                )
-            return SharingAnswer(None, text), UnexplainedDifference(
-                text, recordings, []
-            )
+                text = f"the second one in a process cannot be built and reset ({told})"
+            doubt = UnexplainedDifference(text, recordings, [])
+            return SharingAnswer(None, text), doubt
         text = f"{FAILED_ONCE_REASON}, and then not ({_error_text(failure)})"
         return SharingAnswer(None, text), None
 
     def _snapshot(self, before: Snapshot | None = None) -> Snapshot:
-        envs = [
-            probed_env.env
-            for probed_env in self._trials
-            if probed_env.shard.envs.adapters
-        ]
+        envs = [one.env for one in self._trials if one.shard.envs.adapters]
         return shared_state.snapshot(envs, self._factories, before)
 
-    def _sources(self) -> dict[str, str]:
-        return shared_state.sources(
-            [probed_env.env for probed_env in self._trials], self._factories
-        )
+    # Once more ------------------------------------------------------------------------
 
+    def repeats(self, doubt: UnexplainedDifference) -> bool:
+        """Whether envs that are alone in this process repeat what was recorded.
 
-def repeated(worker: Worker, job: Job, doubt: UnexplainedDifference) -> bool:
-    """Whether envs that are alone in this process repeat what they were recorded at.
-
-    For the first of them alone it is really alone; the others come after it.
-    """
-    worker.context.slots = job.slots
-    factories = opened(job.factories)
-    again: list[list[isolation_probe.Response]] = []
-    for guest, recording in enumerate(doubt.recordings):
-        slot = next(i for i, one in enumerate(factories) if one is factories[guest])
-        if slot < guest:
-            again.append(again[slot])
-            continue
-        probed_env = ProbedEnv(job, slot, factories[guest], worker.shard.guard)
-        try:
-            probed_env.build()
-            again.append(isolation_probe.responses_to(probed_env, recording.turns))
-        except Exception:
-            return False
-        finally:
-            probed_env.close_quietly()
-    return doubt.is_real(again)
+        Only the first of them is really alone; the others come after it.
+        """
+        again: list[list[isolation_probe.Response]] = []
+        for guest, recording in enumerate(doubt.recordings):
+            slot = self._slot_of(guest)
+            if slot < guest:
+                again.append(again[slot])
+                continue
+            probed_env = self._new(guest)
+            try:
+                probed_env.build()
+                again.append(isolation_probe.responses_to(probed_env, recording.turns))
+            except Exception:
+                return False
+            finally:
+                self._clear()
+        return doubt.is_real(again)
 
 
 def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:
@@ -492,16 +484,14 @@ def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:
     verdict = isolation_of(first.env)
     if verdict is None:
         return None
-    draws = verdict.isolate_rng and not job.options.isolate_rng
-    if verdict.isolation == "shared" and draws:
-        return SharingAnswer(False, _NEEDS_OWN.format(verdict.reason), seen=False)
-    return SharingAnswer(verdict.isolation == "shared", verdict.reason, seen=False)
-
-
-_NEEDS_OWN = (
-    "it draws from global generators, which all envs of a process share; with "
-    "isolate_rng=True it may share a process ({})"
-)
+    shared, reason = verdict.isolation == "shared", verdict.reason
+    if shared and verdict.isolate_rng and not job.options.isolate_rng:
+        shared = False
+        reason = (
+            "it draws from global generators, which all envs of a process share; with "
+            f"isolate_rng=True it may share a process ({reason})"
+        )
+    return SharingAnswer(shared, reason, seen=False)
 
 
 def _draws(names: list[str], where: str) -> SharingAnswer:
@@ -511,15 +501,6 @@ def _draws(names: list[str], where: str) -> SharingAnswer:
         "share; isolate_rng=True gives each slot its own"
     )
     return SharingAnswer(False, text)
-
-
-def _has_children() -> bool:
-    """Whether this process has any; Linux tells."""
-    for path in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError):  # that thread has ended
-            if path.read_text().strip():
-                return True
-    return False
 
 
 def _error_text(error: BaseException) -> str:
@@ -537,32 +518,6 @@ def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
         here.context = context
 
     return ThreadPoolExecutor(1, "corral-probe", enter)
-
-
-def _alone_and_at_once(
-    first: ProbedEnv, second: ProbedEnv, thread: ThreadPoolExecutor, seconds: float
-) -> Measurement:
-    """Each env alone, then both at once; in rounds, since machines change pace."""
-    turn, alone, gains = seconds / (3 * TIMING_ROUNDS), list[TimedTurn](), list[float]()
-    try:
-        declared = thread.submit(second.build).result()
-        ending = time.perf_counter() + 0.75 * seconds
-        # Steps that are longer than a turn get one round.
-        while not gains or (
-            len(gains) < TIMING_ROUNDS and time.perf_counter() < ending
-        ):
-            alone.append(first.run(time.perf_counter() + turn))
-            until = time.perf_counter() + turn
-            alone.append(thread.submit(second.run, until).result())
-            until = time.perf_counter() + turn
-            pending = thread.submit(second.run, until)
-            beside = [first.run(until), pending.result()]
-            pairs = zip(beside, alone[-2:], strict=True)
-            gains.append(sum(both.pace / one.pace for both, one in pairs))
-    finally:  # in the thread that built it
-        thread.submit(second.close).result()
-    # The lowest: a round that was disturbed must not recommend threads.
-    return replace(_measurement(alone), threads=declared, thread_gain=min(gains))
 
 
 def _measurement(turns: list[TimedTurn]) -> Measurement:

@@ -14,19 +14,17 @@ from typing import Any
 import numpy as np
 
 from corral.core import NO_TASK
-from corral.engine.faults.run_delay import run_delay
+from corral.engine.faults.run_delay import own_time
 from corral.engine.worker.commands import Job
 from corral.engine.worker.context import WorkerContext
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.shard import Shard
-from corral.engine.worker.shared_state import generator_states
+from corral.engine.worker.shared_state import advanced_generators, generator_states
 
 THREADS_KEY = "corral.threads"
 """The key of an env's metadata that says its steps release the GIL."""
 SAMPLED_ACTIONS = 64
-MAX_TIMED_STEPS = 1000
-"""Of one env that has the worker to itself; enough, where a step takes microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ class ProbedEnv:
         self._guard()
         return result
 
-    def cut(self) -> bool:
+    def cut(self, _: None = None) -> bool:
         """Have the env's TimeLimit end the episode with the next step."""
         layer = self.env
         while layer is not None:
@@ -147,7 +145,7 @@ class ProbedEnv:
         if self._options.isolate_rng or self._options.sample_task is not None:
             step, reset = self.step, lambda *_: self.reset(None)
         steps, stepping, computing = 0, 0.0, 0.0
-        began, delayed = time.perf_counter(), _waited_for_core()
+        began, own = time.perf_counter(), own_time()
         for action in self.actions:
             if self._permitted is not None:
                 action = self._permitted(action)
@@ -167,9 +165,8 @@ class ProbedEnv:
             self._guard()
             if now >= until or steps == most_steps:
                 break
-        delayed = _waited_for_core() - delayed
         elapsed = time.perf_counter() - began
-        undisturbed = max(0.01, 1.0 - delayed / elapsed)
+        undisturbed = max(0.01, (own_time() - own) / elapsed)
         return TimedTurn(
             steps, elapsed * undisturbed, stepping * undisturbed, computing
         )
@@ -183,11 +180,6 @@ class ProbedEnv:
         while self.shard.envs.adapters:
             with suppress(Exception):
                 self._guarded(self.shard.envs.adapters.pop().close)
-
-
-def _waited_for_core() -> float:
-    """Seconds that this thread was ready to run and had no core; Linux counts them."""
-    return run_delay("thread-self") or 0.0
 
 
 class RandomStreams:
@@ -208,3 +200,7 @@ class RandomStreams:
         """Where they are by now, by name."""
         own = repr(self._context.rng.bit_generator.state)
         return {**generator_states(), "this_worker().rng": own}
+
+    def drawn_since(self, before: dict[str, Any]) -> list[str]:
+        """The streams that have moved."""
+        return advanced_generators(before, self.states())
