@@ -56,7 +56,7 @@ class Desk:
             care=self.care,
             recorder=self.recorder,
             inform=self.inform,
-            post=self.letters.append,
+            send=self.letters.append,
         )
 
     def inform(self) -> None:

@@ -74,10 +74,8 @@ class EpisodePlan:
         episode.seed = self._next_seed(slot, episode)
         # Before anything of the user's is run: it may be the end of us.
         words = self._words[index]
-        words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = (
-            episode.number,
-            episode.restarts,
-        )
+        words[EPISODE_NUMBER] = episode.number
+        words[EPISODE_RESTARTS] = episode.restarts
         words[EPISODE_SEED] = episode.seed_word
         words[BEGIN_TICKET], words[FIRST_BEGIN_TICKET] = ticket, episode.first_began
         episode.options, episode.next_options = episode.next_options, None
@@ -145,14 +143,10 @@ class EpisodePlan:
         """Go on where the worker before was, as far as the block tells."""
         for index, episode in enumerate(self.episodes):
             words, seed = self._words[index], self._words[index][EPISODE_SEED]
-            episode.number, episode.restarts = (
-                words[EPISODE_NUMBER],
-                words[EPISODE_RESTARTS],
-            )
-            episode.began, episode.first_began = (
-                words[BEGIN_TICKET],
-                words[FIRST_BEGIN_TICKET],
-            )
+            episode.number = words[EPISODE_NUMBER]
+            episode.restarts = words[EPISODE_RESTARTS]
+            episode.began = words[BEGIN_TICKET]
+            episode.first_began = words[FIRST_BEGIN_TICKET]
             episode.seed = None if seed < 0 else seed
             episode.task, episode.broken = tasks[index], broken[index]
 

@@ -40,13 +40,11 @@ class Letter:
 
 
 def merged(letter: Letter, earlier: Letter) -> Letter:
-    """One letter of two about the same result, begun by a worker that was replaced."""
-    fields = ("info", "final_info", "obs", "final_obs", "fault", "restarted")
-    values = {
-        name: getattr(earlier if getattr(letter, name) is None else letter, name)
-        for name in fields
-    }
-    return Letter(letter.slot, **values)
+    """Join two letters about the same result, begun by a worker that was replaced."""
+    for name in ("info", "final_info", "obs", "final_obs", "fault", "restarted"):
+        if getattr(letter, name) is None:
+            setattr(letter, name, getattr(earlier, name))
+    return letter
 
 
 def unpickled_copy(letter: Letter) -> Letter:
@@ -234,7 +232,7 @@ class SealedMessage:
     """A letter or reply as bytes, so that one that cannot be opened names its slot.
 
     What an env sends may unpickle in the worker alone: a module found only there, a
-    constructor that refuses. Unsealed it would be lost, with nobody to wait for.
+    constructor that refuses. Unsealed it would be lost, and the pool would wait for it.
     """
 
     __slots__ = ("_about", "_data", "_pid")

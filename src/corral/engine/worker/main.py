@@ -17,46 +17,22 @@ import pickle
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 
 from corral.engine.faults import stacks
+from corral.engine.layout import plan
 from corral.engine.layout.codec import Codecs
-from corral.engine.layout.plan import (
-    BUSY_SINCE,
-    CLOSING,
-    CURRENT_COMMAND,
-    WORKER_ENDED,
-    ControlViews,
-    DataViews,
-)
 from corral.engine.transport import child_processes, descriptors, doorbell, lifeline
 from corral.engine.transport.block import Block
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays
-from corral.engine.worker import serialization
-from corral.engine.worker.commands import (
-    BindBlock,
-    BuildShard,
-    Job,
-    ProbeEnvs,
-    ProbeRequest,
-    ProcessSetup,
-    RepeatRecording,
-)
+from corral.engine.worker import commands, letters, probe, serialization
 from corral.engine.worker.forked_copies import guard_of
-from corral.engine.worker.letters import (
-    BuildFailed,
-    Letter,
-    Reply,
-    SealedMessage,
-    ShardBuilt,
-    describe,
-    for_travel,
-)
-from corral.engine.worker.probe import Probe, ProbeResult, ProbeStage
 from corral.engine.worker.serve import WorkerEndpoint, serve
 from corral.engine.worker.shard import WorkerRetired
 from corral.engine.worker.worker import Worker
@@ -102,16 +78,16 @@ def main(
 
     def end() -> None:
         lifeline.end_with_offspring(lifeline_descriptor, mark, seconds)
-        memory[stop_offset : stop_offset + 4].cast("I")[0] = WORKER_ENDED
+        memory[stop_offset : stop_offset + 4].cast("I")[0] = plan.WORKER_ENDED
 
-    # Registered first, so it runs after every other library's last wish.
+    # Registered first, so it runs after the exit handlers of all libraries.
     atexit.register(end)
     seconds = 0.0
     stacks.answer_into(stack)
     box = Mailbox.attach(mailbox)
     process = _WorkerProcess(worker, block, control, box, bells)
     try:
-        process.unpack(_expect(box.fetch(), ProcessSetup), log)
+        process.unpack(_expect(box.fetch(), commands.ProcessSetup), log)
         process.guard()
         process.run()
     except WorkerRetired:
@@ -140,14 +116,14 @@ class _WorkerProcess:
         self.guard = guard_of(index)
         self.worker: Worker | None = None
         self._tried: Worker | None = None
-        """Who tried envs here, before any were built."""
+        """The worker that tried envs here, before any were built."""
         self._kept: Any = None
 
     @property
     def was_asked_to_close(self) -> bool:
         return self.worker is not None and self.worker.closing
 
-    def unpack(self, setup: ProcessSetup, log: int) -> None:
+    def unpack(self, setup: commands.ProcessSetup, log: int) -> None:
         """Become what the parent wants this process to look like."""
         sys.argv[:] = setup.argv
         for stream in (sys.stdout, sys.stderr):
@@ -161,34 +137,39 @@ class _WorkerProcess:
             logging.getLogger(name or None).setLevel(level)
         logging.getLogger().addHandler(_LogHandler(log))
         serialization.unpack_registry(setup.registry)
-        self.views = ControlViews(setup.control, self.control.memory)
+        self.views = plan.ControlViews(setup.control, self.control.memory)
         self.kind = setup.bell_kind
 
     def run(self) -> None:
         """Build when told to, then serve."""
-        build = _expect(self._probe_until_build(), BuildShard)
+        build = _expect(self._probe_until_build(), commands.BuildShard)
         self._open_shared(build.job)
         self.worker = Worker(build.job, guard=self.guard)
         if self._tried is not None:
             self.worker.take_over(self._tried)
         try:
             first, self._kept = self._kept, None
-            if self._post_result(lambda _: ShardBuilt(self.worker.build(first)), build):
-                self._serve(self.worker, _expect(self.mailbox.fetch(), BindBlock))
+            if self._post_result(
+                lambda _: letters.ShardBuilt(self.worker.build(first)), build
+            ):
+                self._serve(
+                    self.worker, _expect(self.mailbox.fetch(), commands.BindBlock)
+                )
         finally:
             self.guard()
             # Seen by a parent that waits for us: this may take as long as it needs.
             vitals = self.views.vitals[self.index].data
-            vitals[BUSY_SINCE], vitals[CURRENT_COMMAND] = time.perf_counter(), CLOSING
+            vitals[plan.BUSY_SINCE] = time.perf_counter()
+            vitals[plan.CURRENT_COMMAND] = plan.CLOSING
             self.worker.shard.close()
 
     def _probe_until_build(self) -> Any:
-        """Try what is to be tried; the first message that asks for something else."""
+        """Answer all probes; returns the first message that asks for something else."""
         try:
             message = self.mailbox.fetch()
-            while isinstance(message, (ProbeEnvs, RepeatRecording)):
+            while isinstance(message, (commands.ProbeEnvs, commands.RepeatRecording)):
                 self._open_shared(message.job)
-                is_first = isinstance(message, ProbeEnvs)
+                is_first = isinstance(message, commands.ProbeEnvs)
                 self._post_result(self._probe if is_first else self._repeat, message)
                 message = self.mailbox.fetch()
             return message
@@ -197,7 +178,7 @@ class _WorkerProcess:
                 self._kept.close()
             raise
 
-    def _resources(self, job: Job) -> Worker:
+    def _resources(self, job: commands.Job) -> Worker:
         if self._tried is None:
             self._tried = Worker(
                 replace(job, slots=range(0), factories=()), guard=self.guard
@@ -205,33 +186,37 @@ class _WorkerProcess:
             self._tried.prepare()
         return self._tried
 
-    def _probe(self, message: ProbeEnvs) -> Any:
+    def _probe(self, message: commands.ProbeEnvs) -> Any:
         def reached(stage: str) -> None:
-            self.mailbox.post(ProbeStage(stage))
+            self.mailbox.post(probe.ProbeStage(stage))
 
         worker = self._resources(message.job)
-        probe = Probe(worker, message.job, message.question, reached)
-        measured = probe.run()
-        self._kept = probe.kept
+        trial = probe.Probe(worker, message.job, message.question, reached)
+        measured = trial.run()
+        self._kept = trial.kept
         doubt = measured.doubt
         if doubt is None:
-            return ProbeResult(measured)
+            return probe.ProbeResult(measured)
         # Packed: the parent may not know what its actions are made of.
         packed = serialization.dumps(doubt)
         measured = replace(measured, doubt=None)
-        return ProbeResult(measured, packed, doubt.trouble, doubt.in_infos_alone)
+        return probe.ProbeResult(measured, packed, doubt.trouble, doubt.in_infos_alone)
 
-    def _repeat(self, message: RepeatRecording) -> bool:
-        probe = Probe(self._resources(message.job), message.job, ProbeRequest())
-        return probe.repeats(pickle.loads(message.doubt))
+    def _repeat(self, message: commands.RepeatRecording) -> bool:
+        worker, asked = self._resources(message.job), commands.ProbeRequest()
+        return probe.Probe(worker, message.job, asked).repeats(
+            pickle.loads(message.doubt)
+        )
 
     @staticmethod
-    def _open_shared(job: Job) -> None:
+    def _open_shared(job: commands.Job) -> None:
         if isinstance(job.shared, SharedArrays):
             job.shared = job.shared.open()
 
     def _post_result(
-        self, work: Any, message: ProbeEnvs | RepeatRecording | BuildShard
+        self,
+        work: Any,
+        message: commands.ProbeEnvs | commands.RepeatRecording | commands.BuildShard,
     ) -> bool:
         """Post what came of it; False if it failed."""
         try:
@@ -243,13 +228,13 @@ class _WorkerProcess:
         except BaseException as error:
             self.guard(error)
             fault = self._explained(error, message.job)
-            self.mailbox.post(BuildFailed(for_travel(fault)))
+            self.mailbox.post(letters.BuildFailed(letters.for_travel(fault)))
             return False
         return True
 
-    def _explained(self, error: BaseException, job: Job) -> Fault:
+    def _explained(self, error: BaseException, job: commands.Job) -> Fault:
         slot = getattr(error, "slot", None)
-        fault = describe(error, "construct", slot, self.index, seed=job.seed)
+        fault = letters.describe(error, "construct", slot, self.index, seed=job.seed)
         if isinstance(error, ImportError) and error.name:
             text = (
                 f"{fault.error_text} (in the worker; module {error.name!r} is not "
@@ -258,7 +243,7 @@ class _WorkerProcess:
             return replace(fault, error_text=text)
         return fault
 
-    def _serve(self, worker: Worker, bind: BindBlock) -> None:
+    def _serve(self, worker: Worker, bind: commands.BindBlock) -> None:
         data = Block.attach(self.block, bind.plan.size)
         attach = doorbell.attach
         memory, kind = self.control.memory, self.kind
@@ -272,7 +257,7 @@ class _WorkerProcess:
         )
         codecs: Codecs = pickle.loads(bind.codecs)
         worker.bind(
-            views=DataViews(bind.plan, data.memory),
+            views=plan.DataViews(bind.plan, data.memory),
             codecs=codecs,
             outputs=endpoint.shard_outputs(worker.job.slots, self._post_letter),
             reset_seed=self.views.reset_seed,
@@ -283,51 +268,60 @@ class _WorkerProcess:
         self.mailbox.post("bound")
         serve(worker, endpoint)
 
-    def _post_letter(self, letter: Letter) -> None:
-        if letter.fault is not None:
-            letter.fault = for_travel(letter.fault)
-        if letter.restarted is not None:
-            letter.restarted = for_travel(letter.restarted)
+    def _post_letter(self, letter: letters.Letter) -> None:
+        letter.fault = letter.fault and letters.for_travel(letter.fault)
+        letter.restarted = letter.restarted and letters.for_travel(letter.restarted)
+        slot = letter.slot
+        self._post(
+            letter,
+            "sending an info home",
+            lambda shard: shard.index(slot),
+            lambda fault: letters.Letter(slot, fault=fault),
+        )
+
+    def _post_reply(self, reply: letters.Reply) -> None:
+        reply.faults = [letters.for_travel(fault) for fault in reply.faults]
+        if reply.faults:
+            reply.values = []  # the caller gets the faults instead
+        self._post(
+            reply,
+            "sending a result home",
+            lambda shard: self._unsendable_index(reply, shard),
+            lambda fault: letters.Reply([], [fault]),
+        )
+
+    def _post(
+        self,
+        message: letters.Letter | letters.Reply,
+        command: str,
+        index_in: Callable[[range], int | None],
+        instead: Callable[[Fault], letters.Letter | letters.Reply],
+    ) -> None:
+        """Post a message; one that cannot be pickled becomes a fault of its slot."""
         try:
-            sealed = SealedMessage(letter)
+            sealed = letters.SealedMessage(message)
         except BaseException as error:  # SystemExit in a __reduce__ too
-            assert self.worker is not None
             self.guard(error)
-            index = self.worker.job.slots.index(letter.slot)
-            fault = self.worker.described(index, "sending an info home", error)
-            sealed = SealedMessage(Letter(letter.slot, fault=for_travel(fault)))
+            assert self.worker is not None
+            index = index_in(self.worker.job.slots)
+            fault = self.worker.described(index, command, error)
+            sealed = letters.SealedMessage(instead(letters.for_travel(fault)))
         self.guard()  # pickling runs the user's code
         self.mailbox.post_bytes(pickle.dumps(sealed))
 
-    def _post_reply(self, reply: Reply) -> None:
-        reply.faults = [for_travel(fault) for fault in reply.faults]
-        if reply.faults:
-            reply.values = []  # which nobody will see
-        try:
-            sealed = SealedMessage(reply)
-        except BaseException as error:
-            self.guard(error)
-            assert self.worker is not None
-            fault = self.worker.described(
-                self._unsendable_index(reply), "sending a result home", error
-            )
-            sealed = SealedMessage(Reply([], [for_travel(fault)]))
-        self.guard()
-        self.mailbox.post_bytes(pickle.dumps(sealed))
-
-    def _unsendable_index(self, reply: Reply) -> int | None:
+    @staticmethod
+    def _unsendable_index(reply: letters.Reply, shard: range) -> int | None:
         """The index of the first slot whose value cannot be sent."""
-        assert self.worker is not None
         for slot, value in zip(reply.slots, reply.values, strict=False):
             try:
-                SealedMessage(Reply([value], []))
+                letters.SealedMessage(letters.Reply([value], []))
             except BaseException:
-                return self.worker.job.slots.index(slot)
+                return shard.index(slot)
         return None
 
 
 class _LogHandler(logging.Handler):
-    """Sends records to the parent, whose own handlers decide what becomes of them."""
+    """Sends log records to the parent, whose handlers print or drop them."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -352,16 +346,13 @@ def portable(record: logging.LogRecord) -> dict[str, Any]:
     if record.exc_info:
         fields["exc_text"] = logging.Formatter().formatException(record.exc_info)
         fields["exc_info"] = None
-    return {key: value for key, value in fields.items() if _is_plain(value)}
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, (str, int, float, bool))
+    plain = (str, int, float, bool, type(None))
+    return {key: value for key, value in fields.items() if isinstance(value, plain)}
 
 
 def _no_breakpoint(*_: Any, **__: Any) -> None:
     raise RuntimeError(
-        "breakpoint() in a worker process has no terminal to talk to; "
+        "breakpoint() was called in a worker process, which has no terminal; "
         'use backend="serial" to debug an environment'
     )
 
@@ -374,7 +365,5 @@ def _expect(message: Any, kind: type[Any]) -> Any:
 
 def _flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):  # the parent no longer reads it
             stream.flush()
-        except (OSError, ValueError):  # the parent no longer reads it
-            pass

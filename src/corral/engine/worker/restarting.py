@@ -12,7 +12,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.plan import CONSTRUCTING, STEPPING
 from corral.engine.worker import autoreset
 from corral.engine.worker.commands import ShardOptions
@@ -53,9 +52,10 @@ def answered(
 ) -> Fault | None:
     """Answer a command from a new env; returns the fault if that cannot be done."""
     index, budget = failed.index, shard.options.restarts
-    # The caller's own mistake, and an env that has changed, are not mended by it.
+    # A new env does not help after a mistake of the caller's, or if its spaces differ.
     while not isinstance(error, (OrderError, SpacesDiffer)):
-        delay = _delay(budget, shard.slots[index])
+        slot = shard.slots[index]
+        delay = None if budget is None else budget.spend(slot, time.monotonic())
         if delay is None:
             return replace(fault, gave_up=budget is not None)
         command = "construct"
@@ -68,10 +68,6 @@ def answered(
             shard.guard(again)
             error, fault = again, shard.described(index, command, again)
     return fault
-
-
-def _delay(budget: RestartBudget | None, slot: int) -> float | None:
-    return None if budget is None else budget.spend(slot, time.monotonic())
 
 
 def _rebuild(shard: RestartableShard, failed: FailedCommand, delay: float) -> None:

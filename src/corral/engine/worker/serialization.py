@@ -9,6 +9,7 @@ Not carried: monkeypatches, globals changed at run time, logging filters and han
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.machinery
 import io
@@ -133,20 +134,20 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
-class _by_value:
+@contextlib.contextmanager
+def _by_value(module: types.ModuleType) -> Iterator[None]:
     """Register a module for cloudpickle's by-value path, for a moment."""
-
-    def __init__(self, module: types.ModuleType) -> None:
-        self._module = module
-        self._ours = module.__name__ not in cloudpickle.list_registry_pickle_by_value()
-
-    def __enter__(self) -> None:
-        if self._ours and self._module.__name__ != "__main__":
-            cloudpickle.register_pickle_by_value(self._module)
-
-    def __exit__(self, *_: object) -> None:
-        if self._ours and self._module.__name__ != "__main__":
-            cloudpickle.unregister_pickle_by_value(self._module)
+    name = module.__name__
+    ours = name != "__main__" and (
+        name not in cloudpickle.list_registry_pickle_by_value()
+    )
+    if ours:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        if ours:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def dumps(value: Any) -> bytes:
@@ -157,7 +158,7 @@ def dumps(value: Any) -> bytes:
 
 
 def pack(value: Any, what: str) -> bytes:
-    """Pickle `what` the user gave us, or say which part of it cannot travel."""
+    """Pickle what the user gave us, or say which part of it cannot be pickled."""
     try:
         return dumps(value)
     except Exception as error:

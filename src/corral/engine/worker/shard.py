@@ -53,10 +53,7 @@ from corral.engine.worker.restarting import FailedCommand
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.step_results import as_reward, defined_at, five_of, two_of
-from corral.errors import (
-    Fault,
-    SpaceMismatch,
-)
+from corral.errors import Fault, SpaceMismatch
 
 LOGGER = logging.getLogger("corral")
 
@@ -159,7 +156,7 @@ class Shard:
             care=self.care,
             recorder=self._recorder,
             inform=self._outputs.inform,
-            post=self._outputs.post,
+            send=self._outputs.post,
         )
 
     def _bind_actions(self, views: DataViews, codecs: Codecs, part: slice) -> None:
@@ -294,11 +291,14 @@ class Shard:
         """Reset the env for its next episode and write the first observation."""
         self._prepare(index)
         obs, info = two_of(self._reset_env(index))
+        self._write_obs(index, row, obs)
+        self.info_writer.write(index, row, info)
+        self.care[index] &= ~NEEDS_CARE
+
+    def _write_obs(self, index: int, row: int, obs: Any) -> None:
         mailed = self._encode(row, index, obs)
         if mailed is not None:
             self.info_writer.letter(index).obs = self.info_writer.packed_part(mailed)
-        self.info_writer.write(index, row, info)
-        self.care[index] &= ~NEEDS_CARE
 
     def _prepare(self, index: int) -> None:
         """Go on to the slot's next episode, before its env does."""
@@ -332,11 +332,7 @@ class Shard:
             self._fields["reward"][row, index] = value
             self._fields["episode_return"][row, index] += value
         if left & OBS_UNWRITTEN:
-            mailed = self._encode(row, index, obs)
-            if mailed is not None:
-                self.info_writer.letter(index).obs = self.info_writer.packed_part(
-                    mailed
-                )
+            self._write_obs(index, row, obs)
         if left & EPISODE_ENDED:
             autoreset.after_the_end(self, index, row, mode, obs, info)
         else:
@@ -463,7 +459,7 @@ class Shard:
     def close(self) -> list[Fault]:
         """Close every env, whatever the others do; returns what went wrong.
 
-        It is logged as well, since most who close envs can no longer raise anything.
+        Errors are logged as well: most callers that close envs can no longer raise.
         """
         self.guard()
         faults = [

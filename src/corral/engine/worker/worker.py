@@ -161,13 +161,14 @@ class Worker:
     def _mail(self, _mode: int, _index: int) -> None:
         message = self._fetch()
         if type(message) is Ask:  # nothing else takes time, or has no deadline
-            self._vitals[BUSY_SINCE], self._vitals[CURRENT_COMMAND] = (
-                time.perf_counter(),
-                ANSWERING,
-            )
+            self._mark(ANSWERING)
         self.read(message)
-        self._vitals[CURRENT_COMMAND] = STEPPING
+        self._mark(STEPPING)
+
+    def _mark(self, command: int) -> None:
+        """Let the parent see what this worker does, from now on."""
         self._vitals[BUSY_SINCE] = time.perf_counter()
+        self._vitals[CURRENT_COMMAND] = command
 
     # By verb; a tuple, since a dict of enums takes three times as long to look up.
     _HANDLERS: ClassVar[tuple[Callable[[Worker, int, int], None], ...]] = (
@@ -185,20 +186,6 @@ class Worker:
         """Obey one message."""
         self._READERS[type(message)](self, message)
 
-    def _adopt(self, message: commands.NewColumns) -> None:
-        self.shard.columns.adopt(message.columns)
-
-    def _prepare(self, message: commands.NextEpisode) -> None:
-        self.shard.plan.request(
-            message.index, message.seed, message.options, message.task
-        )
-
-    def _take_action(self, message: commands.MailedAction) -> None:
-        self.shard.mailed_actions[message.index] = message.values
-
-    def _take_raw_action(self, message: commands.RawAction) -> None:
-        self.shard.raw_actions[message.index] = message.value
-
     def _reroot(self, message: commands.NewRootSeed) -> None:
         self.shard.plan.restart_count(message.seed)
         if self.job.owns_process:
@@ -206,20 +193,22 @@ class Worker:
 
     def _ask(self, message: Ask) -> None:
         reply = self.answer(message)
-        # Before it is sent: whoever has it may want a step in time.
-        self._vitals[BUSY_SINCE], self._vitals[CURRENT_COMMAND] = (
-            time.perf_counter(),
-            STEPPING,
-        )
+        self._mark(STEPPING)  # before the caller has it, and may want a step in time
         self._answer(reply)
         if message.verb == "run" and self._ring is not None:
             self._ring()  # an item that is done is announced like a slot
 
     _READERS: ClassVar[dict[type, Callable[[Worker, Any], None]]] = {
-        commands.NewColumns: _adopt,
-        commands.NextEpisode: _prepare,
-        commands.MailedAction: _take_action,
-        commands.RawAction: _take_raw_action,
+        commands.NewColumns: lambda self, new: self.shard.columns.adopt(new.columns),
+        commands.NextEpisode: lambda self, wanted: self.shard.plan.request(
+            wanted.index, wanted.seed, wanted.options, wanted.task
+        ),
+        commands.MailedAction: lambda self, action: self.shard.mailed_actions.update(
+            {action.index: action.values}
+        ),
+        commands.RawAction: lambda self, action: self.shard.raw_actions.update(
+            {action.index: action.value}
+        ),
         commands.NewRootSeed: _reroot,
         Ask: _ask,
     }
@@ -230,7 +219,9 @@ class Worker:
             self.closing = True
             return Reply([], self.shard.close())
         if message.verb == "run":
-            return self._attempt("map", [None], lambda _: self._run(message.payload))
+            return self._attempt(
+                "map", [None], lambda _: self._function(opened(message.payload))
+            )
         work = self._ANSWERS[message.verb]
         return self._attempt(
             command_of(message.verb, message.payload),
@@ -276,9 +267,6 @@ class Worker:
             )
         return self.shard.envs.adapters[index].call(name, args, kwargs)
 
-    def _get_attr(self, index: int, message: Ask) -> Any:
-        return self.shard.envs.adapters[index].get_attr(message.payload)
-
     def _set_attr(self, index: int, message: Ask) -> None:
         name, values = message.payload
         position = message.indexes.index(index)
@@ -291,12 +279,11 @@ class Worker:
     _ANSWERS: ClassVar[dict[str, Callable[[Worker, int, Ask], Any]]] = {
         "apply": _apply,
         "call": _call,
-        "get_attr": _get_attr,
+        "get_attr": lambda self, index, message: self.shard.envs.adapters[
+            index
+        ].get_attr(message.payload),
         "set_attr": _set_attr,
     }
-
-    def _run(self, item: Any) -> Any:
-        return self._function(opened(item))
 
 
 def worker_rng(root: int, slots: range) -> np.random.Generator:
