@@ -88,7 +88,7 @@ CASES = [
         "call",
         threading.Lock,
         EnvError,
-        ("cannot pickle", "Let it return plain data"),
+        ("cannot pickle", "return plain data"),
         command="sending a result home",
         processes_only=True,
     ),
@@ -96,7 +96,7 @@ CASES = [
         "info",
         threading.Lock,
         EnvError,
-        ("cannot pickle", "Let infos hold plain data"),
+        ("cannot pickle", "let infos hold plain data"),
         command="sending an info home",
         processes_only=True,
     ),
@@ -330,8 +330,8 @@ def pool_of(at: str, deed: Callable[[], Any], **options: Any) -> corral.Pool:
 
 EPISODE = ["Episode: seed 71, step 2, task 'up'", f"Last actions: {FINE}, {FAIL}"]
 OUTPUT = ["Last output:", "    last words in step"]
-OTHERS = 'Other envs in its process: 1 (without them: isolation="slot")'
-REPRODUCE = "To reproduce: fault.save(path); corral.replay(path)"
+OTHERS = '  try the env alone, it shared its process with 1 other env: isolation="slot"'
+REPRODUCE = "  reproduce this episode: fault.save(path), then corral.replay(path)"
 
 
 def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
@@ -339,8 +339,9 @@ def test_an_env_that_raises_says_what_where_and_what_to_do() -> None:
         "slot 1, worker 0, pid 9: ZeroDivisionError in step: boom",
         *EPISODE,
         *OUTPUT,
+        "Next steps:",
         OTHERS,
-        'To continue: on_fault="restart"',
+        '  continue after such errors: on_fault="restart"',
         REPRODUCE,
     ]
 
@@ -349,13 +350,14 @@ def test_so_does_a_worker_that_is_killed() -> None:
     assert said_by(pool_of("step", kill), [FINE, FINE], [FINE, FAIL]) == [
         "slot 1, worker 0, pid 9: the process was ended by SIGKILL during step (often "
         "the out-of-memory killer)",
-        "Its other slot is lost with it.",
+        "The worker's other slot lost its episode.",
         *EPISODE,
         *OUTPUT,
-        "Close the pool.",
-        "If memory ran out (see the kernel's log): fewer workers, or "
+        "Next steps:",
+        "  close the pool",
+        "  if memory ran out (see the kernel's log): fewer workers, or "
         'isolation="slot" with memory_limit=',
-        'To continue: on_fault="restart"',
+        '  continue after such errors: on_fault="restart"',
         REPRODUCE,
     ]
 
@@ -371,9 +373,10 @@ def test_so_does_a_worker_that_hangs() -> None:
         *EPISODE,
         "Stack:",
         "Last output:",
-        "Close the pool.",
-        "If it is only slow, allow more time: step_timeout=",
-        'To continue: on_timeout="restart"',
+        "Next steps:",
+        "  close the pool",
+        "  if it is only slow, allow more time: step_timeout=",
+        '  continue after such errors: on_timeout="restart"',
         REPRODUCE,
     ]
 
@@ -393,8 +396,9 @@ def test_so_does_a_factory_that_fails() -> None:
         "Pool seed: 7",
         "Last output:",
         "    last words in construct",
+        "Next steps:",
         OTHERS,
-        'To debug it in your own process: backend="serial"',
+        '  debug it in your own process: backend="serial"',
         REPRODUCE,
     ]
 
@@ -412,7 +416,7 @@ def test_a_slot_that_was_given_up_says_after_how_many_restarts() -> None:
 
 def test_a_shardmate_says_who_took_its_worker_down() -> None:
     text = words_of(kind="shardmate", command="step", slot=3, beside=5)
-    assert "slot 3" in text and "which slot 5 took down" in text
+    assert "slot 3" in text and "because slot 5 ended its worker" in text
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,8 @@ def test_env_that_kills_its_process_in_a_step(pool, capsys):
     ("slots", "lost"),
     [
         (2, ""),
-        (4, "Its other slot is lost with it."),
-        (6, "Its other slots are lost with it."),
+        (4, "The worker's other slot lost its episode."),
+        (6, "The worker's other slots lost their episodes."),
     ],
 )
 def test_an_error_speaks_of_other_slots_only_if_the_worker_had_any(slots, lost):
@@ -66,9 +66,11 @@ def test_an_error_speaks_of_other_slots_only_if_the_worker_had_any(slots, lost):
         pool.reset()
         with pytest.raises(WorkerDied) as caught:
             pool.step([0] * (slots - 1) + [DIE])
-    told = [line for line in str(caught.value).splitlines() if "lost with it" in line]
+    told = [
+        line for line in str(caught.value).splitlines() if "The worker's other" in line
+    ]
     assert told == ([lost] if lost else [])
-    assert "Close the pool." in str(caught.value)
+    assert "close the pool" in str(caught.value)
 
 
 def test_env_that_exits_its_process_in_a_step(pool):

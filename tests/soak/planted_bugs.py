@@ -113,14 +113,14 @@ BUGS = (
     Bug(
         "A letter goes out under the name of the shard's first slot.",
         "engine/worker/info_writer.py",
-        "Letter(self._slots[index])",
-        "Letter(self._slots[0])",
+        "Letter(self.slots[index])",
+        "Letter(self.slots[0])",
         ("engine/worker/test_info_writer.py", "contracts/test_infos.py"),
     ),
     Bug(
         "Columns keep the info of an earlier step when a step has none.",
         "engine/worker/info_writer.py",
-        "not info and not self._care[index] & HAS_INFOS:",
+        "not info and not self.care[index] & HAS_INFOS:",
         "not info:",
         ("engine/worker/test_info_writer.py", "contracts/test_infos.py"),
     ),
@@ -148,8 +148,7 @@ BUGS = (
     Bug(
         "An env that failed is built again without end.",
         "engine/faults/restart_limits.py",
-        "        self._counts[who] = count + 1\n        self._times[who] = [*recent, "
-        "now]\n        return",
+        "        self.note(who, now)\n        return",
         "        return",
         ("faults/test_restarts.py",),
     ),

@@ -1,4 +1,4 @@
-"""A fault becomes an error that answers: what, where, which value, what now."""
+"""The error of a fault: what happened, where, which values, and the next steps."""
 
 from __future__ import annotations
 
@@ -9,21 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from corral import errors
 from corral.engine.faults.advice import advice_for
 from corral.engine.faults.option_syntax import PYTHON_SYNTAX, OptionSyntax
-from corral.errors import (
-    CorralError,
-    EnvError,
-    Fault,
-    FaultError,
-    ItemError,
-    RemoteTraceback,
-    SpaceMismatch,
-    StartError,
-    UsageError,
-    WorkerDied,
-    WorkerHung,
-)
+from corral.errors import CorralError, Fault, FaultError, UsageError
 
 _CAUSES = {
     "SIGKILL": "often the out-of-memory killer",
@@ -67,22 +56,16 @@ def signal_name(exit_code: int | None) -> str | None:
 
 def where(fault: Fault) -> str:
     """The place of a fault, in the project's words."""
-    parts = []
-    if fault.item is not None:
-        parts.append(f"item {fault.item}")
-    if fault.slot is not None:
-        parts.append(f"slot {fault.slot}")
-    if fault.worker is not None:
-        parts.append(f"worker {fault.worker}")
-    if fault.pid is not None:
-        parts.append(f"pid {fault.pid}")
+    names = ("item", "slot", "worker", "pid")
+    values = [(name, getattr(fault, name)) for name in names]
+    parts = [f"{name} {value}" for name, value in values if value is not None]
     return ", ".join(parts) or "the pool"
 
 
 def error_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
     if fault.item is not None and fault.kind == "raised":
-        error: CorralError = ItemError(message_for(fault, syntax), fault)
+        error: CorralError = errors.ItemError(message_for(fault, syntax), fault)
     elif isinstance(fault.exception, UsageError):
         error = type(fault.exception)(message_for(fault, syntax))
         error.fault = fault
@@ -100,11 +83,11 @@ def one_error_for(faults: Sequence[Fault], chosen: int = 0) -> CorralError:
 
 
 _KINDS: dict[str, type[FaultError]] = {
-    "raised": EnvError,
-    "start": StartError,
-    "died": WorkerDied,
-    "hung": WorkerHung,
-    "shardmate": WorkerDied,
+    "raised": errors.EnvError,
+    "start": errors.StartError,
+    "died": errors.WorkerDied,
+    "hung": errors.WorkerHung,
+    "shardmate": errors.WorkerDied,
 }
 
 
@@ -112,24 +95,25 @@ _KINDS: dict[str, type[FaultError]] = {
 
 
 def message_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> str:
-    """What the error says: what happened, all that is known of it, and what to do.
+    """The text of an error: what happened, where, which values, and the next steps.
 
-    The latter in the user's syntax; with None it is left out, as for a replay.
+    Options are written in the user's syntax; without one there are no next steps.
     """
     error = fault.exception
     if isinstance(error, UsageError):
         first = f"{where(fault)}: {shortened(str(error))}"
-        if not isinstance(error, SpaceMismatch):
+        if not isinstance(error, errors.SpaceMismatch):
             return first  # the caller's own mistake, whatever the env was at
     else:
         first = _MESSAGES[fault.kind](fault)
     advice = [] if syntax is None else advice_for(fault, syntax)
-    return "\n".join([first, *_episode(fault), *_worker(fault), *advice])
+    steps = ["Next steps:", *(f"  {line}" for line in advice)] if advice else []
+    return "\n".join([first, *_episode(fault), *_worker(fault), *steps])
 
 
 def _episode(fault: Fault) -> list[str]:
     lines, about = [], []
-    if fault.kind == "start" or not _in_episode(fault):
+    if fault.kind == "start" or fault.command == "start" or fault.step is None:
         lines += [] if fault.seed is None else [f"Pool seed: {fault.seed}"]
     else:
         about.append("no seed" if fault.seed is None else f"seed {fault.seed}")
@@ -155,10 +139,6 @@ def _shown(action: Any) -> str:
     if isinstance(action, np.generic):
         action = action.item()
     return f"{action!r:.60}"
-
-
-def _in_episode(fault: Fault) -> bool:
-    return fault.command != "start" and fault.step is not None
 
 
 def _worker(fault: Fault) -> list[str]:
@@ -213,8 +193,8 @@ def _died(fault: Fault) -> str:
     if fault.item is not None or fault.command == "start" or fault.others < 1:
         return died  # nothing else is lost with it
     other = "" if fault.slot is None else "other "
-    lost = "slots are" if fault.others > 1 else "slot is"
-    return f"{died}\nIts {other}{lost} lost with it."
+    lost = "slots lost their episodes" if fault.others > 1 else "slot lost its episode"
+    return f"{died}\nThe worker's {other}{lost}."
 
 
 def _hung(fault: Fault) -> str:
@@ -223,8 +203,9 @@ def _hung(fault: Fault) -> str:
 
 
 def _shardmate(fault: Fault) -> str:
-    why = "" if fault.beside is None else f", which slot {fault.beside} took down"
-    return f"{where(fault)}: its episode was cut short with its worker{why}"
+    beside = fault.beside
+    why = "its worker ended" if beside is None else f"slot {beside} ended its worker"
+    return f"{where(fault)}: the episode was cut short because {why}"
 
 
 _MESSAGES = {
@@ -244,4 +225,4 @@ def _cause(fault: Fault) -> BaseException | None:
     live = fault.exception is not None and fault.exception.__traceback__ is not None
     if live and len(fault.error_text or "") <= MAX_TEXT_CHARACTERS:
         return fault.exception
-    return RemoteTraceback(fault.traceback) if fault.traceback else None
+    return errors.RemoteTraceback(fault.traceback) if fault.traceback else None

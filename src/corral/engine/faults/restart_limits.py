@@ -1,4 +1,4 @@
-"""How often something may be started again, and how long to wait before it is.
+"""How often an env or worker may be started again, and how long to wait before that.
 
 Pure arithmetic: the time is a parameter, so that a worker, its parent and a test can
 each count with a clock of their own.
@@ -36,31 +36,28 @@ class RestartBudget:
 
     def spend(self, who: Hashable, now: float) -> float | None:
         """One more restart: the seconds to wait before it, or None if none is left."""
-        recent = [
-            time
-            for time in self._times.get(who, ())
-            if now - time < RATE_WINDOW_SECONDS
-        ]
-        count = self._counts.get(who, 0)
-        if count >= self.limits.in_all or len(recent) >= self.limits.per_minute:
+        recent = self._recent(who, now)
+        if self.count(who) >= self.limits.in_all or recent >= self.limits.per_minute:
             return None
-        self._counts[who] = count + 1
-        self._times[who] = [*recent, now]
-        return self.limits.delay(len(recent))
+        self.note(who, now)
+        return self.limits.delay(recent)
 
     def count(self, who: Hashable) -> int:
         """How often it was restarted."""
         return self._counts.get(who, 0)
 
     def note(self, who: Hashable, now: float) -> None:
-        """Somebody else has spent one."""
-        recent = [
-            time
-            for time in self._times.get(who, ())
-            if now - time < RATE_WINDOW_SECONDS
-        ]
-        self._counts[who] = self._counts.get(who, 0) + 1
-        self._times[who] = [*recent, now]
+        """Count a restart, also one that was spent elsewhere."""
+        self._recent(who, now)
+        self._counts[who] = self.count(who) + 1
+        self._times[who].append(now)
+
+    def _recent(self, who: Hashable, now: float) -> int:
+        """How many restarts were within the last minute; earlier ones are dropped."""
+        times = self._times.get(who, ())
+        kept = [time for time in times if now - time < RATE_WINDOW_SECONDS]
+        self._times[who] = kept
+        return len(kept)
 
     def part(self, members: range) -> RestartBudget:
         """A copy of what these have spent."""

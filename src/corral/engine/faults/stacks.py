@@ -1,4 +1,4 @@
-"""Where a process hangs, asked of it from outside.
+"""The Python stacks of a worker that hangs, requested by its parent.
 
 A worker registers `faulthandler` for one signal, which writes its threads' Python
 stacks into a nameless file that the parent holds too. The handler runs in C, so it
@@ -12,8 +12,8 @@ import os
 import signal
 import tempfile
 import time
-from contextlib import suppress
-from pathlib import Path
+
+from corral.engine.transport.child_processes import stat_of
 
 # A real-time signal, which hardly any library uses; SIGUSR2 where there is none.
 STACK_SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
@@ -25,7 +25,7 @@ PROCESS_STATES = {
 
 
 def open_file() -> int:
-    """The nameless file, for `answer_into` and `ask_for_stacks`."""
+    """Open the nameless file that `answer_into` writes and `ask_for_stacks` reads."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("corral-stacks", os.MFD_CLOEXEC)
         os.fchmod(descriptor, 0o600)  # as mkstemp's is
@@ -36,14 +36,14 @@ def open_file() -> int:
 
 
 def answer_into(descriptor: int) -> None:
-    """In the worker: write stacks there whenever we are asked."""
+    """In the worker: write stacks to this file whenever the parent asks."""
     os.set_inheritable(descriptor, False)
     faulthandler.register(STACK_SIGNAL, descriptor, all_threads=True)
 
 
 def ask_for_stacks(pid: int, descriptor: int) -> str:
-    """The stacks of a process that answers into this file; says why if it cannot."""
-    state = _state(pid)
+    """Return the stacks of a process that answers into this file, or why not."""
+    (state,) = stat_of(pid)[:1] or [""]
     if state in PROCESS_STATES:
         return PROCESS_STATES[state]
     before = os.fstat(descriptor).st_size
@@ -60,15 +60,9 @@ def ask_for_stacks(pid: int, descriptor: int) -> str:
             break  # written, and no longer growing
         size = grown
     text = os.pread(descriptor, size - before, before).decode(errors="replace")
-    return text or "the process did not say"
+    return text or "the process did not answer"
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether somebody has stopped the process (SIGSTOP)."""
-    return _state(pid) == "T"
-
-
-def _state(pid: int) -> str:
-    with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return ""
+    """Whether the process is stopped (SIGSTOP)."""
+    return stat_of(pid)[:1] == ["T"]

@@ -7,8 +7,8 @@ Guarantees:
       live numpy view: the pages go when the last view does.
     - Memory that is not there is refused when it is asked for, with the numbers, and
       not by a signal when it is first written to.
-    - On Linux nobody who has the descriptor can make a shared block smaller (a file
-      seal), which would be a SIGBUS for the parent; nor larger, once it was
+    - On Linux no process that has the descriptor can make a shared block smaller (a
+      file seal), which would be a SIGBUS for the parent; nor larger, once it was
       `extended`, or `seal` was called.
 Assumes:
     - A worker may write to all of the block: one that scribbles over memory at random
@@ -90,7 +90,7 @@ class Block:
             return self.attach(os.dup(self.descriptor), size)
 
     def seal(self, read_only: bool = False) -> None:
-        """Keep the size as it is, for everybody and for good.
+        """Fix the size, for all processes and for good.
 
         Args:
             read_only: whether only mappings that exist by now may still be written to.
@@ -118,7 +118,7 @@ class Block:
         """Let go of the memory and the descriptor."""
         mapping, self._mapping = self._mapping, None
         if mapping is not None:
-            # BufferError: somebody still looks at the memory; their view keeps it.
+            # BufferError: an array still views the memory, and keeps it mapped.
             with contextlib.suppress(BufferError):
                 self.memory.release()
                 mapping.close()
@@ -131,7 +131,7 @@ class Block:
 
 @contextlib.contextmanager
 def _named(what: str, size: int, touched: int | None) -> Iterator[None]:
-    """Say of whatever is refused how much it was."""
+    """Add to an error how much memory was asked for."""
     free_memory.check(size if touched is None else touched, what)
     try:
         yield
@@ -150,7 +150,7 @@ def _create_descriptor(size: int) -> int:
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     descriptor = os.memfd_create("corral", flags)
     try:
-        os.fchmod(descriptor, 0o600)  # nobody else could get at it anyway
+        os.fchmod(descriptor, 0o600)
         os.ftruncate(descriptor, size)
         _add_seals(descriptor, "SHRINK")
     except BaseException:

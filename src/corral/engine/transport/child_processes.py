@@ -1,7 +1,7 @@
-"""The processes that envs start, and their end with the worker.
+"""Processes that envs start end with their worker.
 
-What stays in the worker's process group is ended with the group. What has left it (a
-daemon, `Popen(start_new_session=True)`) is found in two ways:
+Those in the worker's process group are ended with the group. Those that have left it (a
+daemon, `Popen(start_new_session=True)`) are found in two ways:
 
     tree   the worker's children, theirs, and so on, while the worker lives
     mark   every worker has an environment variable of its own, which its children
@@ -10,8 +10,8 @@ daemon, `Popen(start_new_session=True)`) is found in two ways:
 Guarantees (Linux):
     - Only processes that descend from the worker are ended: no name is guessed, and a
       process id that was given away again is not taken for the one that was looked at.
-    - Looking costs nothing while envs run; it is done when a worker ends, and a worker
-      that never had a child does not look at other processes at all.
+    - It costs nothing while envs run: a worker looks when it ends, and one that never
+      had a child does not look at other processes at all.
 Assumes:
     - /proc is there, and pidfd_open (Linux 5.3). Elsewhere the process group is all
       that is ended.
@@ -27,6 +27,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,12 +49,12 @@ def mark_of(token: str, worker: int, generation: int) -> str:
     return f"{token}.{worker}.{generation}."
 
 
+@dataclass(frozen=True, slots=True)
 class HeldProcess:
     """A process that is held by a descriptor, so that its number stays its own."""
 
-    def __init__(self, pid: int, descriptor: int) -> None:
-        self.pid = pid
-        self._descriptor = descriptor
+    pid: int
+    _descriptor: int
 
     def kill(self) -> None:
         """Kill it, if it has not ended; and let go."""
@@ -74,7 +75,7 @@ def children_of(pid: int) -> list[HeldProcess]:
             held = _hold(child)
             if held is None:
                 continue
-            if _parent_of(child) == parent:  # and was so before it was held
+            if stat_of(child)[1:2] == [str(parent)]:  # and was so before it was held
                 found.append(held)
                 parents.append(child)
             else:
@@ -164,11 +165,11 @@ def listed_children(pid: int | str) -> list[int]:
     return found
 
 
-def _parent_of(pid: int) -> int | None:
-    with suppress(OSError, IndexError):
-        text = Path(f"/proc/{pid}/stat").read_text()
-        return int(text.rpartition(")")[2].split()[1])
-    return None
+def stat_of(pid: int) -> list[str]:
+    """State, parent and more of a process: /proc/PID/stat after the name."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
 
 
 def _group_of(pid: int) -> int | None:

@@ -1,7 +1,7 @@
-"""Descriptors are what a process may open only so many of: files, sockets, pipes.
+"""File descriptors: files, sockets and pipes, of which a process may open only so many.
 
-    soft limit   what the kernel keeps us to; we may raise it ourselves
-    hard limit   how far
+    soft limit   enforced by the kernel; a process may raise its own
+    hard limit   the most that the soft limit can be raised to
 
 Guarantees:
     - Once `make_room` has returned, so many more can be opened.
@@ -9,7 +9,7 @@ Guarantees:
       walk through all numbers up to it, or use select(), get slow or lost in millions.
     - `original_limit` says what it was, so that workers can be given that.
 Assumes:
-    - Nobody else opens many at the same time; who is unlucky gets EMFILE all the same.
+    - No other thread opens many at the same time; else EMFILE is raised all the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _original_limit: int | None = None
 
 
 def make_room(count: int) -> None:
-    """See to it that so many descriptors can be opened.
+    """Raise the soft limit if needed, so that this many descriptors can be opened.
 
     Raises:
         OSError: they cannot; the text has the numbers.
@@ -51,7 +51,10 @@ def make_room(count: int) -> None:
             f"{soft})",
         )
     if limit != soft:
-        _raise_to(limit, soft, hard)
+        global _original_limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        if _original_limit is None:
+            _original_limit = soft
 
 
 def needed_limit(wanted: int, soft: int, hard: int) -> int | None:
@@ -60,11 +63,8 @@ def needed_limit(wanted: int, soft: int, hard: int) -> int | None:
         return soft
     if not _within(wanted, hard):
         return None
-    return (
-        wanted + SPARE_DESCRIPTORS
-        if _within(wanted + SPARE_DESCRIPTORS, hard)
-        else hard
-    )
+    ample = wanted + SPARE_DESCRIPTORS
+    return ample if _within(ample, hard) else hard
 
 
 def _within(wanted: int, limit: int) -> bool:
@@ -72,22 +72,15 @@ def _within(wanted: int, limit: int) -> bool:
 
 
 def open_count() -> int:
-    """How many are open; 0 if nobody can say."""
+    """How many are open; 0 where the system does not tell."""
     try:
         return len(os.listdir("/dev/fd")) - 1  # less the one that the listing took
     except OSError:
         return 0
 
 
-def _raise_to(limit: int, soft: int, hard: int) -> None:
-    global _original_limit
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    if _original_limit is None:
-        _original_limit = soft
-
-
 def original_limit() -> int | None:
-    """The soft limit as it was before we raised it; None if we never did."""
+    """The soft limit before Corral raised it; None if it never did."""
     return _original_limit
 
 

@@ -1,14 +1,14 @@
 """Memory that can still be allocated: the machine's, or the container's.
 
-A block of shared memory is given without a look at what is left; it is when its pages
-are first written to that a process is killed for them. So who wants a big one looks
-here first.
+The kernel creates a block of shared memory without a look at what is left. It kills a
+process when the pages are first written to. So a pool looks here before it asks for a
+big block.
 
 Guarantees:
     - Nothing is refused that fits: memory that the kernel can take back counts as free.
 Assumes:
-    - What was free a moment ago still is. Where others take it meanwhile, the kernel
-      decides who is killed.
+    - What was free a moment ago still is. If other processes take it meanwhile, the
+      kernel decides which of them it kills.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UNCHECKED_BYTES = 16 << 20
-"""Bytes that are worth no look."""
+"""Smaller requests are not checked."""
 _GIB = 1 << 30
 _NO_LIMIT = 1 << 60
 """What version 1 of the control groups says for none is a number just below 2**63."""
@@ -51,7 +51,7 @@ def check(wanted: int, what: str) -> None:
 
 
 def available(root: Path = Path("/")) -> FreeMemory | None:
-    """The least that anybody leaves us; None if nobody says anything."""
+    """The least that the machine and our control groups leave; None if unknown."""
     accounts = [*_machine(root), *_groups(root)]
     return min(accounts, key=lambda left: left.bytes, default=None)
 
@@ -63,52 +63,44 @@ def _machine(root: Path) -> Iterator[FreeMemory]:
         yield FreeMemory(kib * 1024, f"the machine's {values['MemTotal'] >> 20} GiB")
 
 
+_GROUPS = {
+    "": ("sys/fs/cgroup", "memory.max", "memory.current", ""),
+    "memory": (
+        "sys/fs/cgroup/memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_",
+    ),
+}
+"""Versions 2 and 1 of the control groups: folder, limit, use, prefix in the table."""
+
+
 def _groups(root: Path) -> Iterator[FreeMemory]:
     """Our control group, and those it is in: each may have a limit."""
     for line in _lines(root / "proc/self/cgroup"):
         _, kind, path = line.split(":", 2)
-        if kind == "":
-            top, one = root / "sys/fs/cgroup", _group
-        elif kind == "memory":
-            top, one = root / "sys/fs/cgroup/memory", _old_group
-        else:
+        if kind not in _GROUPS:
             continue
+        top, *names = _GROUPS[kind]
         # In a container the path may be the host's, and lead nowhere: so also the top.
         inner = Path(path.lstrip("/"))
-        for folder in (top / inner, *(top / parent for parent in inner.parents), top):
-            yield from one(folder)
+        for folder in (inner, *inner.parents, Path()):
+            yield from _group(root / top / folder, *names)
 
 
-def _group(folder: Path) -> Iterator[FreeMemory]:
-    limit, used = _number(folder / "memory.max"), _number(folder / "memory.current")
-    if limit is None or used is None:
-        return
-    parts = _table(folder / "memory.stat")
-    swap = _left(folder / "memory.swap.max", folder / "memory.swap.current")
-    free = limit - used + _reclaimable(parts, "") + swap
-    yield FreeMemory(max(0, free), f"the container's {limit / _GIB:.2f} GiB")
-
-
-def _old_group(folder: Path) -> Iterator[FreeMemory]:
-    """The same in version 1."""
-    limit = _number(folder / "memory.limit_in_bytes")
-    used = _number(folder / "memory.usage_in_bytes")
+def _group(folder: Path, most: str, now: str, prefix: str) -> Iterator[FreeMemory]:
+    limit, used = _number(folder / most), _number(folder / now)
     if limit is None or used is None or limit > _NO_LIMIT:
         return
-    free = limit - used + _reclaimable(_table(folder / "memory.stat"), "total_")
+    # The kernel can take back what it keeps of files that are on disk anyway.
+    table = _table(folder / "memory.stat")
+    files = (f"{prefix}active_file", f"{prefix}inactive_file")
+    free = limit - used + sum(table.get(name, 0) for name in files)
+    swap = _number(folder / "memory.swap.max")
+    swapped = _number(folder / "memory.swap.current")
+    if swap is not None and swapped is not None:
+        free += max(0, swap - swapped)
     yield FreeMemory(max(0, free), f"the container's {limit / _GIB:.2f} GiB")
-
-
-def _reclaimable(parts: dict[str, int], prefix: str) -> int:
-    """What the kernel keeps of files that are on disk anyway."""
-    return sum(
-        parts.get(f"{prefix}{name}", 0) for name in ("active_file", "inactive_file")
-    )
-
-
-def _left(limit: Path, used: Path) -> int:
-    most, now = _number(limit), _number(used)
-    return 0 if most is None or now is None else max(0, most - now)
 
 
 def _number(path: Path) -> int | None:

@@ -25,6 +25,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 
 import cloudpickle
 
@@ -96,7 +97,7 @@ class Mailbox:
         """Pickle a message and hand it to the other end.
 
         Raises:
-            MailboxClosed: nobody is there to read it.
+            MailboxClosed: the other end is gone.
             TimeoutError: the other end did not read in time.
         """
         self.post_bytes(cloudpickle.dumps(message), timeout)
@@ -225,21 +226,17 @@ class Mailbox:
             raise TimeoutError("the other end of the mailbox did not answer in time")
 
 
+@dataclass(slots=True)
 class LocalMailbox:
-    """One end, between two threads: the same verbs, and nothing is pickled."""
+    """One end, between two threads: the same verbs, and nothing is pickled.
 
-    def __init__(
-        self,
-        inbox: deque[object],
-        outbox: deque[object],
-        changed: threading.Condition,
-        closed: threading.Event,
-    ) -> None:
-        """Take one end's view of what both share; use `pair` instead."""
-        self._inbox = inbox
-        self._outbox = outbox
-        self._changed = changed
-        self._closed = closed
+    It holds one end's view of what both share; use `pair` to make both.
+    """
+
+    _inbox: deque[object]
+    _outbox: deque[object]
+    _changed: threading.Condition
+    _closed: threading.Event
 
     @classmethod
     def pair(cls) -> tuple[LocalMailbox, LocalMailbox]:
