@@ -583,7 +583,7 @@ def test_without_a_key_a_fault_is_saved_unsigned(path, monkeypatch, tmp_path) ->
 def test_what_is_no_saved_fault_is_refused(path) -> None:
     path.write_text("hello")
     path.chmod(0o600)
-    with pytest.raises(OptionError, match="no fault that was saved"):
+    with pytest.raises(OptionError, match="is not a saved fault"):
         replay(path)
     with pytest.raises(FileNotFoundError):
         replay(path.with_name("nothing"))

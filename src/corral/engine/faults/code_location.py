@@ -1,4 +1,4 @@
-"""Where in the user's own code something went wrong, read from a traceback's text."""
+"""The line of the user's code that failed, read from a traceback's text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A fault in a file: a report to read, and what it takes to run the episode again.
+"""A fault saved to a file: a report to read, and all that a replay needs.
 
-    report.txt     for people
+    report.txt     to read
     fault.json     the same for programs
     fault.pickle   the fault itself, for `corral.replay`
     signature      of fault.pickle, by the user's key
@@ -73,7 +73,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
                 data = archive.read(PAYLOAD)
                 signature = _signature(archive)
         except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-            raise OptionError(f"{path} is no fault that was saved: {error}") from error
+            raise OptionError(f"{path} is not a saved fault: {error}") from error
     if version != VERSION:
         raise OptionError(
             f"{path} was saved in format {version}; this version of Corral reads "
@@ -84,8 +84,8 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
         raise signatures.refusal(
             str(path),
             doubted,
-            "To replay it is to run code from it",
-            f"Its report can be read without that: {_unzip(path)}",
+            "A replay runs code from it",
+            f"Read its report without running it: {_unzip(path)}",
         )
     try:
         fault: Fault = pickle.loads(data)
@@ -102,7 +102,7 @@ def _completed(fault: Fault) -> Fault:
     for part in (fault, getattr(fault, "episode", None)):
         for entry in () if part is None else fields(part):
             if not hasattr(part, entry.name):
-                # Frozen, and not yet anybody's.
+                # Frozen, but no other code has it yet.
                 object.__setattr__(part, entry.name, entry.default)
     return fault
 

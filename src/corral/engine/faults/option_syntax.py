@@ -1,4 +1,4 @@
-"""How options are written where the user is: in Python, or among a run's settings."""
+"""How an error writes options: as Python keywords, or as settings of a run."""
 
 from __future__ import annotations
 

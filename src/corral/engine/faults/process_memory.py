@@ -1,4 +1,4 @@
-"""How much memory a process holds."""
+"""The memory of a process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def memory_of(pid: int) -> int | None:
-    """Bytes of a process, shared pages counted by its share; None if nobody can say.
+    """Bytes of a process, shared pages counted by its share; None if unknown.
 
     Linux's proportional set size where it can be read, else the resident set, in which
     the block counts for every process that has touched it.

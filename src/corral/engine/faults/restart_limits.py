@@ -16,7 +16,7 @@ LONGEST_DELAY = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RestartLimits:
-    """What is allowed to each slot."""
+    """The restarts allowed to each slot."""
 
     in_all: int = 100
     per_minute: int = 10

@@ -1,4 +1,4 @@
-"""How long a process was ready to run and had no core."""
+"""How long a process was ready to run and waited for a core."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 def run_delay(process: int | str) -> float | None:
-    """Seconds since it began, of its first thread; None where nobody counts them.
+    """Seconds of the process's first thread; None where the system does not count them.
 
     Args:
         process: its pid, or what Linux calls "thread-self" for the calling thread.

@@ -29,7 +29,7 @@ def sign(kind: str, data: bytes) -> str:
 
 
 def doubt(kind: str, data: bytes, signature: str | None) -> str:
-    """Why the data may be somebody else's, as a predicate; "" if we signed it."""
+    """Why this user may not have written the data, as a predicate; "" if signed."""
     if not signature:
         return (
             "is not signed: it was written by hand, by a version of Corral that did "

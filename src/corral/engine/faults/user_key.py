@@ -95,7 +95,7 @@ def _refuse_shared(
     status: os.stat_result, file: Path, bits: int = stat.S_IRWXG | stat.S_IRWXO
 ) -> None:
     if not hasattr(os, "geteuid"):
-        return  # Windows has other ways to say who may do what
+        return  # Windows has other access rights
     ours, mode = os.geteuid(), stat.S_IMODE(status.st_mode)
     if status.st_uid != ours:
         raise KeyUnusable(

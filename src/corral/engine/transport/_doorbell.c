@@ -77,7 +77,7 @@ static inline void pause_cpu(void)
 
 static void wake(Line *line)
 {
-    /* Whoever clears the word makes the call, so one sleep costs one system call. */
+    /* The ringer that clears the word makes the call: one system call per sleep. */
     if (atomic_exchange(&line->sleeping, 0))
         syscall(SYS_futex, &line->sleeping, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
@@ -101,7 +101,7 @@ static Outcome spin(Line *line, uint32_t target, int64_t until)
                 return REACHED;
             pause_cpu();
         }
-        /* Whoever we wait for may be waiting for this very core: a parent on a machine
+        /* The process we wait for may be waiting for this very core: a parent on a machine
            that has as many cores as workers. */
         sched_yield();
     } while (read_clock() < until);
@@ -465,7 +465,7 @@ static void *watch_until_hangup(void *argument)
     struct timespec grace = {watch->grace / SECOND, watch->grace % SECOND};
     nanosleep(&grace, NULL);
     end_offspring(watch->mark);
-    if (getpgrp() == getpid()) /* never a group that somebody else leads */
+    if (getpgrp() == getpid()) /* never a group that another process leads */
         kill(0, SIGKILL);
     kill(getpid(), SIGKILL);
     return NULL;

@@ -13,7 +13,7 @@ Two twins share these names and tests. `KIND` says which one this process prefer
 "futex" (C, words in the block, spin then sleep) or "event" (Python, an eventfd).
 
 Guarantees:
-    - No ring is lost, whoever rings at the same time; targets may wrap around.
+    - No ring is lost, however many ring at the same time; targets may wrap around.
     - A ring is seen at the latest at the ringer's next ``flush()``; by futex, at once,
       and an announcement by a futex waiter that spins.
     - Ctrl-C interrupts a wait. No single sleep is longer than a quarter second, so a
@@ -78,8 +78,8 @@ class Doorbell(Protocol):
     def announce(self) -> None:
         """Ring once for a waiter that spins; one that sleeps is woken by `flush`.
 
-        Who rings many bells announces to all before flushing any: a wake-up is a
-        system call of some µs, and the bells behind it would wait for it.
+        A caller that rings many bells announces to all before it flushes any: a wake-up
+        is a system call of some µs, and the bells behind it would wait for it.
         """
 
     def wait(

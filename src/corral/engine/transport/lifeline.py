@@ -1,6 +1,6 @@
-"""A lifeline is a pipe that hangs up when the parent is gone, however it went.
+"""A lifeline is a pipe that hangs up when the parent is gone, however it ended.
 
-Only the parent holds the write end, and nobody ever writes. The kernel closes it when
+Only the parent holds the write end, and never writes. The kernel closes it when
 the parent ends, even by SIGKILL; a thread in each worker notices and ends the worker:
 
     pipe hangs up ─► stop word = 1, bell woken ─► grace ─► SIGKILL to the whole group
@@ -9,7 +9,7 @@ the parent ends, even by SIGKILL; a thread in each worker notices and ends the w
 Why not PR_SET_PDEATHSIG alone: it fires when the *thread* that started the worker
 ends, so a pool made in a short-lived thread would lose its workers; and it reaches only
 the worker, not the children an environment may have started. It is asked for SIGCONT,
-which is harmless at any time: a worker that somebody has stopped could not watch.
+which is harmless at any time: a worker that is stopped could not watch.
 
 Guarantees:
     - A worker, its process group and its `child_processes` outlive their parent by the
@@ -158,6 +158,6 @@ def _watch_until_hangup(
     time.sleep(grace)
     if mark:
         child_processes.end_own(mark)
-    if os.getpgrp() == os.getpid():  # never a group that somebody else leads
+    if os.getpgrp() == os.getpid():  # never a group that another process leads
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

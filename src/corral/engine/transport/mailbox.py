@@ -1,4 +1,4 @@
-"""A mailbox is the pickled side door for rare things: factories, faults, odd infos.
+"""A mailbox carries rare things as pickled messages: factories, faults, odd infos.
 
 A message is a uint64 length and as many pickled bytes, on one end of a socket pair.
 

@@ -410,7 +410,7 @@ static PyObject *Recorder_expect(Recorder *self, PyObject *const *args,
     if (PyList_GET_SIZE(args[1]) != keys || PyList_GET_SIZE(args[2]) != keys ||
         first < 0 || slots > positions / 2 || slots - self->slots < first)
         return PyErr_Format(PyExc_ValueError, "what is expected does not fit together");
-    /* Copies, so that nobody can change them. */
+    /* Copies, so that no other code can change them. */
     PyObject *kept = Py_BuildValue("(NNNOO)", PyList_AsTuple(args[0]),
                                    PyList_AsTuple(args[1]), PyList_AsTuple(args[2]),
                                    args[3], args[4]);
@@ -462,7 +462,7 @@ static int same_key(PyObject *key, PyObject *other) {
 }
 
 /* 1 when the info is in its columns, 0 when it is not as expected.
- * Then some of it may have been written; who takes care of it writes all of it. */
+ * Then some of it may have been written; the shard then writes all of it. */
 static int write_expected(Recorder *self, Py_ssize_t row, Py_ssize_t slot,
                           PyObject *info) {
     Expected *expected = &self->expected;
@@ -550,7 +550,7 @@ static PyObject *Recorder_run(Recorder *self, PyObject *const *args,
         PyObject *result = call_step(steppers, self->at, action);
         Py_DECREF(action);
         if (result == NULL)
-            return NULL; /* who takes care of the error asks the guard */
+            return NULL; /* the shard asks the guard */
         if (check_copied(self) < 0) {
             Py_DECREF(result);
             return NULL;

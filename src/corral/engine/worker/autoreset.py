@@ -1,4 +1,4 @@
-"""What happens at the end of an episode; the only code that restarts one by itself.
+"""What follows the end of an episode; the only code that begins one unasked.
 
     next_step   the step after the end resets instead of stepping: a filler row
     same_step   the step that ends an episode returns the next one's first observation

@@ -1,9 +1,9 @@
 """The records of a whole shard, written with a few array operations.
 
-What the recorder does for one slot, for as many as are plain: an array of the leaf's
-dtype and shape, numbers for rewards, no infos, and episodes that go on. A batch of 1024
-CartPoles, a tenth of which end in each step, takes 3.7 ms when all are written one by
-one, 1.2 ms so.
+It does what the recorder does for one slot, for all slots with plain results: an array
+of the leaf's dtype and shape, numbers for rewards, no infos, and episodes that go on. A
+batch of 1024 CartPoles, a tenth of which end in each step, takes 3.7 ms when slots are
+written one by one, and 1.2 ms with the table.
 
 Guarantees: bit for bit what the recorder writes. Rows that it does not name are as they
 were.
@@ -66,7 +66,7 @@ class BatchTable:
         Args:
             row: where to write.
             result: what the batched env's step returned.
-            free: which slots nobody has to take care of.
+            free: which slots need no care.
             seconds: what each slot's part of the step took.
         """
         obs, reward, terminated, truncated, infos = result

@@ -1,7 +1,7 @@
 """A shard whose slots are one vector of environments, advanced with one call.
 
 It obeys the same commands as a shard of single envs and answers them slot by slot, so
-nobody else knows the difference. What is done together:
+the pool sees no difference. One call serves:
 
     step    every slot of the command that has an episode under way
     reset   every slot whose episode begins in the command
@@ -100,7 +100,7 @@ class BatchedShard(Shard):
     def _step_whole(
         self, table: BatchTable, going: NDArray[np.bool_], mode: int, wide: int
     ) -> None:
-        """The same with arrays: only what is not plain is seen to one by one."""
+        """The same with arrays; results that are not plain are handled one by one."""
         self.tickets.base += 1
         ticket, rest = self.tickets.base, list(range(len(self.slots)))
         result: Any = None

@@ -1,4 +1,4 @@
-"""What a worker can be told and asked to do.
+"""The commands and questions that a worker obeys and answers.
 
 Until it serves, a worker process reads messages from its mailbox: ProcessSetup,
 ProbeEnvs*, RepeatRecording*, BuildShard, BindBlock. From then on, a frequent command is
@@ -155,7 +155,7 @@ class ShardOptions:
 
 @dataclass(slots=True)
 class Job:
-    """All that a worker is told when it starts."""
+    """All that a worker needs to start."""
 
     worker: int
     slots: range
@@ -182,7 +182,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What a probe is to find out."""
+    """What a probe shall find out."""
 
     seconds: float = 0.0
     """For timing; 0 for what comes along."""
@@ -209,7 +209,7 @@ class ProbeEnvs:
 
 @dataclass(slots=True)
 class RepeatRecording:
-    """Do alone what envs did elsewhere, and tell whether it is the same."""
+    """Repeat alone what envs did elsewhere; the answer says whether it is the same."""
 
     job: Job
     doubt: bytes

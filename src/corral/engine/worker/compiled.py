@@ -1,4 +1,4 @@
-"""Which twins this process uses of the parts that are written in C and in Python."""
+"""Which parts of this process run in C, and which use their Python twins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an environment can learn about the worker it runs in: `corral.this_worker()`."""
+"""What an environment can ask about its worker: `corral.this_worker()`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Here(threading.local):
 
 
 here = _Here()
-"""Whose code the running thread runs; None outside a worker."""
+"""The worker whose code this thread runs; None outside a worker."""
 
 
 def this_worker() -> WorkerContext:

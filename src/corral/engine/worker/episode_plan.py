@@ -1,8 +1,8 @@
 """Which episode each slot of a shard is in, and what its next one will be.
 
 The number, seed, options and task of an episode are decided before its env is reset.
-Its words in the block are written first of all: whatever the user's code does then,
-even to the process, the parent knows which episode it was.
+Its words in the block are written first: if the user's code then crashes the process,
+the parent still knows which episode it was.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class EpisodePlan:
         episode, slot = self.episodes[index], self.slots[index]
         _count(episode, ticket)
         episode.seed = self._next_seed(slot, episode)
-        # Before anything of the user's is run: it may be the end of us.
+        # Before any code of the user's is run: it may end this process.
         words = self._words[index]
         words[EPISODE_NUMBER] = episode.number
         words[EPISODE_RESTARTS] = episode.restarts

@@ -1,10 +1,10 @@
-"""A forked copy of a worker ends where the env's own code ends.
+"""A forked copy of a worker ends as soon as the env's own code returns.
 
 An env may fork: a helper process, a program whose `exec` fails, `multiprocessing`. The
-child is a copy of the whole worker. While it runs the env's code that is the env's
-business; if it came back from `step`, it would go on as a second worker on the same
-block, bells and mailbox. So wherever a call of the user's code comes back, returned or
-raised, the worker asks whether it is still the process that made the call:
+child is a copy of the whole worker. While it runs the env's code it is left alone; if
+it came back from `step`, it would go on as a second worker on the same block, bells and
+mailbox. So wherever the user's code returns or raises, the worker checks whether this
+is still the process that made the call:
 
     env.step ── fork ──┬── worker: returns ──► recorded, published
                        └── copy:   returns ──► one line on stderr, os._exit
@@ -35,7 +35,7 @@ Guard = Callable[..., None]
 
 
 def _fork_counter() -> Callable[[], int]:
-    """What gives another number in every forked copy."""
+    """Return a function whose result differs in every forked copy."""
     if os.environ.get("CORRAL_PURE_PYTHON") == "1":
         return os.getpid
     try:
@@ -49,7 +49,7 @@ count_forks = _fork_counter()
 
 
 def no_guard(error: BaseException | None = None) -> None:
-    """Where the caller itself runs the envs: its copies are its own."""
+    """For envs in the caller's own process: its forked copies go on as they would."""
 
 
 def guard_of(worker: int) -> Guard:

@@ -1,4 +1,4 @@
-"""How much of a call went into importing modules: the next env finds that done."""
+"""How much of a constructor's time went into imports, which the next env is spared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker posts: letters about a slot, replies, and whether its shard stands."""
+"""What a worker posts: letters about a slot, replies, and news of its shard."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class Reply:
 
 @dataclass(slots=True)
 class ShardBuilt:
-    """The shard stands."""
+    """The shard is built."""
 
     specs: list[EnvSpec]
 
 
 @dataclass(slots=True)
 class BuildFailed:
-    """It does not; and why."""
+    """The shard could not be built, and why."""
 
     fault: Fault
 
@@ -115,7 +115,7 @@ def _text(error: BaseException) -> str:
     try:
         return shortened(str(error))
     except BaseException as failure:  # else this would be the worker's death
-        return f"<its text cannot be had: {type(failure).__name__} in __str__>"
+        return f"<no text: {type(failure).__name__} in __str__>"
 
 
 def _readable(error: BaseException) -> str:
@@ -203,7 +203,7 @@ def _sendable(value: Any) -> Any:
 
 
 class Unsendable(str):
-    """What is told of a value that could not be sent."""
+    """The text in place of a value that could not be sent."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -1,4 +1,4 @@
-"""One env that is tried before the pool is built: reset, stepped, timed and closed."""
+"""One env that a probe builds, resets, steps, times and closes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ProbedEnv:
         (spec,) = self.shard.build([self._make])
         self._adapter = self.shard.envs.adapters[0]
         self._permitted = getattr(self._adapter, "permitted", None)
-        # A copy: the env's own, which others may share, must not notice. Drawn
+        # A copy: the env's own space, which others may share, stays as it is. Drawn
         # beforehand: with two threads each draw would be in the other's way.
         space = copy.deepcopy(spec.action_space)
         space.seed(0)
@@ -176,7 +176,7 @@ class ProbedEnv:
         self.shard.close()
 
     def close_quietly(self) -> None:
-        """Close what another one may have broken: what it says to that is no news."""
+        """Close an env that another one may have broken; errors are ignored."""
         while self.shard.envs.adapters:
             with suppress(Exception):
                 self._guarded(self.shard.envs.adapters.pop().close)

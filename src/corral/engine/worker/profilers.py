@@ -1,11 +1,11 @@
-"""Profilers that simulators run unasked.
+"""Profilers that simulators start by themselves.
 
 MuJoCo times every stage of every step for `mjData.timer` where `mjcb_time` is a clock.
 In C there is none unless the program sets one; the Python package does so by itself,
 3.3.7 with every `MjData`, 3.17 and 4.0 when it is imported (3.2.7 did not). Reading the
-clock is 6 % of an Ant-v5's step, and next to nobody looks at what comes of it.
+clock is 6 % of an Ant-v5's step, and hardly any program reads the times.
 
-A clock that somebody has set with `mujoco.set_mjcb_time` is wanted, and stays. One set
+A clock that the program has set with `mujoco.set_mjcb_time` stays. One set
 in C, behind the package's back, cannot be told from the package's own.
 """
 
@@ -16,7 +16,7 @@ import sys
 
 
 def stop_profilers() -> bool:
-    """Stop those of the simulators that are loaded; whether there was any to stop.
+    """Stop the profilers of loaded simulators; returns whether one was running.
 
     For a process of our own, whenever envs were built in it: in some versions, building
     one starts the profiler again.

@@ -1,4 +1,4 @@
-"""What one slot's env is built with, so that it can be built again, also elsewhere.
+"""All that one slot's env is built from, so that it can be built again elsewhere.
 
 In the process that made it a RebuildSpec holds the user's own functions and arrays.
 When it is pickled it packs them, and what a worker is given before any factory runs.
@@ -157,7 +157,7 @@ class RebuildSpec:
         absent = [name for name in self.left_out if name not in given]
         if absent:
             raise OptionError(
-                f"the shared arrays {', '.join(absent)} were too big to be saved; give "
+                f"the shared arrays {', '.join(absent)} were too big to be saved; pass "
                 "them: shared={...}"
             )
 

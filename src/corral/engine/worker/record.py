@@ -1,4 +1,4 @@
-"""The recorder steps slots and writes what came of it, as long as that is plain.
+"""The recorder steps slots and writes their results, as long as these are plain.
 
 Plain: a five-tuple, an array of the leaf's dtype and shape, a number for a reward, no
 info or the one that is expected, and an episode that goes on. The recorder reports
@@ -47,7 +47,7 @@ EPISODE_LOST = 4
 NEXT_EPISODE_DUE = 8
 """(care) The transition stands in the block; the next episode is still to begin."""
 NEEDS_CARE = EPISODE_OVER | EPISODE_LOST | NEXT_EPISODE_DUE
-"""(care) What a step means now is not ours to say."""
+"""(care) The shard decides what a step means now."""
 
 
 class PythonRecorder:
@@ -69,7 +69,7 @@ class PythonRecorder:
             records: [2, shard] of RECORD_DTYPE.
             obs: [2, shard, ...], if the space is one plain leaf.
             done: [shard] of uint32, where finished tickets go.
-            ring: called once per finished slot; None where nobody sleeps (serial).
+            ring: called once per finished slot; None where no thread waits (serial).
             times: [shard] of DURATIONS_DTYPE, where durations are counted.
             vitals: the worker's line of `vitals`, where the parent can see since when
                 it is at the present step.
@@ -123,7 +123,7 @@ class PythonRecorder:
             slot: the first to step.
             stride: 1 for upwards, -1 for downwards.
             steppers: one per slot of the shard. `stepper.step` is looked up for every
-                step: an env may exchange it, or somebody else may.
+                step: an env or other code may exchange it.
             actions: in the order of stepping.
             care: one byte per slot; see above.
             ticket: what `done` gets.

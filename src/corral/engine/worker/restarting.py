@@ -22,7 +22,7 @@ from corral.errors import Fault, OrderError, SpacesDiffer
 
 @dataclass(frozen=True, slots=True)
 class FailedCommand:
-    """What a slot was told when its env failed."""
+    """The command that a slot had when its env failed."""
 
     index: int
     row: int

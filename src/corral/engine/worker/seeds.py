@@ -1,4 +1,4 @@
-"""Seeds: one number for any list of integers, and the global generators set to it.
+"""Seeds: one number for any list of integers, and seeding the global generators.
 
 Every seed is made here from (root, slot, episode, ...). Where that list alone would
 give two things the same seed, a domain follows it and sets them apart. All domains are
@@ -40,7 +40,7 @@ class EvaluationSeed(enum.IntEnum):
     FINAL = 2
     """Episodes that judge the best policy at the end."""
     VIDEO = 3
-    """The episode that is filmed."""
+    """The episode of the video."""
 
 
 def episode_seed(root: int, *parts: int) -> int:

@@ -1,4 +1,4 @@
-"""What a worker process is given before any factory runs, and how it gets there.
+"""What a worker process receives before any factory runs, and how it is pickled.
 
 The parent packs; the worker unpacks, in this order: environment, working directory and
 `sys.path` (by the bootstrap, before the first import), then `sys.argv`, log levels and
@@ -206,7 +206,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def pack_registry() -> list[bytes]:
-    """Every env the parent has registered; those that cannot travel stay at home."""
+    """Pickle every env that the parent has registered, if it can be pickled."""
     packed = []
     for spec in gymnasium.registry.values():
         try:
@@ -218,7 +218,7 @@ def pack_registry() -> list[bytes]:
 
 def unpack_registry(packed: list[bytes]) -> None:
     """Add what this process does not have, and what the parent has changed."""
-    # A module imported here later registers its envs again; the parent has heard of it.
+    # A module imported here later registers its envs again, without a second warning.
     warnings.filterwarnings("ignore", ".*Overriding environment .* in registry")
     for spec in unpacked_specs(packed):
         gymnasium.registry[spec.id] = spec

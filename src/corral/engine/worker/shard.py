@@ -395,7 +395,7 @@ class Shard:
         return fault
 
     def mark(self, doing: int) -> None:
-        """Let the parent see what this worker is at, and since when: from now on."""
+        """Let the parent see what this worker does, from now on."""
         self._vitals[CURRENT_COMMAND] = doing
         self._recorder.mark()
 

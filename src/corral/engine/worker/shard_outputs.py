@@ -18,13 +18,13 @@ class ShardOutputs:
     done: memoryview
     """One ticket per slot of the shard."""
     ring: Callable[..., object] | None
-    """Called once per finished slot, or with how many; None where nobody sleeps."""
+    """Called once per finished slot, or with a count; None where no thread waits."""
     inform: Callable[[], object]
     """Called when infos were written to columns."""
     post: Callable[[Letter], None]
     times: NDArray[np.void]
     """[shard] of DURATIONS_DTYPE: how long steps and resets took."""
     vitals: NDArray[np.float64]
-    """What the parent can see of us: see `layout.plan`."""
+    """What the parent can see of this worker: see `layout.plan`."""
     episode: NDArray[np.int64]
-    """[shard, 8]: what can be told of each slot's episode; see `layout.plan`."""
+    """[shard, 8]: what is known of each slot's episode; see `layout.plan`."""

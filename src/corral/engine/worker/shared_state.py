@@ -1,4 +1,4 @@
-"""What all envs of one process share, and whether an env changes it.
+"""State that all envs of one process share, and whether an env changes it.
 
     classes       attributes of the env's class, of its wrappers', and of their bases
     modules       globals of the modules these come from, and of the user's other code,
@@ -110,7 +110,7 @@ def snapshot(
 
 
 def _follower(spaces: Mapping[str, Mapping[str, Any]]) -> Callable[[str], bool]:
-    """Tells of a module's name whether it belongs to the env or the user's own code."""
+    """Return a test: whether a module is the env's or the user's own code."""
     homes = {str(space.get("__module__", name)) for name, space in spaces.items()}
     tops = {home.partition(".")[0] for home in homes if _is_the_envs(home)}
     tops -= set(LIBRARY_PACKAGES)

@@ -299,7 +299,7 @@ class StateReader:
 
     def _of_sequence(self, value: Any) -> None:
         if len(value) > LONG_SEQUENCE and set(map(type, value)) <= PLAIN_TYPES:
-            # The second version: later ones write down who else refers to an item.
+            # Version 2: later ones also write whether an item is referred to elsewhere.
             self._sum(marshal.dumps(list(value), 2))
         else:
             self._push(*value)

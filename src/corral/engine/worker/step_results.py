@@ -1,4 +1,4 @@
-"""What an env returned, read by Gymnasium's rules, or refused with a reason."""
+"""Read what an env returned by Gymnasium's rules, or refuse it with a reason."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.errors import Fault, OptionError
 
 RESERVED_METHODS = ("reset", "step", "close")
-"""Calling these behind the shard's back would break the order of its episodes."""
+"""Called past the shard, these would break the order of its episodes."""
 
 
 class Worker:
