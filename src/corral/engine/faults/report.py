@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from corral import errors
+import corral.errors as errors
 from corral.engine.faults.advice import advice_for
 from corral.engine.faults.option_syntax import PYTHON_SYNTAX, OptionSyntax
 from corral.errors import CorralError, Fault, FaultError, UsageError

@@ -200,10 +200,8 @@ class BatchedShard(Shard):
         if error is None:
             self._begin_together(self._beginning(outcomes, tickets, mode))
         for index, ticket in tickets.items():
-            self._vitals[CURRENT_SLOT], self._vitals[BUSY_SINCE] = (
-                index,
-                time.perf_counter() - share,
-            )
+            self._vitals[CURRENT_SLOT] = index
+            self._vitals[BUSY_SINCE] = time.perf_counter() - share
             self._answer(index, ticket, mode, outcomes.get(index), error)
 
     def _tickets(self, indexes: list[int]) -> dict[int, int]:
@@ -215,10 +213,7 @@ class BatchedShard(Shard):
 
     def _stepped(self, tickets: dict[int, int], wide: int) -> tuple[list[int], Any]:
         """Step those slots of a command that have an episode, with one call."""
-        chosen = {
-            index: self._action(index, ticket, wide)
-            for index, ticket in tickets.items()
-        }
+        chosen = {i: self._action(i, ticket, wide) for i, ticket in tickets.items()}
         # An env that restarts its episodes by itself does so when it is stepped.
         if self._batch.resets_itself is None:
             chosen = {i: a for i, a in chosen.items() if not self.care[i] & NEEDS_CARE}
@@ -288,14 +283,14 @@ class BatchedShard(Shard):
                 self._prepared[index] = error
         chosen = [index for index in indexes if self._prepared[index] is None]
         vitals, began = self._vitals, time.perf_counter()
-        vitals[BUSY_SINCE], vitals[CURRENT_COMMAND], vitals[CURRENT_SLOT] = (
-            began,
-            RESETTING,
-            indexes[0],
-        )
+        vitals[BUSY_SINCE], vitals[CURRENT_COMMAND] = began, RESETTING
+        vitals[CURRENT_SLOT] = indexes[0]
         try:
             if len(chosen) > 1 or self._batch.resets_itself is not None:
-                results = self._batch.reset({i: self._wanted_of(i) for i in chosen})
+                episodes = [(i, self.plan.episodes[i]) for i in chosen]
+                results = self._batch.reset(
+                    {i: (one.seed, one.options, one.task) for i, one in episodes}
+                )
                 self.guard()
                 share = (time.perf_counter() - began) / len(chosen)
                 self._began.update((i, (results[i], share)) for i in chosen)
@@ -306,10 +301,6 @@ class BatchedShard(Shard):
             if self._batch.resets_itself is not None:  # there is no other way
                 self._prepared.update(dict.fromkeys(chosen, error))
         vitals[CURRENT_COMMAND] = STEPPING
-
-    def _wanted_of(self, index: int) -> tuple[int | None, dict[str, Any] | None, Any]:
-        episode = self.plan.episodes[index]
-        return episode.seed, episode.options, episode.task
 
     def _prepare(self, index: int) -> None:
         self._lost.pop(index, None)

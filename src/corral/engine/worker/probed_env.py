@@ -62,11 +62,7 @@ class ProbedEnv:
     actions: Iterator[Any]
 
     def __init__(
-        self,
-        job: Job,
-        slot: int,
-        factory: Callable[[], Any],
-        guard: Guard = no_guard,
+        self, job: Job, slot: int, factory: Callable[[], Any], guard: Guard = no_guard
     ) -> None:
         options = replace(job.options, checks_sharing=False)
         self.slot = slot

@@ -74,9 +74,9 @@ def environment(threads: int | None, device: str | None) -> dict[str, str]:
     environ = dict(os.environ)
     if threads is not None:
         environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    if device is not None and device.rpartition(":")[2].isdigit():
-        environ["MUJOCO_EGL_DEVICE_ID"] = device.rpartition(":")[2]
-        environ["EGL_DEVICE_ID"] = device.rpartition(":")[2]
+    number = (device or "").rpartition(":")[2]
+    if number.isdigit():
+        environ["MUJOCO_EGL_DEVICE_ID"] = environ["EGL_DEVICE_ID"] = number
     return environ
 
 
@@ -87,7 +87,8 @@ def importable(name: str) -> bool:
     if name == "__main__" or module is None:
         return name != "__main__"
     if getattr(module, "__file__", None) is None:
-        return _has_loader(module)
+        # Built-in, frozen and namespace modules have a spec; made-up ones do not.
+        return getattr(module, "__spec__", None) is not None
     found: importlib.machinery.ModuleSpec | None = None
     path: Any = None
     parts = name.split(".")
@@ -99,11 +100,6 @@ def importable(name: str) -> bool:
         path = found.submodule_search_locations
     assert found is not None
     return found.origin is None or _same_file(found.origin, module.__file__)
-
-
-def _has_loader(module: types.ModuleType) -> bool:
-    """Built-in, frozen and namespace modules have a spec; made-up modules do not."""
-    return getattr(module, "__spec__", None) is not None
 
 
 def _known_to_a_hook(top: str) -> bool:

@@ -28,6 +28,7 @@ import numpy as np
 from corral.engine.worker.state_reader import PLAIN_TYPES, StateReader, is_state
 
 MAX_LAYERS = 256
+_CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 LIBRARY_PACKAGES = (
     "gymnasium",
     "pettingzoo",
@@ -122,29 +123,18 @@ def _follower(spaces: Mapping[str, Mapping[str, Any]]) -> Callable[[str], bool]:
 
 
 def _is_instance(value: Any) -> bool:
-    plain = (
-        *PLAIN_TYPES,
-        dict,
-        list,
-        tuple,
-        deque,
-        set,
-        frozenset,
-        np.ndarray,
-        np.generic,
-    )
-    return not (isinstance(value, (*plain, type)) or callable(value))
+    kinds = (*PLAIN_TYPES, *_CONTAINERS, np.ndarray, np.generic, type)
+    return not (isinstance(value, kinds) or callable(value))
 
 
 def first_change(before: Snapshot, now: Snapshot) -> str:
     """What changed from one snapshot to the next, in words; "" if nothing did."""
     for name, value in now.values.items():
-        old = before.values.get(name, before)
-        if old is not before and old == value and type(old) is type(value):
-            continue
-        if old is before:
+        if name not in before.values:
             return f"{name} was added"
-        return f"{name} changed{_both(old, value)}"
+        old = before.values[name]
+        if old != value or type(old) is not type(value):
+            return f"{name} changed{_both(old, value)}"
     for name, value in now.cached.items():
         if before.cached.get(name, value) != value:
             return f"{name} changed"
@@ -188,7 +178,9 @@ def _namespaces(
     }
     functions = list(_functions(factories))
     for one in classes:
-        functions += [part for part in vars(one).values() if _is_function(part)]
+        functions += [
+            part for part in vars(one).values() if isinstance(part, types.FunctionType)
+        ]
     for function in functions:
         # Of a class that travelled by value this is no module's dict.
         home = function.__globals__.get("__name__", "")
@@ -244,14 +236,10 @@ def _functions(values: Iterable[Any], depth: int = 4) -> Iterator[Any]:
             yield from _functions(value, depth - 1)
         elif isinstance(value, types.MethodType):
             yield value.__func__
-        elif _is_function(value):
+        elif isinstance(value, types.FunctionType):
             yield value
             if depth:
                 yield from _functions(_variables(value).values(), depth - 1)
-
-
-def _is_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType)
 
 
 def _variables(function: Any) -> dict[str, Any]:
