@@ -51,7 +51,8 @@ def made(kind, **options):
         ),
         (
             Entangled,
-            "an env changes what all envs of a process share: Entangled.places changed",
+            "an env changes state that all envs of a process share: Entangled.places "
+            "changed",
         ),
         (Deadly, "the process that two of them were tried in ended (SIGKILL)"),
         (Declared, 'metadata["corral.isolation"] is "slot"'),

@@ -83,7 +83,7 @@ def test_an_env_that_is_built_after_another_was_closed_is_looked_at(tmp_path):
     factory = functools.partial(bad.ReusesNumbers, tmp_path)
     (finding,) = found(factory, "isolation")
     assert finding.severity == "problem"
-    assert "does something else when another one runs" in finding.measured
+    assert "behaves differently when another env runs" in finding.measured
     assert "obs[1] is" in finding.measured
 
 

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
@@ -102,22 +102,22 @@ def main(
         _flush_output()
 
 
+@dataclass
 class _WorkerProcess:
     """One worker process and what it holds."""
 
-    def __init__(
-        self, index: int, block: int, control: Block, mailbox: Mailbox, bells: list[int]
-    ) -> None:
-        self.index = index
-        self.block = block
-        self.control = control
-        self.mailbox = mailbox
-        self.bells = bells
-        self.guard = guard_of(index)
-        self.worker: Worker | None = None
-        self._tried: Worker | None = None
-        """The worker that tried envs here, before any were built."""
-        self._kept: Any = None
+    index: int
+    block: int
+    control: Block
+    mailbox: Mailbox
+    bells: list[int]
+    worker: Worker | None = None
+    _tried: Worker | None = None
+    """The worker that tried envs here, before any were built."""
+    _kept: Any = None
+
+    def __post_init__(self) -> None:
+        self.guard = guard_of(self.index)
 
     @property
     def was_asked_to_close(self) -> bool:

@@ -74,11 +74,11 @@ class Measurement:
     thread_gain: float = 1.0
     """How many times as much two threads do as one; measured where that is so."""
     declared: bool = True
-    """Whether it says so."""
+    """Whether the env says so."""
     sharing: SharingAnswer | None = None
     """Whether such envs may share a process; None if that was not asked."""
     doubt: UnexplainedDifference | None = None
-    """What another process has to be asked before that is known."""
+    """What another process has to repeat before that is known."""
     kept: bool = False
     """Whether the worker still has its first env, as new, and builds slot 0 with it."""
     forks: bool = False
@@ -89,14 +89,14 @@ class Measurement:
 
 @dataclass(slots=True)
 class ProbeStage:
-    """How far it has come: "built" is the first of them, then it was run "alone"."""
+    """How far the probe is: the first env is "built", then it was run "alone"."""
 
     name: str
 
 
 @dataclass(slots=True)
 class ProbeResult:
-    """What was found, and what another process has to be asked, if anything."""
+    """What was found, and what another process has to repeat, if anything."""
 
     measured: Measurement
     doubt: bytes | None = None
@@ -274,7 +274,7 @@ class Probe:
     # Sharing --------------------------------------------------------------------------
 
     def _compare_sharing(self, first: ProbedEnv) -> Measurement:
-        """Alone, then together. What an env raises meanwhile, the caller will meet."""
+        """Run alone, then together; errors of an env become part of the answer."""
         measured, watch = Measurement(0.0), Stopwatch(self.question.limit)
         try:
             states = self._streams.states()
@@ -348,11 +348,11 @@ class Probe:
         changed = shared_state.first_change(self._before, self._after)
         seen = next((one.text for one in found if not one.in_infos_alone), "")
         if changed:
-            text = f"an env changes what all envs of a process share: {changed}"
+            text = f"an env changes state that all envs of a process share: {changed}"
             return SharingAnswer(False, text, difference=seen), None
         if self._drawn:
             return _draws(self._drawn, "in its constructor"), None
-        text = "an env does something else when another one runs in its process"
+        text = "an env behaves differently when another env runs in its process"
         doubt = UnexplainedDifference(text, recordings, found) if found else None
         unread = self._before.unread or self._after.unread
         if unread:

@@ -189,6 +189,7 @@ class Worker:
     def _reroot(self, message: commands.NewRootSeed) -> None:
         self.shard.plan.restart_count(message.seed)
         if self.job.owns_process:
+            self.shard.envs.leave_slots()  # their streams are seeded with episodes
             seed_globals(self._globals_seed(message.seed))
 
     def _ask(self, message: Ask) -> None:
