@@ -129,7 +129,7 @@ FAILING = {
     "Crashes": ({}, "ended by SIGSEGV", True, RESTART, ""),
     "Hangs": ({"step_timeout": 0.5}, "longer than 0.5 s", True, RESTART, ""),
     "Gives": ({}, "slot 0 returned the reward nan", False, "", "Mend the env"),
-    "OldStep": ({}, "a tuple of 4 values. Let it return", True, "", "Change the env"),
+    "OldStep": ({}, "a tuple of 4 values. It must return", True, "", "Change the env"),
     "OldReset": ({}, "`return observation, {}`", True, "", "Change the env"),
 }
 

@@ -175,7 +175,7 @@ def test_a_step_after_the_end_with_autoreset_off_names_the_slot(
     pool.reset()
     end = pool.step([1, 1, 1])
     assert end.ended[1] and not end.started.any()
-    with pytest.raises(OrderError, match=r"slot 1.*after its episode ended"):
+    with pytest.raises(OrderError, match=r"slot 1.*the episode has ended"):
         pool.step([1], slots=[1])
     assert pool.reset(slots=[1]).started.all()
     assert pool.step([1], slots=[1]).ended.all()

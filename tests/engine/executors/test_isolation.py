@@ -161,7 +161,7 @@ def failed(kind, error=EnvError, **options):
     return caught.value
 
 
-HINT = 'it shared its process with 1 other env: isolation="slot"'
+HINT = '  try the env alone, it shared its process with 1 other env: isolation="slot"'
 
 
 @pytest.mark.parametrize("backend", ["serial", "thread", "process"])

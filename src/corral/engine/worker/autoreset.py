@@ -54,7 +54,7 @@ def instead_of_stepping(shard: ShardEpisodes, index: int, row: int, mode: int) -
         return
     if mode == OFF:
         raise EpisodeOver(
-            "stepped after its episode ended; with autoreset off, reset it first"
+            "the episode has ended; with autoreset off, reset the slot before a step"
         )
     shard.retire_if_outgrown(BEFORE_RESET)
     # An episode that ended under `off` or `next_step` is restarted in either mode.

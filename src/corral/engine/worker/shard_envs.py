@@ -235,5 +235,5 @@ def _refuse_other_spaces(built: Any, spec: EnvSpec) -> None:
             with suppress(BaseException):  # what follows says more
                 built.close()
             raise SpacesDiffer(
-                f"built again it has another {name}: {ours} instead of {theirs}"
+                f"after a restart the env has another {name}: {ours}, before {theirs}"
             )

@@ -17,7 +17,7 @@ def five_of(result: Any) -> tuple[Any, Any, Any, Any, Any]:
     except (TypeError, ValueError):
         old = isinstance(result, tuple) and len(result) == 4
         raise SpaceMismatch(
-            f"env.step() returned {counted(result)}. Let it return `observation, "
+            f"env.step() returned {counted(result)}. It must return `observation, "
             f"reward, terminated, truncated, info`{_FROM_OLD if old else ''}"
         ) from None
     return obs, reward, terminated, truncated, info
@@ -25,7 +25,7 @@ def five_of(result: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 _FROM_OLD = (
     ": `done` of the old gym API is `terminated`, or `truncated` where a time limit "
-    "ended the episode. An env that you cannot change: "
+    "ended the episode. For an env that you cannot change: "
     'gymnasium.make("GymV21Environment-v0", env=env), once '
     "`pip install 'shimmy[gym-v21]'` was run"
 )
@@ -40,7 +40,7 @@ def two_of(result: Any) -> tuple[Any, Any]:
     # An observation alone may have two parts as well: its second one is no info.
     if not isinstance(info, Mapping) or isinstance(result, Mapping):
         raise SpaceMismatch(
-            f"env.reset() returned {counted(result)}. Let it return `observation, "
+            f"env.reset() returned {counted(result)}. It must return `observation, "
             "info`, where info is a dict: `return observation, {}`"
         )
     return obs, info
