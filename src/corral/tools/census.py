@@ -100,7 +100,9 @@ def unshared_memory() -> int:
 
 def _shared_memory(process: psutil.Process) -> list[str]:
     """Blocks that are mapped here, and those of Corral's that have a name."""
-    mapped = [part.path for part in process.memory_maps(grouped=False)]
+    has_maps = hasattr(process, "memory_maps")  # not on macOS
+    maps = process.memory_maps(grouped=False) if has_maps else []
+    mapped = [part.path for part in maps]
     names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
     return [path for path in mapped if "memfd:" in path or "/dev/shm/" in path] + [
         name for name in names if name.startswith("corral")

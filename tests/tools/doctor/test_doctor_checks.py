@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import socket
 import sys
 from pathlib import Path
 
@@ -285,6 +286,16 @@ def test_a_window_is_told_with_the_argument_that_keeps_it_shut():
     assert window.asks_for_window(subject_for(bad.Window)) == "gui=False"
     shut = subject_for(bad.Window, {"gui": False})
     assert window.asks_for_window(shut) == ""
+
+
+def test_a_connection_to_a_display_is_seen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # paths of sockets are short
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as ours:
+        server.bind(".X11-unix")
+        server.listen()
+        assert list(window._displays()) == []
+        ours.connect(".X11-unix")
+        assert list(window._displays()) == [".X11-unix"]
 
 
 def test_a_space_that_cannot_travel_is_told():

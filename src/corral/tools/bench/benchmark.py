@@ -65,8 +65,7 @@ def _run_comparisons(
             if not groups:
                 raise
         built = built or comparison.built
-        group = comparison.group()
-        groups += [group] if group is not None else []
+        groups += comparison.groups()
         if interrupted or comparison.hopeless:
             break
     return _report(settings, groups, built, interrupted)

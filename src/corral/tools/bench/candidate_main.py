@@ -138,7 +138,7 @@ def _caller_times(stats: Stats) -> dict[str, float]:
 
 
 def main(descriptor: int, lifeline_descriptor: int) -> None:
-    """Serve until told to stop, or until the race is gone."""
+    """Serve until the race sends None, or is gone."""
     # Its process group goes with us, whatever the envs are doing then.
     lifeline.watch(lifeline_descriptor, memoryview(mmap.mmap(-1, 256)), 0, 128)
     os.set_inheritable(descriptor, False)
@@ -167,7 +167,7 @@ def _next(connection: Connection) -> int | None:
 
 
 def failure_of(error: Exception, order: BuildOrder) -> CandidateFailure:
-    """What the race is told about an exception."""
+    """An exception as a message to the race."""
     # One of ours, or the one of ours that caused it, says where it happened.
     found: BaseException | None = error
     while found is not None and not isinstance(found, CorralError):

@@ -74,7 +74,12 @@ class CandidateProcess:
             self._connection.send(request)
         answer = self._answer(command)
         if isinstance(answer, CandidateFailure):
-            self._raise(answer, command)
+            cause = RemoteTraceback(answer.traceback)
+            if answer.usage:
+                raise OptionError(answer.text) from cause
+            raise self._fault(
+                "raised", command, answer.text, answer.traceback
+            ) from cause
         return answer
 
     def _answer(self, command: str) -> Any:
@@ -104,7 +109,9 @@ class CandidateProcess:
         said = "; its last output: " + " / ".join(lines) if lines else ""
         return f"its process {how}{said}"
 
-    def _fault(self, kind: str, command: str, text: str) -> FaultError:
+    def _fault(
+        self, kind: str, command: str, text: str, traceback: str | None = None
+    ) -> FaultError:
         code = self._process.returncode
         fault = Fault(
             kind,
@@ -112,22 +119,10 @@ class CandidateProcess:
             exit_code=code,
             signal_name=signal_name(code),
             error_text=text,
+            traceback=traceback,
             output=self._last_output(),
         )
         return FaultError(text, fault)
-
-    def _raise(self, failure: CandidateFailure, command: str) -> None:
-        if failure.usage:
-            cause = RemoteTraceback(failure.traceback)
-            raise OptionError(failure.text) from cause
-        fault = Fault(
-            "raised",
-            command,
-            error_text=failure.text,
-            traceback=failure.traceback,
-            output=self._last_output(),
-        )
-        raise FaultError(failure.text, fault) from RemoteTraceback(failure.traceback)
 
     def _last_output(self, size: int = 4096) -> str:
         """The end of what it printed: envs print, and so do dying libraries."""

@@ -91,7 +91,7 @@ class Comparison:
         return len(self._entries) == 1 and entry is not None and bool(entry.error)
 
     def expected_turns(self) -> int:
-        """What it will take as far as can be told before it has begun."""
+        """The number of turns, as far as it is known before the start."""
         return sum(self._turns(one) for one in (LOOP, *self._candidates(waits=False)))
 
     def _candidates(self, waits: bool) -> list[Candidate]:
@@ -192,9 +192,9 @@ class Comparison:
         close_all(self._processes.values(), timeout)
         self._processes.clear()
 
-    def group(self) -> SizeResults | None:
-        """The figures so far; None if it did not get to building anything."""
+    def groups(self) -> list[SizeResults]:
+        """The figures so far; none before the first candidate."""
+        if not self._entries:
+            return []
         entries = list(self._entries.values())
-        if not entries:
-            return None
-        return group_of(self.num_envs, self._cores, entries, self._auto)
+        return [group_of(self.num_envs, self._cores, entries, self._auto)]

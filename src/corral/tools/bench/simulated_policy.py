@@ -1,7 +1,7 @@
-"""The policy's stand-in: a fixed amount of computing between recv and send.
+"""A simulated policy: a fixed amount of computing between recv and send.
 
-Not a loop that watches the clock: that takes its time whether or not it has a core,
-and hides every waiting for one.
+Not a loop that watches the clock: such a loop takes the same time with and without a
+core, and hides the time that it waits for one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def iterations_for(seconds: float) -> int:
     """How many iterations take so long on this machine, measured now."""
     if seconds <= 0:
         return 0
-    fastest = float("inf")  # the run that nobody else disturbed
+    fastest = float("inf")  # the run with the least disturbance
     for _ in range(15):
         began = time.perf_counter()
         compute(CALIBRATION_ITERATIONS)

@@ -191,6 +191,13 @@ class EpisodeDriver:
         with self._around():
             self.env.close()
 
+    def __enter__(self) -> EpisodeDriver:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:  # else closing might raise as well, and hide the reason
+            self.close()
+
 
 def own_generators(seed: int) -> IsolatedRng:
     """What `isolate_rng=True` would put around each slot."""
@@ -208,7 +215,5 @@ def run_alone(
     isolation = own_generators(seed)
     seed_globals(seed)
     around = (lambda: isolation.of(slot)) if isolated else nullcontext
-    driver = EpisodeDriver(factory, seed, slot, around)
-    found = driver.record(moments)
-    driver.close()
-    return found
+    with EpisodeDriver(factory, seed, slot, around) as driver:
+        return driver.record(moments)

@@ -77,7 +77,7 @@ class NeighbourCheck:
 
 @dataclass(frozen=True, slots=True)
 class _NeighbourTask:
-    """What a worker is told."""
+    """One run for a worker."""
 
     episode: EpisodeRecord
     command: str
@@ -202,9 +202,6 @@ def _turns(
     last = [env.reset] if own and record.before else []
     if task.beside is None:
         return [env.reset, *steps, *last] * REPEATS
-    early = [_wait, _wait] if own else [*steps[:1], env.reset]
+    # Meanwhile the other env takes its turns.
+    early = [lambda: None] * 2 if own else [*steps[:1], env.reset]
     return [env.reset, *early * task.head_start, *steps, *last]
-
-
-def _wait() -> None:
-    """Let the other env take a turn."""

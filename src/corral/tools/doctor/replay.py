@@ -216,7 +216,7 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
 
 @dataclass(frozen=True, slots=True)
 class _ReplayTask:
-    """What the other process is told."""
+    """One replay for the other process."""
 
     fault: Fault
     shared: dict[str, NDArray[Any]] | None

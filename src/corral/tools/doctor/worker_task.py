@@ -1,6 +1,6 @@
-"""What the doctor has done in a worker: a measurement, its noise kept apart.
+"""A measurement that runs in a worker; what the env prints goes to a file.
 
-An env may raise, hang, leave or crash there; what it printed is in a file all the same.
+The file is there also when the env raises, hangs, exits or crashes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Measure = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
-    """What a worker is told."""
+    """One measurement for a worker."""
 
     measure: Measure
     factory: serialization.Unpacked

@@ -1,6 +1,6 @@
 """Checks every row that a pool of KnownAnswers returns, and forgets none.
 
-A referee is told what was sent and shown what came back. Each slot has an episode here
+A referee records what was sent and checks what came back. Each slot has an episode here
 as well, worked out from the seed in the block and the actions sent; a row that is valid
 has to equal it to the last bit, and a row that is not has to say why::
 
@@ -52,7 +52,7 @@ class _SlotRecord:
     shaken: bool = False
     """Whether a fault may have begun its episode again, since the last one started."""
     unsure: int = 0
-    """How many episodes may have begun that nobody saw."""
+    """How many episodes may have begun without a row."""
     episode: KnownEpisode | None = None
     obs: Any = None
     over: bool = False
@@ -95,7 +95,7 @@ class Referee:
         self._form, self._mean_length = form, mean_length
         self._slots = [_SlotRecord() for _ in range(slots)]
 
-    # What is told to it ---------------------------------------------------------------
+    # What was sent --------------------------------------------------------------------
 
     def sent_reset(
         self,
@@ -130,7 +130,7 @@ class Referee:
         for slot in slots:
             self._slots[slot].shaken = True
 
-    # What is asked of it --------------------------------------------------------------
+    # What came back -------------------------------------------------------------------
 
     @property
     def idle(self) -> list[int]:
@@ -145,7 +145,7 @@ class Referee:
         ]
 
     def check(self, step: Step) -> list[tuple[int, Fault]]:
-        """Compare every row; returns the faults they told of, by slot."""
+        """Compare every row; returns the faults in them, by slot."""
         faults = []
         for position, slot in enumerate(step.slots.tolist()):
             row = _StepRow(FORMS[self._form].space, step, position)

@@ -18,14 +18,11 @@ def measure_again(
     factory: Callable[[], Any], seed: int, moments: int
 ) -> list[EnvResponse]:
     """What one env does when it plays the same a second time."""
-    driver = EpisodeDriver(factory, seed)
-    for _ in driver.play(moments):
-        pass
-    driver.start_over()
-    seed_globals(seed)
-    found = driver.record(moments)
-    driver.close()
-    return found
+    with EpisodeDriver(factory, seed) as driver:
+        driver.record(moments)
+        driver.start_over()
+        seed_globals(seed)
+        return driver.record(moments)
 
 
 def examine(subject: Subject) -> Iterator[Finding]:

@@ -30,11 +30,10 @@ def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[st
         for name in advanced_generators(before, generator_states()):
             found.setdefault(name, call)
 
-    driver = EpisodeDriver(factory, seed, around=watched)
-    call = "reset"
-    for moment in driver.play(moments):
-        call = "reset" if moment.over else "step"
-    driver.close()
+    with EpisodeDriver(factory, seed, around=watched) as driver:
+        call = "reset"
+        for moment in driver.play(moments):
+            call = "reset" if moment.over else "step"
     return found
 
 
@@ -52,10 +51,8 @@ def measure_with_noise(
         with isolation.of(0) if isolated else nullcontext():
             yield
 
-    driver = EpisodeDriver(factory, seed, around=disturbed)
-    found = driver.record(moments)
-    driver.close()
-    return found
+    with EpisodeDriver(factory, seed, around=disturbed) as driver:
+        return driver.record(moments)
 
 
 def examine(subject: Subject) -> Iterator[Finding]:

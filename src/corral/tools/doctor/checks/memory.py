@@ -36,14 +36,13 @@ class Growth:
 
 def measure(factory: Callable[[], Any], seed: int) -> Growth:
     """A warm-up, then as many episodes again, in two halves."""
-    driver = EpisodeDriver(factory, seed)
-    _episodes(driver, EPISODES // 2)
-    sizes, episodes, steps = [_held()], 0, 0
-    for _ in range(2):
-        played, taken = _episodes(driver, EPISODES // 2)
-        episodes, steps = episodes + played, steps + taken
-        sizes.append(_held())
-    driver.close()
+    with EpisodeDriver(factory, seed) as driver:
+        _episodes(driver, EPISODES // 2)
+        sizes, episodes, steps = [_held()], 0, 0
+        for _ in range(2):
+            played, taken = _episodes(driver, EPISODES // 2)
+            episodes, steps = episodes + played, steps + taken
+            sizes.append(_held())
     return Growth((sizes[1] - sizes[0], sizes[2] - sizes[1]), episodes, steps)
 
 

@@ -18,8 +18,7 @@ LARGE_FACTORY_BYTES = 10 << 20
 
 def measure(factory: Callable[[], Any]) -> list[str]:
     """The spaces that pickle does not restore as they were."""
-    env = factory()
-    found = []
+    env, found = factory(), []
     for name, space in _spaces(env):
         try:
             if pickle.loads(pickle.dumps(space)) != space:

@@ -17,14 +17,12 @@ from corral.tools.doctor.subject import Subject, brief
 
 def measure(factory: Callable[[], Any]) -> tuple[str, float]:
     """The shape of a frame, and seconds for one."""
-    driver = EpisodeDriver(factory)
-    driver.advance()
-    driver.env.render()  # the first one opens what it needs
-    began = time.perf_counter()
-    frame = driver.env.render()
-    passed = time.perf_counter() - began
-    driver.close()
-    return f"{np.asarray(frame).shape}", passed
+    with EpisodeDriver(factory) as driver:
+        driver.advance()
+        driver.env.render()  # the first one opens what it needs
+        began = time.perf_counter()
+        frame = driver.env.render()
+        return f"{np.asarray(frame).shape}", time.perf_counter() - began
 
 
 def examine(subject: Subject) -> Iterator[Finding]:

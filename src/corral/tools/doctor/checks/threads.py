@@ -36,10 +36,8 @@ def measure_together(
     troubles = []
 
     def life(slot: int) -> list[EnvResponse]:
-        driver = EpisodeDriver(factory, seed, slot)
-        found = driver.record(moments)
-        driver.close()
-        return found
+        with EpisodeDriver(factory, seed, slot) as driver:
+            return driver.record(moments)
 
     with ThreadPoolExecutor(2) as threads:
         for future in [threads.submit(life, slot) for slot in range(2)]:

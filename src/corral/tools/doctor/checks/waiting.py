@@ -16,13 +16,8 @@ WAITING_CPU_SHARE = 0.5
 LONG_STEP_SECONDS = 200e-6
 """Seconds of a step that are worth a look."""
 REAL_TIME_PARAMETERS = (
-    "regulate_frequency",
-    "real_time",
-    "realtime",
-    "use_real_time",
-    "use_realtime",
-    "run_in_real_time",
-    "enforce_real_time",
+    *("regulate_frequency", "real_time", "realtime", "use_real_time"),
+    *("use_realtime", "run_in_real_time", "enforce_real_time"),
 )
 """Parameters that are true where a step lasts as long as in the real world."""
 ENVS_SIDE_BY_SIDE = 4
@@ -31,11 +26,9 @@ PACE_SECONDS = 0.7
 
 def measure_pace(factory: Callable[[], Any], seed: int, slot: int) -> float:
     """Resets and steps per second."""
-    driver = EpisodeDriver(factory, seed, slot)
-    driver.advance()
-    found = pace(driver, PACE_SECONDS)
-    driver.close()
-    return found
+    with EpisodeDriver(factory, seed, slot) as driver:
+        driver.advance()
+        return pace(driver, PACE_SECONDS)
 
 
 def examine(subject: Subject) -> Iterator[Finding]:

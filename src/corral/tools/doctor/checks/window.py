@@ -13,27 +13,18 @@ from corral.tools.doctor.finding import Finding, note, ok, warning
 from corral.tools.doctor.subject import Subject
 
 WINDOW_PARAMETERS = (
-    "gui",
-    "use_gui",
-    "render_gui",
-    "visualize",
-    "visualise",
-    "show",
-    "display",
+    *("gui", "use_gui", "render_gui", "visualize", "visualise", "show", "display"),
 )
 """Parameters that are true where a window is wanted."""
 
 
 def measure(factory: Callable[[], Any]) -> list[str]:
     """What it has to do with a display after a reset and a few steps."""
-    driver = EpisodeDriver(factory)
-    for _ in driver.play(4):
-        pass
-    human = getattr(driver.env, "render_mode", None) == "human"
-    found = ['its render_mode is "human"'] if human else []
-    found += [f"it is connected to {name}" for name in _displays()]
-    driver.close()
-    return found
+    with EpisodeDriver(factory) as driver:
+        driver.record(4)
+        human = getattr(driver.env, "render_mode", None) == "human"
+        found = ['its render_mode is "human"'] if human else []
+        return [*found, *(f"it is connected to {name}" for name in _displays())]
 
 
 def _displays() -> Iterator[str]:
