@@ -331,6 +331,14 @@ def test_masked_actions_are_drawn_by_their_mask():
     assert sum(moment.over for moment in moments) >= 2
 
 
+@pytest.mark.parametrize("form", ["parallel_env", "env"])
+def test_envs_of_several_agents_are_tried_in_one_process(form):
+    games = pytest.importorskip("pettingzoo.classic.rps_v2", reason="no PettingZoo")
+    (finding,) = found(getattr(games, form), "isolation")
+    assert finding.severity == "ok", finding
+    assert finding.data == {"isolation": "shared"}
+
+
 def test_several_agents_get_a_line_of_their_own():
     games = pytest.importorskip("pettingzoo.classic.rps_v2", reason="no PettingZoo")
     report = check(games.parallel_env, only=["api"])

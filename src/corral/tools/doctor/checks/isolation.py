@@ -8,11 +8,14 @@ kept apart, since `isolate_rng` takes care of those.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Iterator
 
+from corral.engine.adapters.factories import wrapped
 from corral.engine.adapters.isolation import ISOLATION_KEY
+from corral.engine.adapters.pettingzoo import multi_env
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.process_sharing import NOT_REPEATABLE_REASON, try_sharing
 from corral.engine.worker.commands import ProbeRequest, ShardOptions
@@ -30,8 +33,11 @@ def examine(subject: Subject) -> Iterator[Finding]:
     steps = subject.profile.steps
     alone = [(subject.seed, slot, steps, True) for slot in range(3)]
     subject.ask_all(run_alone, alone)
+    factory = subject.factory
+    if subject.profile.kind != "gymnasium":
+        factory = functools.partial(wrapped, factory, (multi_env,))
     assignment = Assignment(
-        factories=[subject.factory] * 2,
+        factories=[factory] * 2,
         shards=[range(2)],
         options=ShardOptions(subject.seed, isolate_rng=True),
         worker_init=_silence,
