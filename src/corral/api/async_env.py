@@ -1,11 +1,11 @@
-"""First come, first served: batches of the slots that are ready.
+"""Asynchronous vector env: batches of the first slots that are ready.
 
     envs.async_reset(seed=0)
     obs, rewards, terminations, truncations, infos = envs.recv()     the first K ready
     envs.send(policy(obs))                                           to the same K
 
-The way EnvPool's and PufferLib's users work, in Gymnasium's words. Which slots a batch
-has is `envs.slots`; it, `valid` and `started` are attributes, never info keys.
+As in EnvPool and PufferLib, with Gymnasium's names. `envs.slots` lists the slots of the
+batch; it, `valid` and `started` are attributes, never info keys.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def make_async(
     autoreset: Autoreset = "same_step",
     **options: Any,
 ) -> AsyncEnv:
-    """Many environments, of which the first `batch_size` that are ready come back.
+    """Make many environments; each batch has the first `batch_size` that are ready.
 
     Example::
 
@@ -53,10 +53,10 @@ def make_async(
     Args:
         env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
             with one of those per slot.
-        num_envs: how many; known already when a list of factories is given.
-        batch_size: how many slots come back together; all of them if None.
+        num_envs: number of envs; not needed with a list of factories.
+        batch_size: slots in a batch (default: all of them).
         autoreset: what happens at the end of an episode.
-        **options: everything `corral.Pool` takes.
+        **options: everything that `corral.Pool` takes.
     """
     asked = PoolOptions(autoreset=autoreset, **options)
     pool = Pool.with_options(env, num_envs, asked)
@@ -68,7 +68,7 @@ def make_async(
 
 
 class AsyncEnv(PoolOwner):
-    """Batches of the slots that are ready, over a pool; made by `corral.make_async`."""
+    """Batches of the slots that are ready; made by `corral.make_async`."""
 
     def __init__(self, pool: Pool, batch_size: int | None = None) -> None:
         self.pool = pool
@@ -107,10 +107,10 @@ class AsyncEnv(PoolOwner):
         """Start an episode in every slot, or in these; `recv` takes the results.
 
         Args:
-            slots: none of them may be under way. If None, all are reset, and whatever
-                is under way is waited for and dropped.
-            seed: a new root, from which every episode gets a seed of its own.
-            options: for the envs' resets.
+            slots: slots without a command under way. If None, all slots are reset,
+                after the commands under way, whose results are dropped.
+            seed: a new root for the seeds of all episodes.
+            options: passed to the envs' `reset`.
         """
         if slots is None and self.pool.waiting:
             self.pool.recv(copy=False)
@@ -125,14 +125,14 @@ class AsyncEnv(PoolOwner):
     # Receiving ------------------------------------------------------------------------
 
     def recv(self, timeout: float | None = None) -> Batch:
-        """Wait for `batch_size` results and take them; among many, the oldest."""
+        """Wait for `batch_size` results and return them, the oldest first."""
         under_way = self.pool.waiting
         if under_way < self.batch_size and not self.pool.closed:
             raise OrderError(
-                f"a batch has {self.batch_size} slots and {under_way} have a command "
-                f"under way; {self._advice()}"
+                f"a batch has {self.batch_size} slots, but only {under_way} have a "
+                f"command under way; {self._advice()}"
             )
-        # Of all slots together the pool has a view, which costs less than a choice.
+        # All slots together cost less: the pool returns views.
         size = None if self.batch_size == self.num_envs else self.batch_size
         self._last = step = self.pool.recv(size, size, timeout=timeout)
         return (
@@ -145,8 +145,8 @@ class AsyncEnv(PoolOwner):
 
     def _advice(self) -> str:
         if self._last is None:
-            return "async_reset first"
-        return "send to what was received, or take the rest by pool.recv()"
+            return "call async_reset first"
+        return "send actions first, or receive the others with pool.recv()"
 
     def _infos(self, step: Step) -> dict[str, Any]:
         infos = step.infos.to_vector(len(step)) if step.infos else {}
@@ -156,7 +156,7 @@ class AsyncEnv(PoolOwner):
         return infos
 
     def __iter__(self) -> Iterator[Batch]:
-        """Batches for ever; send before asking for the next."""
+        """Yield batches for ever; send actions before the next one."""
         while True:
             yield self.recv()
 
@@ -173,7 +173,7 @@ class AsyncEnv(PoolOwner):
     def step(
         self, actions: Any, slots: Sequence[int] | NDArray[np.integer] | None = None
     ) -> Batch:
-        """Send and recv; what comes back need not be the slots that were sent to."""
+        """Send and recv; the batch may have other slots than those sent to."""
         self.send(actions, slots)
         return self.recv()
 
@@ -181,19 +181,19 @@ class AsyncEnv(PoolOwner):
 
     @property
     def last(self) -> Step:
-        """The last batch as the pool gave it: seeds, returns and final_obs too."""
+        """The last batch as the pool's Step, with seeds, returns and final_obs."""
         if self._last is None:
-            raise OrderError("nothing was received yet: async_reset, then recv")
+            raise OrderError("no batch was received yet: call async_reset, then recv")
         return self._last
 
     @property
     def slots(self) -> NDArray[np.intp]:
-        """Which slots the last batch has, ascending."""
+        """The slots of the last batch, ascending."""
         return self.last.slots
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """False where the last batch's row is filler: a next-step reset."""
+        """False for padding rows of the last batch: next-step resets."""
         return self.last.valid
 
     @property
@@ -204,5 +204,5 @@ class AsyncEnv(PoolOwner):
     # The rest -------------------------------------------------------------------------
 
     def stats(self) -> Stats:
-        """Who was busy and what took how long, since the envs were made."""
+        """How busy each worker was and how long each part took, since the start."""
         return self.pool.stats()

@@ -1,11 +1,11 @@
-"""The names people import today; change the import line and nothing else.
+"""Drop-in replacements: change the import line and nothing else.
 
     from corral.dropin import AsyncVectorEnv, SyncVectorEnv     # Gymnasium
     from corral.dropin import DummyVecEnv, SubprocVecEnv        # Stable-Baselines3
     from corral.dropin import AsyncPettingZooVecEnv             # AgileRL
 
-Lazy: a name is looked up when it is asked for, so that Gymnasium's names import no
-other library. One whose library is not installed raises MissingExtra.
+Names are imported at first use, so that Gymnasium's names import no other library. If
+a library is not installed, its names raise MissingExtra.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def owned(obs: Any) -> Any:
 
 
 def at_position(space: Space[Any], batch: Any, position: int) -> Any:
-    """One observation out of a batch, as an env returns it and owned by the caller."""
+    """One observation of a batch, as an env returns it, in the caller's memory."""
     if isinstance(space, spaces.Dict):
         return {
             key: at_position(part, batch[key], position) for key, part in space.items()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,20 @@ class PoolOwner:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def sent_raw(pool: Pool, actions: Callable[[], Iterable[Any]]) -> bool:
+    """Send actions that do not fit their space unchecked; False if impossible."""
+    if pool.check_actions:
+        return False
+    try:
+        each = list(actions())
+    except (TypeError, ValueError, LookupError):  # not iterable
+        return False
+    if len(each) != pool.num_envs:
+        return False
+    pool.send_raw(each)
+    return True
 
 
 class PoolAttributes:

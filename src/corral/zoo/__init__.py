@@ -3,14 +3,14 @@
 RECIPES, FILES, MODULES and EXTRAS register their recipes, as in
 `corral.train.recipes`.
 
-EVALUATIONS names the systems that `corral eval NAME` evaluates in a way of their own,
-and the module that does it. It has
+EVALUATIONS lists the systems that have their own `corral eval NAME`, and the module of
+each. It has
 
     EXAMPLES                          for `corral eval --help`
-    add_arguments(parser)             the options that go with this system alone
+    add_arguments(parser)             the options of this system
     need(arguments) -> Need           the optional packages that it imports
     run(arguments) -> status          evaluate, print, write
-    refuse(arguments)                 its options were given to another evaluation
+    refuse(arguments)                 raise if another evaluation got its options
 """
 
 RECIPES = {
@@ -47,4 +47,4 @@ EXTRAS = {
 }
 """Name -> the extras that its env and learner need beside `train`."""
 EVALUATIONS = {"tinyphysics": "corral.zoo.tinyphysics.eval_command"}
-"""Name -> the module that evaluates the system in its own way."""
+"""Name -> the module of its evaluation."""

@@ -163,7 +163,7 @@ def test_who_is_not_there_does_not_act_whatever_others_do(opened):
 @pytest.mark.parametrize(
     ("actions", "words"),
     [
-        ([{"a": 0}], "actions is list; give a dict"),
+        ([{"a": 0}], "actions is list; pass a dict"),
         ({}, "actions is empty"),
         ({"a": [0, 0], "b": None}, r"actions\['b'\] is None; it must have one"),
         ({"a": [0, 0], "b": [0]}, r"actions\['b'\] is \[0\]; it must have one"),

@@ -177,7 +177,7 @@ def test_a_max_concurrency_that_is_no_positive_integer_is_refused(count, reason)
 
 
 def test_a_custom_worker_is_refused_with_the_reason():
-    with pytest.raises(OptionError, match=r"pipe protocol.*worker_init"):
+    with pytest.raises(OptionError, match=r"over a pipe.*worker_init"):
         dropin.AsyncVectorEnv([Moody], worker=lambda *arguments: None)
 
 

@@ -364,7 +364,7 @@ def too_few(actions: dict[Any, Any]) -> None:
     [
         (one_env_less, r"actions\['eye_0'\] has shape \(1,\); expected \(2,\)"),
         (floats, r"actions\['eye_0'\].*Discrete\(4\) needs an integer"),
-        (a_stranger, r"an entry for 'ear_0'; there are the agents \['eye_0', 'eye_1'"),
+        (a_stranger, r"an entry for 'ear_0'; the agents are \['eye_0', 'eye_1'"),
         (too_few, r"no entry for agent 'eye_0', which has to act in slot 0"),
     ],
 )

@@ -477,7 +477,7 @@ def test_envs_must_agree_on_their_spaces(backend):
 
 def test_one_env_for_two_slots_is_refused(backend):
     env = Kinds()
-    with pytest.raises(ValueError, match="slots 0 and 1 were given the same") as caught:
+    with pytest.raises(ValueError, match="slots 0 and 1 have the same") as caught:
         corral.make_sb3([lambda: env] * 3, **{**backend, "workers": 1})
     assert isinstance(caught.value, OptionError)
 

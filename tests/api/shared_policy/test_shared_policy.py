@@ -150,7 +150,7 @@ def test_agents_with_different_spaces_need_to_be_padded():
 
 
 def test_choices_and_numbers_cannot_be_padded():
-    with pytest.raises(OptionError, match="all are Discrete or all are Box"):
+    with pytest.raises(OptionError, match="all Discrete or all Box"):
         corral.make_shared_policy(Crowd, 2, backend="serial", pad=True)
 
 
@@ -248,7 +248,7 @@ def test_actions_of_another_number_of_rows_are_refused(opened):
     [
         ({"autoreset": "next_step"}, "agents of one env share its restarts"),
         ({"api": "torch"}, "choose one of gymnasium, sb3"),
-        ({"api": "sb3", "copy": False}, "always given copies"),
+        ({"api": "sb3", "copy": False}, "always gets copies"),
     ],
 )
 def test_options_without_meaning_are_refused(options, words):
@@ -380,7 +380,7 @@ def test_a_policy_of_agents_is_evaluated_in_whole_envs():
             last, total = seen, total + sum(rewards.values())
         returns.append(total)
     assert result.returns.tolist() == returns
-    with pytest.raises(OptionError, match="which begin together"):
+    with pytest.raises(OptionError, match="which start together"):
         corral.run_episodes(shared.pool, Remembering(), episodes=4, seed=0)
     shared.close()
     envs.close()

@@ -1,4 +1,4 @@
-"""What AgileRL's users send: a dict of agent -> one action per env, some are NaN."""
+"""Actions in AgileRL's form: agent -> one action per env, some of them NaN."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 class AgileActions:
-    """Turns them into one batch of the team's action space, where they fit."""
+    """Converts them into one batch of the team's action space, if they fit."""
 
     def __init__(self, team: Team, slots: int) -> None:
         self._team = team
@@ -27,8 +27,8 @@ class AgileActions:
     def batch(
         self, actions: Mapping[Any, Any], acting: Mapping[str, Array] | None
     ) -> dict[str, Any] | None:
-        """The batch; None where somebody who could act does not, or acts oddly."""
-        if acting is None or not self._are_known(actions):
+        """The batch; None if an action of a living agent is missing or does not fit."""
+        if acting is None or not all(one in self._team.place for one in actions):
             return None
         batch = {}
         for index, group in enumerate(self._team.groups):
@@ -37,9 +37,6 @@ class AgileActions:
                 return None
             batch[group.name] = joined
         return batch
-
-    def _are_known(self, actions: Mapping[Any, Any]) -> bool:
-        return all(agent in self._team.place for agent in actions)
 
     def _joined(
         self, group: Group, index: int, actions: Mapping[Any, Any], acting: Array
@@ -57,7 +54,7 @@ class AgileActions:
             if column is None:
                 return None
             columns.append((position, column))
-        # In the space's own dtype, unless something would be lost.
+        # In the space's own dtype, unless a value would change.
         dtypes = [leaf.dtype, *(column.dtype for _, column in columns)]
         shape = (self._slots, len(group.agents), *leaf.shape)
         joined = np.zeros(shape, np.result_type(*dtypes))
@@ -68,9 +65,11 @@ class AgileActions:
     def apart(
         self, actions: Mapping[Any, Any], acting: Mapping[str, Array] | None
     ) -> list[dict[Any, Any]]:
-        """One dict per env, of those who are there and whose action is not NaN."""
+        """One dict per env, of the living agents whose action is not NaN."""
         if not actions:
-            raise SpaceMismatch("actions is empty; somebody has to act")
+            raise SpaceMismatch(
+                "actions is empty; pass the action of at least one agent"
+            )
         each: list[dict[Any, Any]] = [{} for _ in range(self._slots)]
         for agent, values in actions.items():
             self._check_count(agent, values)
@@ -90,7 +89,7 @@ class AgileActions:
             )
 
     def _there(self, agent: Any, acting: Mapping[str, Array] | None) -> Array:
-        """In which envs the agent is; strangers are left to the envs."""
+        """The envs where the agent is alive; the envs judge unknown agents."""
         if acting is None or agent not in self._team.place:
             return np.ones(self._slots, np.bool_)
         index, position = self._team.place[agent]
@@ -102,25 +101,26 @@ def _is_nan(action: Any, slot: int, agent: Any) -> bool:
         return bool(np.isnan(action).all())
     except TypeError:
         raise SpaceMismatch(
-            f"actions[{agent!r}][{slot}] is {action!r:.80}, which is no number"
+            f"actions[{agent!r}][{slot}] is {action!r:.80}, which is not a number"
         ) from None
 
 
 def _fitting(given: Any, leaf: Leaf, acting: Array) -> Array | None:
-    """One agent's actions in every env; None unless all are as its space says."""
+    """One agent's actions in every env; None unless all fit its space."""
     array, shape = _numbers(given), (len(acting), *leaf.shape)
     if array is not None and not leaf.shape and array.shape == (*shape, 1):
-        array = array[:, 0]  # a choice each, in an axis of its own
+        array = array[:, 0]  # Discrete actions with an extra axis
     if array is None or array.shape != shape:
         return None
     silent = _nan_rows(array)
     if silent is not None:
         if (silent & acting).any():
             return None
-        array = np.where(_spread(silent, array.ndim), 0, array)
+        rows = silent.reshape(-1, *[1] * (array.ndim - 1))
+        array = np.where(rows, 0, array)
     if np.can_cast(array.dtype, leaf.dtype, "same_kind"):
         return array
-    # Choices as floats: NaN among them made them so.
+    # Discrete actions are floats if some of them are NaN.
     whole = array.astype(leaf.dtype)
     return whole if np.array_equal(whole, array) else None
 
@@ -135,14 +135,10 @@ def _numbers(given: Any) -> Array | None:
 
 
 def _nan_rows(given: Array) -> Array | None:
-    """Where an env's action is nothing but NaN; None if there is no NaN."""
+    """The envs whose action is all NaN; None if there is no NaN."""
     if given.dtype.kind != "f":
         return None
     nan = np.isnan(given)
     if not nan.any():
         return None
     return np.asarray(nan.reshape(len(given), -1).all(axis=1))
-
-
-def _spread(rows: Array, dimensions: int) -> Array:
-    return rows.reshape(-1, *[1] * (dimensions - 1))

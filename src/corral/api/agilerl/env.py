@@ -67,7 +67,7 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
     Args:
         env_fns: one factory per slot, of ParallelEnvs.
         copy: False to get views instead of copies.
-        context: checked; workers are started clean whatever it says.
+        context: checked, but workers always start in a new interpreter.
         **options: anything else that `corral.Pool` takes.
     """
 
@@ -147,7 +147,7 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
     # Step -----------------------------------------------------------------------------
 
     def step(self, actions: Any, *_: Any, **__: Any) -> Batch:
-        """Step every env; an agent whose action is NaN, or not there, does not act."""
+        """Step every env; an agent whose action is NaN or missing does not act."""
         self._begin("step_async")
         self._send(actions)
         return self.step_wait()
@@ -160,10 +160,10 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
         self._pending = "step"
 
     def _send(self, actions: dict[Any, Any]) -> None:
-        """All at once where everybody acts as its space says, else env by env."""
+        """Send one batch if all actions fit their spaces, else env by env."""
         if not isinstance(actions, Mapping):
             raise SpaceMismatch(
-                f"actions is {type(actions).__name__}; give a dict of agent -> one "
+                f"actions is {type(actions).__name__}; pass a dict of agent -> one "
                 f"action for each of the {self.num_envs} envs"
             )
         acting = None if self._read is None else self._read.alive
@@ -187,7 +187,7 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
         )
 
     def get_observations(self) -> dict[Any, Any]:
-        """What was seen last, in memory of the caller's own unless `copy` is False."""
+        """The last observations; copies unless `copy` is False."""
         return mapped(np.copy, self.observations) if self.copy else self.observations
 
     def _infos(self, step: Step) -> dict[Any, Any]:
@@ -205,24 +205,24 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
         add_info(vector_infos, env_info, env_num, self.num_envs)
         return vector_infos
 
-    # What AgileRL cannot tell ---------------------------------------------------------
+    # Beyond AgileRL ------------------------------------------------------------------
 
     @property
     def alive(self) -> dict[Any, NDArray[np.bool_]]:
-        """Whether each agent is there, and will be asked to act; `(slots,)`."""
+        """Whether each agent is alive and acts next; `(slots,)`."""
         return self._by_agent(self._latest_read().alive)
 
     @property
     def final_obs(self) -> dict[Any, Any]:
-        """The last observation of agents whose part ended in the last step.
+        """The last observation of agents that ended in the last step.
 
-        Zeros for all others; to be read before the next step.
+        Zeros for all others; read it before the next step.
         """
         return self._by_agent(self._latest_read().final_obs)
 
     @property
     def action_masks(self) -> dict[Any, NDArray[np.bool_] | None]:
-        """What each agent may do; None where there is nothing to choose from."""
+        """The valid actions of each agent; None if its actions cannot be masked."""
         return self._by_agent(self._latest_read().action_mask)
 
     def _by_agent(self, groups: Mapping[str, Any]) -> dict[Any, Any]:
@@ -249,7 +249,7 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
     # States ---------------------------------------------------------------------------
 
     def _noted(self, step: Step) -> MultiStep:
-        """Remember which agents are there: they act next."""
+        """Keep the step: its living agents act next."""
         self._last = step
         # Copies are made where values are put together.
         self._read = MultiStep(self.team, step, same_step=True, copy=False)

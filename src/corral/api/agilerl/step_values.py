@@ -1,4 +1,4 @@
-"""What AgileRL's users are told of a step: placeholders where an agent is not there."""
+"""The results of a step in AgileRL's form, with placeholders for absent agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Bools = NDArray[np.bool_]
 
 
 class AgileValues:
-    """Arrays `(slots, ...)` by agent, made of those by group."""
+    """Arrays `(slots, ...)` by agent, made from those by group."""
 
     def __init__(self, team: Team, slots: int) -> None:
         self._slots = slots
@@ -25,10 +25,10 @@ class AgileValues:
         ]
 
     def seen(self, read: MultiStep) -> dict[Any, Any]:
-        """What each agent sees; its last observation in the step that ends it.
+        """The observation of each agent; its last one in the step that ends it.
 
-        Where an agent is not there: NaN among floats. AgileRL casts NaN into other
-        dtypes, which gives whatever it gives; here these are zeros.
+        NaN for absent agents if the observation is of floats. For other dtypes AgileRL
+        casts NaN, which is undefined; here they are zeros.
         """
         seen = {}
         for agent, name, position in self._places:
@@ -37,7 +37,7 @@ class AgileValues:
             if alive.all():
                 seen[agent] = obs
                 continue
-            # Where the env goes on without the agent; else a new episode is shown.
+            # Where the env continues without the agent; else a new episode has started.
             last = read.ended_agents[name][:, position] & ~read.ended
             if last.any():
                 final = _column(read.final_obs[name], position)
@@ -52,12 +52,14 @@ class AgileValues:
         """Rewards, terminations and truncations."""
         rewards, terminations, truncations = {}, {}, {}
         for agent, name, position in self._places:
-            moved = self._moved(read, name, position)
-            # Where the env gave none it is NaN already: see ReturnsAdapter.
+            ended = read.ended_agents[name][:, position]
+            # After the start of a new episode, `alive` is about that one.
+            moved = ended | (read.alive[name][:, position] & ~read.ended)
+            # Already NaN where the env returned none: see ReturnsAdapter.
             reward = read.reward[name][:, position].copy()
             terminated = read.terminated[name][:, position].copy()
             truncated = read.truncated[name][:, position].copy()
-            if moved is not None:
+            if not moved.all():
                 gone = ~moved
                 terminated, truncated = (
                     terminated.astype(float),
@@ -68,16 +70,9 @@ class AgileValues:
             terminations[agent], truncations[agent] = terminated, truncated
         return rewards, terminations, truncations
 
-    def _moved(self, read: MultiStep, name: str, position: int) -> Bools | None:
-        """Whom the env returned something for; None for everywhere."""
-        ended = read.ended_agents[name][:, position]
-        # Where a new episode has begun, `alive` speaks of that one.
-        moved: Bools = ended | (read.alive[name][:, position] & ~read.ended)
-        return None if moved.all() else moved
-
 
 def _column(batch: Any, position: int) -> Any:
-    """One agent's part; a number alone becomes an axis of one, as AgileRL has it."""
+    """One agent's values; single numbers get an axis of 1, as in AgileRL."""
 
     def part(array: NDArray[Any]) -> NDArray[Any]:
         own = array[:, position]
@@ -101,7 +96,7 @@ def _without(array: NDArray[Any], at: Bools) -> NDArray[Any]:
 
 
 def without_none(infos: dict[Any, Any]) -> dict[Any, Any]:
-    """The same with NaN for None, as in AgileRL, whose algorithms look for NaN."""
+    """Replace None by NaN, which AgileRL's algorithms test for."""
     for key, value in infos.items():
         if isinstance(value, dict):
             without_none(value)
@@ -111,10 +106,10 @@ def without_none(infos: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Numbers, or arrays of them, and None; anything else is left as it is."""
+    """Convert numbers, or arrays of them, and None; leave anything else."""
     try:
         known = [np.asarray(value) for value in values if value is not None]
-    except ValueError:  # rows of unlike lengths
+    except ValueError:  # rows of different lengths
         return values
     if len(known) == len(values):
         return values

@@ -15,6 +15,7 @@ from gymnasium.vector.utils import iterate
 from corral.api.gymnasium.env import CorralVectorEnv
 from corral.api.gymnasium.errors import raise_env_exception
 from corral.api.gymnasium.make import ObservationMode, mode_for, open_pool
+from corral.api.pool_env import sent_raw
 from corral.core import EnvSpec, Factory
 from corral.engine.adapters.factories import one_per_slot
 from corral.engine.keywords import checked_keywords
@@ -24,19 +25,10 @@ from corral.errors import OptionError, StartError
 
 
 class _LenientVectorEnv(CorralVectorEnv):
-    """Hands on actions of a wrong shape, as Gymnasium does: the env may take them."""
+    """Passes actions of a wrong shape to the env, as Gymnasium does."""
 
     def _sent_raw(self, actions: Any) -> bool:
-        if self.pool.check_actions:
-            return False
-        try:
-            each = list(iterate(self.action_space, actions))
-        except (TypeError, ValueError, LookupError):  # nothing to iterate over
-            return False
-        if len(each) != self.num_envs:
-            return False
-        self.pool.send_raw(each)
-        return True
+        return sent_raw(self.pool, lambda: iterate(self.action_space, actions))
 
 
 class AsyncVectorEnv(_LenientVectorEnv):
@@ -47,12 +39,12 @@ class AsyncVectorEnv(_LenientVectorEnv):
         shared_memory: refuses custom spaces when True, as Gymnasium does; fixed-size
             spaces go through shared memory either way.
         copy: False to get views instead of copies.
-        context: checked; workers are started clean whatever it says.
-        daemon: checked; workers may have children and never outlive the parent.
-        worker: must be None: our workers run many slots, and have another protocol.
+        context: checked, but workers always start in a new interpreter.
+        daemon: ignored; workers may have children and never outlive the parent.
+        worker: must be None: Corral's workers run many slots, by another protocol.
         observation_mode: as in Gymnasium.
         autoreset_mode: as in Gymnasium.
-        max_concurrency: at most as many worker processes.
+        max_concurrency: largest number of worker processes.
         **options: anything else that `corral.Pool` takes.
     """
 
@@ -137,7 +129,7 @@ class SyncVectorEnv(_LenientVectorEnv):
 
     @property
     def envs(self) -> list[Any]:
-        """The environments themselves; `envs.envs[0] = Wrapper(...)` puts one in."""
+        """The environments; `envs.envs[0] = Wrapper(...)` replaces one."""
         return self.pool.envs
 
     @envs.setter
@@ -146,7 +138,7 @@ class SyncVectorEnv(_LenientVectorEnv):
 
 
 def _opened(*arguments: Any, **options: Any) -> tuple[Pool, gymnasium.Space[Any]]:
-    """A constructor's own exception comes out of ours, as in Gymnasium."""
+    """Open a pool; an env's exception is raised as itself, as in Gymnasium."""
     try:
         return open_pool(*arguments, **options)
     except StartError as error:
@@ -158,9 +150,9 @@ def _check(context: Any, worker: Any, max_concurrency: Any) -> None:
         multiprocessing.get_context(context)  # raises ValueError for an unknown one
     if worker is not None:
         raise OptionError(
-            "a custom `worker` speaks Gymnasium's pipe protocol, one process per env; "
-            "our workers run many slots through shared memory. Put what it did into a "
-            "gymnasium.Wrapper, or into `worker_init`."
+            "`worker` is not supported: Gymnasium's workers run one env each over a "
+            "pipe, Corral's run many slots through shared memory. Move its code to a "
+            "gymnasium.Wrapper, or to `worker_init`."
         )
     if max_concurrency is None:
         return
@@ -180,13 +172,13 @@ def _refuse_custom_spaces(spec: EnvSpec) -> None:
         raise OptionError(
             "Using `AsyncVector(..., shared_memory=True)` caused an error, you can "
             "disable this feature with `shared_memory=False` however this is slower. "
-            f"Nothing is known of the observation space {spec.observation_space}; "
-            "corral.register_codec can tell how it is stored."
+            f"The observation space {spec.observation_space} has no codec; "
+            "corral.register_codec adds one."
         )
 
 
 def _has_custom(space: gymnasium.Space[Any]) -> bool:
-    """Gymnasium's own spaces of no fixed size travel by mailbox and are welcome."""
+    """Whether a space is neither of fixed size nor one of Gymnasium's own."""
     if isinstance(space, spaces.Dict):
         return any(_has_custom(part) for part in space.values())
     if isinstance(space, spaces.Tuple):

@@ -79,7 +79,7 @@ class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
         self._begin("reset_async")
         slots = None
         if options is not None and "reset_mask" in options:
-            options = dict(options)  # the caller's own stays as it is
+            options = dict(options)  # leave the caller's dict unchanged
             slots = np.flatnonzero(self._checked_mask(options.pop("reset_mask")))
             seeds = None if seeds is None else [seeds[slot] for slot in slots]
         with self._translated():
@@ -124,7 +124,7 @@ class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
         return self.pool.observe(), infos
 
     def _overlaid(self, before: Step | None, step: Step) -> Step:
-        """The flags of all slots after a reset of some."""
+        """The flags of all slots after a reset of some slots."""
         flags: dict[str, Any] = {}
         for name in ("valid", "started"):
             nothing = np.zeros(self.num_envs, np.bool_)
@@ -141,10 +141,10 @@ class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
         try:
             step = self.pool.step_all(actions, copy=False)
         except (SpaceMismatch, OrderError) as error:
-            if error.fault is not None:  # an env's own
+            if error.fault is not None:  # raised by an env
                 self._raise(error)
             # Nothing was sent: there may be results of a wait that timed out, or
-            # actions that a drop-in hands on as they are.
+            # actions that a drop-in passes on unchecked.
             self.step_async(actions)
             return self.step_wait()
         except CorralError as error:
@@ -166,7 +166,7 @@ class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
         self._pending = "step"
 
     def _sent_raw(self, actions: Any) -> bool:
-        """Whether actions that fit no space were handed on all the same."""
+        """Whether actions that do not fit the space were sent all the same."""
         return False
 
     def step_wait(self, timeout: float | None = None) -> Results:
@@ -202,14 +202,10 @@ class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
         return self.get_attr("np_random")
 
     def _refusal(self, error: SpaceMismatch, actions: Any) -> SpaceMismatch:
-        """A TypeError as well where Gymnasium could not have iterated the actions."""
-        if np.ndim(_plain(actions)) > 0:
+        """Also a TypeError, if Gymnasium could not have iterated the actions."""
+        if isinstance(actions, (dict, tuple, list)) or np.ndim(actions) > 0:
             return error
         return ActionTypeError(
-            f"actions is {actions!r}; give one for each of the {self.num_envs} slots"
+            f"actions is {actions!r}; pass one action for each of the {self.num_envs} "
+            "slots"
         )
-
-
-def _plain(actions: Any) -> Any:
-    """Something numpy can tell the dimensions of."""
-    return [None] if isinstance(actions, (dict, tuple, list)) else actions

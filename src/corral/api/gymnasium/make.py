@@ -1,4 +1,4 @@
-"""How Gymnasium's users make a vector env: its modes, and how its spaces agree."""
+"""`corral.make`: autoreset modes, observation modes, and the spaces of all slots."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make(
     observation_mode: ObservationMode = "same",
     **options: Any,
 ) -> CorralVectorEnv:
-    """Many environments as one `gymnasium.vector.VectorEnv`.
+    """Make many environments as one `gymnasium.vector.VectorEnv`.
 
     Example::
 
@@ -51,12 +51,12 @@ def make(
     Args:
         env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
             with one of those per slot.
-        num_envs: how many; known already when a list of factories is given.
+        num_envs: number of envs; not needed with a list of factories.
         autoreset: "next_step", "same_step", "off", or Gymnasium's own enum.
         copy: False to get views into the block instead of copies.
         observation_mode: as in Gymnasium: "same", "different", or two spaces.
-        **options: everything `corral.Pool` takes. With `seed`, the first `reset()` is
-            a `reset(seed=seed)`.
+        **options: everything that `corral.Pool` takes. With `seed`, the first `reset()`
+            is a `reset(seed=seed)`.
     """
     pool, batched = open_pool(
         env, num_envs, mode_for(autoreset), observation_mode, **options
@@ -70,19 +70,19 @@ def make(
 def _registered(
     env: EnvSource, made: str | None, kwargs: dict[str, Any] | None
 ) -> RegisteredSpec | None:
-    """What Gymnasium knows of the env, with the kwargs it was made with."""
+    """The registered spec of the env, with the kwargs it was made with."""
     spec = env if isinstance(env, RegisteredSpec) else None
     if isinstance(env, str):
         name = env.rpartition(":")[2]  # an id, or the function of "module:function"
         spec = gymnasium.registry.get(made or name) if is_registered(name) else None
     if spec is None:
         return None
-    # A copy: what somebody writes into it must not reach the next `make`.
+    # A copy: changes to it must not reach the next `make`.
     return replace(deepcopy(spec), kwargs={**spec.kwargs, **(kwargs or {})})
 
 
 def mode_for(value: str | AutoresetMode) -> AutoresetMode:
-    """Gymnasium's enum, its values, or our names for them."""
+    """Convert Gymnasium's enum, its values, or Corral's names for them."""
     if isinstance(value, AutoresetMode):
         return value
     if value in AUTORESET_MODES:
@@ -105,7 +105,7 @@ def open_pool(
     own_processes: bool = False,
     **options: Any,
 ) -> tuple[Pool, Space[Any]]:
-    """A pool with Gymnasium's habits, and its batched observation space."""
+    """Open a pool with Gymnasium's resets, and its batched observation space."""
     _check_observation_mode(observation_mode)
     batched: list[Space[Any]] = []
 

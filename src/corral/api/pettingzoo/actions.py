@@ -1,11 +1,11 @@
-"""Actions of agents, however they are given, as batches of groups.
+"""Actions of agents in any of three forms, converted to batches of groups.
 
     {"agent_0": (slots, ...), ...}       by agent
     {"agent": (slots, agents, ...)}      by group
     [{"agent_0": action, ...}, ...]      one dict per slot
 
-In the first two, rows of agents that do not act are ignored, and an agent that acts
-nowhere may be left out. A dict per slot has exactly those that act there.
+In the first two, rows of agents that do not act are ignored, and an agent that acts in
+no slot may be left out. A dict per slot has exactly the agents that act there.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from corral.engine.layout.codec import codec_for
 from corral.errors import SpaceMismatch
 
 Flags = Mapping[str, NDArray[np.bool_]]
-"""Group -> (slots, agents): who acts, who is alive."""
+"""Group -> (slots, agents): which agents act, or are alive."""
 
 
 class MultiActions:
-    """Turns what a caller gives into one batch of the team's action space.
+    """Converts the caller's actions into one batch of the team's action space.
 
     Args:
         team: the agents.
-        slots: how many.
-        by: "agent" or "group", what a name means that is both.
+        slots: number of slots.
+        by: "agent" or "group": the meaning of a name that is both.
     """
 
     def __init__(self, team: Team, slots: int, by: str = "agent") -> None:
@@ -42,40 +42,40 @@ class MultiActions:
         self._by_name = {part.group.name: part for part in self._parts}
 
     def batch(self, actions: Any, acting: Flags, alive: Flags) -> dict[str, Any]:
-        """What the pool is sent.
+        """The batch to send.
 
         Args:
             actions: in any of the forms above.
-            acting: who has to act.
-            alive: who is there; it tells a dead agent from one that waits.
+            acting: the agents that have to act.
+            alive: the agents that are alive; some may wait for their turn.
         """
         if isinstance(actions, Mapping):
             if self._are_by_group(actions):
-                return self.by_groups(actions, acting)
+                return self._by_groups(actions, acting)
             return self._by_agents(actions, acting)
         if isinstance(actions, (list, tuple)):
             return self._by_slots(actions, acting, alive)
         raise SpaceMismatch(
-            f"actions is {type(actions).__name__}; give a dict of agent -> one action "
+            f"actions is {type(actions).__name__}; pass a dict of agent -> one action "
             f"for each of the {self._slots} slots, or one dict per slot"
         )
 
     def _are_by_group(self, actions: Mapping[Any, Any]) -> bool:
         if not actions or not all(key in self._by_name for key in actions):
             return False
-        # A group of one may have its agent's name.
+        # A group of one agent may have the agent's name.
         return self._by == "group" or any(
             key not in self._team.place for key in actions
         )
 
-    def by_groups(self, actions: Mapping[Any, Any], acting: Flags) -> dict[str, Any]:
-        """The same for actions that are known to be by group."""
+    def _by_groups(self, actions: Mapping[Any, Any], acting: Flags) -> dict[str, Any]:
+        """The batch to send, of actions by group."""
         for name in self._by_name:
             if name not in actions and acting[name].any():
                 slot, position = np.argwhere(acting[name])[0].tolist()
                 agent = self._by_name[name].group.agents[position]
                 raise SpaceMismatch(
-                    f"actions has nothing for group {name!r}, whose agent {agent!r} "
+                    f"actions has no entry for group {name!r}, whose agent {agent!r} "
                     f"has to act in slot {slot}"
                 )
         return {
@@ -97,7 +97,7 @@ class MultiActions:
         for key in actions:
             if key not in self._team.place:
                 raise SpaceMismatch(
-                    f"{name} has an entry for {key!r}; there are the agents "
+                    f"{name} has an entry for {key!r}; the agents are "
                     f"{list(self._team.agents)}, in the groups {list(self._by_name)}"
                 )
 
@@ -106,7 +106,8 @@ class MultiActions:
     ) -> dict[str, Any]:
         if len(actions) != self._slots:
             raise SpaceMismatch(
-                f"{len(actions)} dicts of actions for {self._slots} slots; one for each"
+                f"{len(actions)} dicts of actions for {self._slots} slots; pass one "
+                "for each slot"
             )
         for slot, given in enumerate(actions):
             if not isinstance(given, Mapping):
@@ -121,7 +122,7 @@ class MultiActions:
     def _check_slot(
         self, slot: int, given: Mapping[Agent, Any], acting: Flags, alive: Flags
     ) -> None:
-        """Exactly those who act there."""
+        """Check that exactly the agents that act in this slot have an action."""
         for agent, (index, position) in self._team.place.items():
             name = self._team.groups[index].name
             acts = acting[name][slot, position]
@@ -161,7 +162,7 @@ class _GroupActions:
         self._names = [f"actions[{agent!r}]" for agent in group.agents]
 
     def nothing(self) -> Any:
-        """Actions that nobody will take."""
+        """Zeros, for agents that do not act."""
         return self._assembled([leaf.dtype for leaf in self._codec.leaves])[0]
 
     def _assembled(self, dtypes: list[np.dtype[Any]]) -> tuple[Any, list[NDArray[Any]]]:
@@ -172,7 +173,7 @@ class _GroupActions:
         return self._join.assemble(arrays, ()), arrays
 
     def joined(self, actions: Mapping[Agent, Any], acting: Flags) -> tuple[Any, int]:
-        """The agents' arrays side by side, and how many were given."""
+        """The agents' arrays in one batch, and the number of agents in `actions`."""
         batch = self._side_by_side(actions)
         if batch is not None:
             return batch, len(self.group.agents)
@@ -188,8 +189,8 @@ class _GroupActions:
         return self._placed(given), len(given)
 
     def _placed(self, given: Sequence[tuple[Any, int, list[NDArray[Any]]]]) -> Any:
-        """Leaves by slots and position, in arrays of all."""
-        # In the space's own dtypes, unless something would be lost: see `Actions`.
+        """Write leaves by slots and position into arrays of all agents."""
+        # In the space's own dtypes, unless a value would change: see `Actions`.
         dtypes = [
             _dtype_for(leaf.dtype, [leaves[index].dtype for _, _, leaves in given])
             for index, leaf in enumerate(self._codec.leaves)
@@ -201,7 +202,7 @@ class _GroupActions:
         return batch
 
     def _side_by_side(self, actions: Mapping[Agent, Any]) -> NDArray[Any] | None:
-        """The same, if every agent has a plain array of the right kind, as a rule."""
+        """The fast path: every agent has one array of the right dtype and shape."""
         if len(self._shapes) != 1:
             return None
         dtype, shape = self._codec.leaves[0].dtype, self._shapes[0]
@@ -227,7 +228,7 @@ class _GroupActions:
             )
 
     def gathered(self, actions: Sequence[Mapping[Agent, Any]]) -> Any:
-        """One dict per slot, put together."""
+        """The batch from one dict per slot."""
         given = []
         for position, agent in enumerate(self.group.agents):
             slots = [slot for slot, values in enumerate(actions) if agent in values]
@@ -239,7 +240,7 @@ class _GroupActions:
     def _leaves_of(
         self, values: list[Any], slots: list[int], agent: Agent
     ) -> list[NDArray[Any]]:
-        """What one agent does in these slots."""
+        """One agent's actions in these slots."""
         try:
             return self._codec.split(values, len(slots), "actions")[0]
         except SpaceMismatch:

@@ -3,14 +3,14 @@
     obs, infos = envs.reset(seed=0)                        obs["agent_0"]: (slots, ...)
     obs, rewards, terminations, truncations, infos = envs.step(actions)
 
-As PettingZoo's ParallelEnv speaks, with slots as the first axis of every array. What
-else is known of the last step are attributes: `alive`, `acting`, `action_masks`,
-`final_obs`, `final_infos`, `valid`, `started`, `ended`, `state`.
+As PettingZoo's ParallelEnv, with slots as the first axis of every array. Attributes
+hold the rest of the last step: `alive`, `acting`, `action_masks`, `final_obs`,
+`final_infos`, `valid`, `started`, `ended`, `state`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,8 +44,8 @@ class MultiEnv(PoolOwner, AsyncCalls):
         pool: of adapters that have a Team.
         by: "agent" for dicts of agent -> `(slots, ...)`, "group" for dicts of group ->
             `(slots, agents, ...)`.
-        copy: False to hand out views into the block where nothing has to be changed.
-        autoreset: what happens at the end of an episode; as the pool has it if None.
+        copy: False to return views into the block where possible.
+        autoreset: what happens at the end of an episode (default: as the pool).
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class MultiEnv(PoolOwner, AsyncCalls):
         self._read: MultiStep | None = None
 
     def observation_space(self, agent: Agent) -> Space[Any]:
-        """Of one agent, in one slot."""
+        """The space of one agent in one slot."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: Agent) -> Space[Any]:
-        """Of one agent, in one slot."""
+        """The space of one agent in one slot."""
         return self.action_spaces[agent]
 
     # Reset ----------------------------------------------------------------------------
@@ -95,13 +95,13 @@ class MultiEnv(PoolOwner, AsyncCalls):
         options: dict[str, Any] | None = None,
         slots: Sequence[int] | NDArray[np.integer] | None = None,
     ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        """Start an episode in every slot, or in these; returns what all slots see.
+        """Start an episode in every slot, or in these; returns the state of all slots.
 
         Args:
             seed: slot i gets `seed + i`, and its later episodes seeds drawn from these;
-                or one seed for each of the slots asked.
-            options: for the envs' resets.
-            slots: all if None.
+                or a list with one seed for each of the slots.
+            options: passed to the envs' `reset`.
+            slots: default: all.
         """
         self.reset_async(seed, options, slots)
         return self.reset_wait()
@@ -130,20 +130,6 @@ class MultiEnv(PoolOwner, AsyncCalls):
         self, timeout: float | None = None
     ) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Wait for the resets that were sent."""
-        read = self._finish_reset(timeout)
-        return self._by_agent_or_group(read.obs), self._infos(read.step)
-
-    def reset_groups(
-        self,
-        seed: int | Sequence[int | None] | None = None,
-        options: dict[str, Any] | None = None,
-        slots: Sequence[int] | NDArray[np.integer] | None = None,
-    ) -> MultiStep:
-        """`reset`, by groups."""
-        self.reset_async(seed, options, slots)
-        return self._finish_reset(None)
-
-    def _finish_reset(self, timeout: float | None) -> MultiStep:
         before = self._last
         step = self._received("reset", timeout)
         over = np.zeros(self.num_envs, np.bool_)
@@ -153,11 +139,12 @@ class MultiEnv(PoolOwner, AsyncCalls):
                 over[step.slots] = False
             step = self._overlaid(before, step)
         self._last = step
-        self._read = MultiStep(self.team, step, self._same_step, self.copy, over)
-        return self._read
+        read = MultiStep(self.team, step, self._same_step, self.copy, over)
+        self._read = read
+        return self._by_agent_or_group(read.obs), self._infos(step)
 
     def _overlaid(self, before: Step | None, part: Step) -> Step:
-        """All slots after a reset of some."""
+        """A Step of all slots after a reset of some slots."""
         count = self.num_envs
         changed: dict[str, Any] = {}
         for name in SCALAR_FIELDS:
@@ -183,9 +170,12 @@ class MultiEnv(PoolOwner, AsyncCalls):
 
         Args:
             actions: a dict of agent -> one action for each slot, a dict of group ->
-                the same for all its agents, or one dict per slot; see `actions`.
+                the same for all its agents, or one dict per slot.
         """
-        return self._results(self._step_now(self._batch(actions)))
+        batch = self._batch(actions)
+        self._begin("step")
+        step = self.pool.step_all(batch, autoreset=self.autoreset, copy=False)
+        return self._results(step)
 
     def step_async(self, actions: Any) -> None:
         """Send the actions; `step_wait` takes the results."""
@@ -195,36 +185,21 @@ class MultiEnv(PoolOwner, AsyncCalls):
 
     def step_wait(self, timeout: float | None = None) -> Batch:
         """Wait for the steps that were sent."""
-        return self._results(self._stepped(self._received("step", timeout)))
-
-    def step_groups(self, actions: Mapping[str, Any]) -> MultiStep:
-        """`step`, by groups."""
-        self._begin("step_groups")
-        acting = self.last.acting
-        return self._step_now(self._actions.by_groups(actions, acting))
+        return self._results(self._received("step", timeout))
 
     def _batch(self, actions: Any) -> dict[str, Any]:
         last = self.last
         return self._actions.batch(actions, last.acting, last.alive)
 
-    def _step_now(self, batch: dict[str, Any]) -> MultiStep:
-        self._begin("step")
-        return self._stepped(
-            self.pool.step_all(batch, autoreset=self.autoreset, copy=False)
-        )
-
-    def _stepped(self, step: Step) -> MultiStep:
+    def _results(self, step: Step) -> Batch:
         self._last = step
-        self._read = MultiStep(self.team, step, self._same_step, self.copy)
-        return self._read
-
-    def _results(self, read: MultiStep) -> Batch:
+        self._read = read = MultiStep(self.team, step, self._same_step, self.copy)
         return (
             self._by_agent_or_group(read.obs),
             self._by_agent_or_group(read.reward),
             self._by_agent_or_group(read.terminated),
             self._by_agent_or_group(read.truncated),
-            self._infos(read.step),
+            self._infos(step),
         )
 
     def _by_agent_or_group(self, groups: dict[str, Any]) -> dict[Any, Any]:
@@ -243,35 +218,35 @@ class MultiEnv(PoolOwner, AsyncCalls):
     def last(self) -> MultiStep:
         """The last step, by groups."""
         if self._read is None:
-            raise OrderError("nothing was received yet: reset first")
+            raise OrderError("no observation yet: call reset first")
         return self._read
 
     @property
     def alive(self) -> dict[Any, Bools]:
-        """Who is there, and will be asked to act."""
+        """Which agents are alive."""
         return self._by_agent_or_group(mapped(np.copy, self.last.alive))
 
     @property
     def acting(self) -> dict[Any, Bools]:
-        """Who is asked to act now: all that are alive, or the one whose turn it is."""
+        """Which agents act now: all that are alive, or the one whose turn it is."""
         return self._by_agent_or_group(mapped(np.copy, self.last.acting))
 
     @property
     def action_masks(self) -> dict[Any, Bools | None]:
-        """Which actions each agent may take; None where there can be no mask."""
+        """The valid actions of each agent; None if its actions cannot be masked."""
         return self._by_agent_or_group(self.last.action_mask)
 
     @property
     def final_obs(self) -> dict[Any, Any]:
-        """The last observation of those whose part ended; zeros for all others.
+        """The last observation of agents that ended; zeros for all others.
 
-        To be read before the next step is sent.
+        Read it before the next step is sent.
         """
         return self._by_agent_or_group(self.last.final_obs)
 
     @property
     def final_infos(self) -> dict[int, dict[Any, Any]]:
-        """(same_step) Slot -> what its agents were told at the end of an episode."""
+        """(same_step) Slot -> the infos of its agents at the end of an episode."""
         return self.last.step.final_infos
 
     @property
@@ -281,7 +256,7 @@ class MultiEnv(PoolOwner, AsyncCalls):
 
     @property
     def state(self) -> Any:
-        """Of every env as a whole, if state=True was asked for; else None."""
+        """The state of every env, if made with state=True; else None."""
         return self.last.state
 
     # Calls ----------------------------------------------------------------------------

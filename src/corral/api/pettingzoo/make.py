@@ -1,4 +1,4 @@
-"""How many envs with several agents each are made."""
+"""`corral.make_multi`, and the pool under it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_multi(
     copy: bool = True,
     **options: Any,
 ) -> MultiEnv:
-    """Many of PettingZoo's environments, several agents in each.
+    """Make many PettingZoo environments.
 
     Example::
 
@@ -40,15 +40,15 @@ def make_multi(
     Args:
         env: a factory of ParallelEnvs or AECEnvs, "module:function", or a list with one
             of those per slot.
-        num_envs: how many; known already when a list of factories is given.
-        autoreset: what happens when the last agent's part has ended.
+        num_envs: number of envs; not needed with a list of factories.
+        autoreset: what happens when the last agent has ended.
         by: "agent" for dicts of agent -> `(slots, ...)`, "group" for dicts of group ->
             `(slots, agents, ...)`; a group is agents with equal spaces.
         parallel: turn an AECEnv whose agents may act at once into a ParallelEnv.
-        state: ask for `env.state()` in every step.
-        observe: (AEC) who is observed: "acting", whose turn it is, or "all" alive.
-        copy: False to get views into the block where nothing has to be changed.
-        **options: everything `corral.Pool` takes.
+        state: whether to read `env.state()` in every step.
+        observe: (AEC) the agents that are observed: "acting", or "all" alive.
+        copy: False to get views into the block where possible.
+        **options: everything that `corral.Pool` takes.
     """
     pool = open_team_pool(
         env,
@@ -76,22 +76,11 @@ def open_team_pool(
     state: bool = False,
     observe: str = "acting",
     wrappers: Sequence[Wrap] = (),
-    env_kwargs: dict[str, Any] | None = None,
     **options: Any,
 ) -> Pool:
-    """A pool of envs with several agents each.
+    """Open a pool of envs with several agents each; arguments as for `make_multi`.
 
-    Args:
-        env: see `make_multi`, as are all that are not said here.
-        num_envs: how many.
-        autoreset: what happens when the last agent's part has ended.
-        bare_resets: whether episodes after the first start without a seed.
-        parallel: turn AECEnvs into ParallelEnvs.
-        state: ask for `env.state()`.
-        observe: (AEC) who is observed.
-        wrappers: put around every env, the first one innermost.
-        env_kwargs: keyword arguments for the factory.
-        **options: everything else `corral.Pool` takes.
+    `bare_resets` starts episodes after the first without a seed.
     """
     seated = functools.partial(
         multi_env, parallel=parallel, state=state, observe=observe
@@ -99,12 +88,7 @@ def open_team_pool(
     return Pool.with_options(
         env,
         num_envs,
-        PoolOptions(
-            autoreset=autoreset,
-            env_kwargs=env_kwargs,
-            wrappers=(*wrappers, seated),
-            **options,
-        ),
+        PoolOptions(autoreset=autoreset, wrappers=(*wrappers, seated), **options),
         ApiOptions(bare_resets=bare_resets, agree=same_team, empty_finals=False),
     )
 

@@ -1,12 +1,11 @@
 """A Step of envs with several agents, read by groups.
 
-The block holds what `corral.engine.adapters.team` says. Two things are told here
-otherwise than they are kept there:
+`corral.engine.adapters.team` describes the block. Two things differ here:
 
-- In the step that ends an agent its last observation stands in its row of `obs`. Here
-  it is in `final_obs`, and `obs` is zeros, as for everybody who is not alive.
-- Where the same step has begun the next episode, the rewards and ends of the last one
-  stand in the block's final row.
+- In the step that ends an agent the block has its last observation in `obs`. Here it is
+  in `final_obs`, and `obs` is zeros, as for every agent that is not alive.
+- If the same step has started the next episode, the rewards and ends of the last one
+  are in the block's final row.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ Bools = NDArray[np.bool_]
 
 
 class MultiStep:
-    """What came back; dicts of group -> arrays `(slots, agents, ...)`.
+    """The results; dicts of group -> arrays `(slots, agents, ...)`.
 
     Args:
         team: the agents.
         step: of all slots, as views.
-        same_step: whether a step that ends an episode begins the next one.
-        copy: False to hand out views where nothing has to be changed.
-        over: given for a reset, with no transition behind it: where an episode is over
-            all the same, since only others were reset.
+        same_step: whether a step that ends an episode starts the next one.
+        copy: False to return views where possible.
+        over: only after a reset, which has no transition: the slots whose episode is
+            over, since only other slots were reset.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class MultiStep:
         self.terminated: dict[str, Bools] = {}
         self.truncated: dict[str, Bools] = {}
         self.alive: dict[str, Bools] = {}
-        """Who is there, and will be asked to act."""
+        """Which agents are alive."""
         fresh = over is not None
         self._ended = ended = None if fresh else _where(step.ended)
         """Slots."""
@@ -90,14 +89,14 @@ class MultiStep:
             terminated[ended] = final["terminated"][ended]
             truncated[ended] = final["truncated"][ended]
         if cut is not None and len(cut):
-            # A fault: what stands there is the step before, of which those who were
-            # alive are cut short.
+            # A fault: these are values of the step before, where the living agents are
+            # truncated.
             reward[cut] = 0.0
             terminated[cut] = False
             truncated[cut] = final["alive"][cut]
 
     def _seen(self, name: str, alive: Bools) -> Any:
-        """What agents see, zeros for those that are not alive."""
+        """The observations, zeros for agents that are not alive."""
         obs = self.step.obs[name]["obs"]
         if alive.all():
             return mapped(np.copy, obs) if self._copy else obs
@@ -113,7 +112,7 @@ class MultiStep:
 
     @property
     def valid(self) -> Bools:
-        """False where the row is filler: a next-step reset, or a fault."""
+        """False for padding rows: a next-step reset, or a fault."""
         return self.step.valid
 
     @property
@@ -123,16 +122,16 @@ class MultiStep:
 
     @cached_property
     def state(self) -> Any:
-        """Of every env as a whole, if it was asked for; else None."""
+        """The state of every env, if it is read; else None."""
         if self.team.state_space is None:
             return None
         return mapped(np.copy, self.step.obs[STATE_KEY])
 
-    # Seldom asked for -----------------------------------------------------------------
+    # Computed when read ---------------------------------------------------------------
 
     @cached_property
     def acting(self) -> dict[str, Bools]:
-        """Who is asked to act now: all that are alive, or the one whose turn it is."""
+        """Which agents act now: all that are alive, or the one whose turn it is."""
         if not self.team.turns:
             return self.alive
         return {
@@ -142,7 +141,7 @@ class MultiStep:
 
     @cached_property
     def ended_agents(self) -> dict[str, Bools]:
-        """Whose part ended in this step."""
+        """Which agents ended in this step."""
         return {
             name: terminated | self.truncated[name]
             for name, terminated in self.terminated.items()
@@ -150,10 +149,10 @@ class MultiStep:
 
     @cached_property
     def action_mask(self) -> dict[str, Bools | None]:
-        """Which actions each agent may take; None where there can be no mask.
+        """The valid actions of each agent; None if its actions cannot be masked.
 
-        All of them for those that do not act now: nobody asks for their action, and a
-        distribution over nothing would be none.
+        All True for agents that do not act now: their action is ignored, and a
+        distribution over no action is undefined.
         """
         return {group.name: self._mask(group) for group in self.team.groups}
 
@@ -168,7 +167,7 @@ class MultiStep:
 
     @cached_property
     def final_obs(self) -> dict[str, Any]:
-        """The last observation of those whose part ended; zeros for all others."""
+        """The last observation of agents that ended; zeros for all others."""
         return {group.name: self._finals(group.name) for group in self.team.groups}
 
     def _finals(self, name: str) -> Any:

@@ -9,6 +9,7 @@ import multiprocessing
 from collections.abc import Sequence
 from typing import Any
 
+from corral.api.pool_env import sent_raw
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.env import CorralVecEnv
 from corral.api.sb3.make import FIXED, open_pool
@@ -19,19 +20,10 @@ from corral.engine.pool import Pool
 
 
 class _LenientVecEnv(CorralVecEnv):
-    """Hands on actions of a wrong shape, as Stable-Baselines3 does."""
+    """Passes actions of a wrong shape to the env, as Stable-Baselines3 does."""
 
     def _sent_raw(self, actions: Any) -> bool:
-        if self.pool.check_actions:
-            return False
-        try:
-            each = list(actions)
-        except TypeError:  # nothing to iterate over
-            return False
-        if isinstance(actions, dict) or len(each) != self.num_envs:
-            return False
-        self.pool.send_raw(each)
-        return True
+        return not isinstance(actions, dict) and sent_raw(self.pool, lambda: actions)
 
 
 class SubprocVecEnv(_LenientVecEnv):
@@ -42,7 +34,7 @@ class SubprocVecEnv(_LenientVecEnv):
 
     Args:
         env_fns: one factory per slot.
-        start_method: checked; workers are started clean whatever it says.
+        start_method: checked, but workers always start in a new interpreter.
         **options: anything else that `corral.Pool` takes.
     """
 

@@ -1,8 +1,8 @@
 """A pool as a Stable-Baselines3 `VecEnv`.
 
-Its words for ours: `dones`, `terminal_observation`, `TimeLimit.truncated`, and infos as
-a list of dicts. Episodes restart in the step that ends them; what a reset said is in
-`reset_infos`.
+Stable-Baselines3's names: `dones`, `terminal_observation`, `TimeLimit.truncated`, and
+infos as a list of dicts. Episodes restart in the step that ends them; the infos of
+resets are in `reset_infos`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self.pool = pool
         self.layout = pool.layout
         self.waiting = False
-        """Whether a step was sent and not yet waited for."""
+        """Whether a step was sent whose results were not received yet."""
         self._masks = LastMasks(pool)
         self._here = pool.layout.backend != "process"
         spec = pool.spec
@@ -57,20 +57,17 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         except BaseException:
             pool.close()
             raise
-        # The env's own, as for DummyVecEnv: recorders look for the frame rate there.
+        # As in DummyVecEnv: recorders read the frame rate there.
         self.metadata = spec.metadata
 
     # Reset ----------------------------------------------------------------------------
 
     def reset(self) -> Any:
         """Reset every slot, with the seeds and options that were set before."""
-        return self._begun(None)
+        return self.begin_at(None)
 
-    def begin_at(self, root: int) -> Any:
-        """The same from a new root: where the pool seeds episodes, it counts anew."""
-        return self._begun(root)
-
-    def _begun(self, root: int | None) -> Any:
+    def begin_at(self, root: int | None) -> Any:
+        """Reset with a new root, if any, for the seeds that the pool makes."""
         self._finish_pending()
         options = [one or None for one in self._options]
         with translated():
@@ -90,8 +87,10 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
 
     def step_async(self, actions: Any) -> None:
         """Send the actions; `step_wait` takes the results."""
-        if self.waiting or self.pool.waiting:
-            self._check_idle()
+        if self.waiting:
+            raise OrderError("step_async while a step is pending; call step_wait first")
+        if self.pool.waiting:
+            self._finish_pending()
         try:
             self.pool.send(actions)
         except SpaceMismatch:
@@ -102,15 +101,17 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         self.waiting = True
 
     def _sent_raw(self, actions: Any) -> bool:
-        """Whether actions that fit no space were handed on all the same."""
+        """Whether actions that do not fit the space were sent all the same."""
         return False
 
     def step_wait(
         self,
     ) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Wait for the steps that were sent."""
+        if not self.waiting and self.closed:
+            raise ClosedError("these envs are closed; make new ones")
         if not self.waiting:
-            self._refuse_to_wait()
+            raise OrderError("step_wait without step_async: no step was sent")
         self.waiting = False
         try:
             step = self.pool.recv(copy=False)
@@ -126,7 +127,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
         return owned(step.obs), step.reward.astype(np.float32), dones, infos
 
     def _step_infos(self, step: Step, ended: list[bool]) -> list[dict[str, Any]]:
-        """The infos of a step; where an episode ended, those of its last moment."""
+        """The infos of a step; of its last step where an episode ended."""
         infos: list[dict[str, Any]] = self._infos_of(step)
         for slot in compress(range(self.num_envs), ended):
             self.reset_infos[slot] = infos[slot]
@@ -144,20 +145,8 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
             self._masks.take(infos)
         return infos
 
-    def _refuse_to_wait(self) -> NoReturn:
-        if self.closed:
-            raise ClosedError("these envs are closed; make new ones")
-        raise OrderError("step_wait without step_async: no step is under way")
-
-    def _check_idle(self) -> None:
-        if self.waiting:
-            raise OrderError(
-                "step_async while a step is under way; take it with step_wait first"
-            )
-        self._finish_pending()
-
     def _finish_pending(self) -> None:
-        """Wait for a step that nobody will take: it was given up, or interrupted."""
+        """Drop the results of a step that the caller did not wait for."""
         self.waiting = False
         if self.pool.waiting:
             with translated():
@@ -222,7 +211,7 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
             return [apply(function, *args, slots=[slot])[0] for slot in slots]
 
     def _slots(self, indices: Indices) -> list[int]:
-        """As lists are indexed: -1 is the last slot, and one may be named twice."""
+        """The slots of list indices: -1 is the last slot; duplicates are allowed."""
         chosen = list(self._get_indices(indices))
         try:
             return [range(self.num_envs)[index] for index in chosen]
@@ -235,18 +224,18 @@ class CorralVecEnv(PoolAttributes, VecEnv):  # type: ignore[misc]
 
     @property
     def last_step(self) -> Step | None:
-        """What the pool gave last, as views that the next step overwrites."""
+        """The last Step of the pool, as views that the next step overwrites."""
         return self._last
 
     @property
     def envs(self) -> list[Any]:
-        """The environments themselves, where they are in this process (serial).
+        """The environments, if they are in this process (serial).
 
-        `envs.envs[0] = Wrapper(...)` puts another one into a slot.
+        `envs.envs[0] = Wrapper(...)` replaces one.
         """
         try:
             theirs = self.pool.envs
-        except CorralError as error:  # wrappers look for attributes with hasattr
+        except CorralError as error:  # wrappers use hasattr
             raise AttributeError(str(error)) from None
 
         def exchange(slot: int, env: Any) -> None:

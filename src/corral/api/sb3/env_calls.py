@@ -1,4 +1,4 @@
-"""What Stable-Baselines3 asks of an env, run beside it: `pool.apply(get_attr, name)`.
+"""Stable-Baselines3's calls to an env, run in its worker: `pool.apply(get_attr, name)`.
 
 Reads go through the wrappers, writes go to the outermost one. Workers import this file,
 so it imports neither Stable-Baselines3 nor torch.
@@ -49,14 +49,14 @@ def call(env: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def _of_one_slot(env: Any, name: str) -> Any:
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise OptionError(
-            f"{name!r}: there is no env of one slot, {type(env).__name__} is all slots "
-            "of its worker at once"
+            f"{name!r} cannot be called or set for one slot: {type(env).__name__} is a "
+            "batched env that runs all slots of its worker"
         )
     return env
 
 
 def identity(env: Any) -> tuple[int, int]:
-    """Equal for two slots that share one environment, and for no others."""
+    """A key that is equal for two slots with the same environment."""
     return os.getpid(), id(inner(env).unwrapped)
 
 
@@ -66,10 +66,10 @@ Wanted = type | tuple[str, str]
 
 
 def known_as(wrapper: type) -> Wanted:
-    """A class by module and name, where they tell it.
+    """A class by module and name, if they identify it.
 
-    A worker that was sent the class would import its module: for Stable-Baselines3's
-    Monitor that is torch, some seconds and 200 MiB, only to say that nobody has one.
+    A worker that received the class would import its module: for Stable-Baselines3's
+    Monitor that is torch, some seconds and 200 MiB, only to answer no.
     """
     if wrapper.__module__ == "__main__" or "<locals>" in wrapper.__qualname__:
         return wrapper
@@ -97,7 +97,7 @@ def _is_one(layer: Any, wanted: Wanted) -> bool:
 
 
 def patched(env: Any) -> Any:
-    """An env of the old `gym` package, in Stable-Baselines3's own layer around it."""
+    """Wrap an env of the old `gym` package, as Stable-Baselines3 does."""
     gym = sys.modules.get("gym")
     if gym is None or isinstance(env, gymnasium.Env) or not isinstance(env, gym.Env):
         return env
@@ -110,13 +110,13 @@ _handed_out: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary
 
 
 def own_copy(env: Any) -> Any:
-    """A copy, if this process handed out the same env before.
+    """A copy, if another slot of this process has the same env.
 
     With one process per env, `[lambda: env] * 8` gives every slot a copy of its own;
     with several slots in one worker it would give them one env together.
     """
     if not isinstance(env, gymnasium.Env):
-        return env  # refused later, with a reason
+        return env  # refused later, with an explanation
     if _handed_out.get(id(env.unwrapped)) is env.unwrapped:
         env = deepcopy(env)
     _handed_out[id(env.unwrapped)] = env.unwrapped

@@ -1,4 +1,4 @@
-"""What Stable-Baselines3's users catch when a worker dies, which is ours as well."""
+"""The exceptions of Stable-Baselines3, which are Corral's as well."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from corral.errors import CorralError, WorkerDied
 class WorkerGone(WorkerDied, EOFError, BrokenPipeError, ConnectionResetError):
     """A worker process ended.
 
-    Stable-Baselines3 lets its pipe speak: EOFError or ConnectionResetError to who
-    reads from a process that is gone, BrokenPipeError to who writes to it.
+    Stable-Baselines3 raises its pipe's errors: EOFError or ConnectionResetError when it
+    reads from a process that is gone, BrokenPipeError when it writes to it.
     """
 
 
 def raise_for(error: CorralError) -> NoReturn:
-    """Raise what Stable-Baselines3's users would get; ours is the cause, or it itself.
+    """Raise what Stable-Baselines3 would raise; Corral's error is the cause, or itself.
 
-    An env's own exception comes out as itself where it can be rebuilt.
+    An env's own exception is raised if it can be rebuilt.
     """
     if isinstance(error, WorkerDied):
         raise WorkerGone(str(error), error.fault) from error.__cause__
@@ -30,7 +30,7 @@ def raise_for(error: CorralError) -> NoReturn:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Our errors, as Stable-Baselines3's users know them."""
+    """Raise Corral's errors as Stable-Baselines3's."""
     try:
         yield
     except CorralError as error:

@@ -1,4 +1,4 @@
-"""How Stable-Baselines3's users make a vector env; importing this imports no torch."""
+"""`corral.make_sb3`; importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 FIXED = {
     "autoreset": "Stable-Baselines3 restarts an episode in the step that ends it",
-    "copy": "Stable-Baselines3 keeps what it is given, so it is always given copies",
+    "copy": "Stable-Baselines3 keeps observations, so it always gets copies",
 }
-"""What a pool is not asked, since Stable-Baselines3 has decided it."""
+"""Options of a pool that Stable-Baselines3 determines."""
 
 
 @checked_keywords(onward=Pool, refused=FIXED)
@@ -32,7 +32,7 @@ def make_sb3(
     backend: str = "auto",
     **options: Any,
 ) -> CorralVecEnv:
-    """Many environments as one Stable-Baselines3 `VecEnv`.
+    """Make many environments as one Stable-Baselines3 `VecEnv`.
 
     Example::
 
@@ -42,10 +42,10 @@ def make_sb3(
     Args:
         env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
             with one of those per slot.
-        num_envs: how many; known already when a list of factories is given.
+        num_envs: number of envs; not needed with a list of factories.
         seed: the first `reset` gives slot i the seed `seed + i`, as with SB3.
-        backend: "auto" measures; "serial", "thread" and "process" do as they say.
-        **options: everything else `corral.Pool` takes.
+        backend: "serial", "thread", "process", or "auto", which measures.
+        **options: everything else that `corral.Pool` takes.
     """
     from corral.api.sb3.env import CorralVecEnv
 
@@ -67,8 +67,8 @@ def open_pool(
     own_processes: bool = False,
     **options: Any,
 ) -> Pool:
-    """A pool with Stable-Baselines3's habits."""
-    # Ours are for one env; a batched one is a whole shard.
+    """Open a pool with Stable-Baselines3's resets and wrappers."""
+    # Our wrappers are for one env; a batched env is a whole shard.
     single = not options.get("batched", False)
     around = [*(innermost if single else ()), *wrappers]
     if backend != "serial" and single:
@@ -97,14 +97,13 @@ def open_pool(
 
 
 def _check_distinct(pool: Pool) -> None:
-    """Two slots that share one env would step each other's episodes."""
+    """Refuse two slots with the same env: each would step the other's episode."""
     slots: dict[Any, int] = {}
     for slot, mark in enumerate(pool.apply(reach.identity)):
         if mark in slots:
             raise OptionError(
-                f"slots {slots[mark]} and {slot} were given the same environment: a "
-                "factory returned one that was made before. It has to make a new one "
-                "at every call, as `lambda: gymnasium.make(...)` does and "
-                "`lambda: env` does not"
+                f"slots {slots[mark]} and {slot} have the same environment: a factory "
+                "returned an env that existed before. It must make a new env at every "
+                "call: `lambda: gymnasium.make(...)`, not `lambda: env`"
             )
         slots[mark] = slot

@@ -1,4 +1,4 @@
-"""Batches of observations as rows of numbers, as Gymnasium flattens one of them."""
+"""Gymnasium's `flatten`, for a batch of observations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rows = NDArray[np.float32]
 
 
 def flat_batch(space: Space[Any], batch: Any, count: int) -> Rows:
-    """`(count, ...)` of a space as `(count, numbers)`; sets become one-hot."""
+    """`(count, ...)` of a space as `(count, numbers)`; discrete values are one-hot."""
     if isinstance(space, spaces.Dict):
         parts = [flat_batch(part, batch[key], count) for key, part in space.items()]
         return np.concatenate(parts, axis=1)

@@ -1,4 +1,4 @@
-"""How one policy for all agents gets its envs; importing this imports no torch."""
+"""`corral.make_shared_policy`; importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ def make_shared_policy(
     num_envs: int | None = ...,
     *,
     api: Literal["gymnasium"] = ...,
-    pad: bool = ...,
-    seed: int | None = ...,
-    copy: bool = ...,
     **options: Any,
 ) -> SharedVectorEnv: ...
 
@@ -37,9 +34,6 @@ def make_shared_policy(
     num_envs: int | None = ...,
     *,
     api: Literal["sb3"],
-    pad: bool = ...,
-    seed: int | None = ...,
-    copy: bool = ...,
     **options: Any,
 ) -> SharedVecEnv: ...
 
@@ -61,38 +55,37 @@ def make_shared_policy(
     copy: bool = True,
     **options: Any,
 ) -> Any:
-    """Every agent of every environment as one row of a vector env.
+    """Make a vector env with one row for every agent of every environment.
 
     For one policy that all agents share. With agents `a` and `b` the rows are a and b
     of the first env, a and b of the second, and so on::
 
         envs = corral.make_shared_policy(simple_spread_v3.parallel_env, num_envs=8)
         observations, infos = envs.reset(seed=0)        # 24 rows of 3 agents each
-        envs.valid                                      # False: nobody there
+        envs.valid                                      # False: agent absent
 
-    An agent's part is the row's episode. Once it has ended, its row is filler (zeros,
-    `valid` False) until the env starts anew, which it does when the part of the last
-    agent has ended, in the same step.
+    A row's episode lasts as long as its agent. After that its rows are padding (zeros,
+    `valid` False) until the env restarts, which it does in the step that ends its last
+    agent.
 
     Args:
         env: a factory of ParallelEnvs, or of AECEnvs that are parallelizable,
             "module:function", or a list with one of those per env.
-        num_envs: how many envs; known already when a list of factories is given.
+        num_envs: number of envs; not needed with a list of factories.
         api: "gymnasium" for a `gymnasium.vector.VectorEnv`, "sb3" for a VecEnv of
-            Stable-Baselines3's. `envs.pool` of either is what a `corral.Collector`
-            takes.
-        pad: give agents with different spaces the widest: numbers filled up with zeros
-            and one more for each kind of agent, the most actions that anybody has.
-        seed: the root of every episode's seed; `reset(seed=s)` gives env i `s + i`.
-        copy: False to get views where nothing has to be changed ("gymnasium").
-        **options: everything else `corral.Pool` takes.
+            Stable-Baselines3's. A `corral.Collector` takes `envs.pool` of either.
+        pad: give agents with different spaces the widest: observations padded with
+            zeros and a one-hot number of the group, the largest number of actions.
+        seed: the root of all seeds; `reset(seed=s)` gives env i `s + i`.
+        copy: False to get views where possible ("gymnasium").
+        **options: everything else that `corral.Pool` takes.
     """
     if api not in APIS:
         raise OptionError(f"api is {api!r}; choose one of {', '.join(APIS)}")
     if api == "sb3" and not copy:
         raise OptionError(
-            "copy=False has no meaning with api='sb3': Stable-Baselines3 keeps what it "
-            "is given, so it is always given copies"
+            "copy=False has no meaning with api='sb3': Stable-Baselines3 keeps "
+            "observations, so it always gets copies"
         )
     shared = open_shared_pool(env, num_envs, pad=pad, seed=seed, **options)
     if api == "gymnasium":
@@ -108,7 +101,7 @@ def make_shared_policy(
 def open_shared_pool(
     env: EnvSource, num_envs: int | None = None, *, pad: bool = False, **options: Any
 ) -> SharedPool:
-    """A pool whose slots are agents; arguments as for `make_shared_policy`."""
+    """Open a pool whose slots are agents; arguments as for `make_shared_policy`."""
     pool = open_team_pool(env, num_envs, parallel=True, **options)
     try:
         return SharedPool(pool, pad)

@@ -1,7 +1,7 @@
-"""A policy that knows agents, asked about whole envs.
+"""A policy of single agents, used for whole envs.
 
-What was learnt row by row is evaluated env by env: episodes are those of envs, and an
-env's return is the sum over its agents.
+A policy that was trained row by row is evaluated env by env: episodes are those of
+envs, and an env's return is the sum over its agents.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from corral.engine.tree import mapped
 
 
 class SharedPolicy:
-    """Asks a policy for every agent of every env; see `corral.Policy`.
+    """Acts for every agent of every env; see `corral.Policy`.
 
     Args:
-        policy: of rows, one agent each.
+        policy: a policy whose rows are agents.
         team: the agents.
-        spaces: what its rows are made with.
+        spaces: the spaces of its rows.
     """
 
     def __init__(self, policy: Any, team: Team, spaces: SharedSpaces) -> None:
@@ -34,20 +34,19 @@ class SharedPolicy:
         self._agents = len(team.agents)
 
     def deterministic(self) -> SharedPolicy:
-        """Always the likeliest actions."""
-        policy = self._policy.deterministic()
-        return SharedPolicy(policy, self._team, self._spaces)
+        """The same, with the most likely actions."""
+        return SharedPolicy(self._policy.deterministic(), self._team, self._spaces)
 
     def stochastic(self) -> SharedPolicy:
-        """Drawn at random."""
+        """The same, with sampled actions."""
         return SharedPolicy(self._policy.stochastic(), self._team, self._spaces)
 
     def frozen(self) -> SharedPolicy:
-        """As `deterministic`, of the policy as it is now: it learns nothing more."""
+        """As `deterministic`, with a copy of the policy that is not trained further."""
         return SharedPolicy(self._policy.frozen(), self._team, self._spaces)
 
     def initial_carry(self, rows: int) -> Any:
-        """Of so many envs: what each of their agents begins with."""
+        """The carry at the start of an episode, for this many envs."""
         initial = getattr(self._policy, "initial_carry", None)
         carry = None if initial is None else initial(rows * self._agents)
         return self._by_env(carry, rows)
@@ -62,7 +61,7 @@ class SharedPolicy:
         return Decision(action, self._by_env(decision.carry, envs))
 
     def _rows(self, step: Step) -> Step:
-        """What agents see; what led there is of no matter, and may be lost already."""
+        """The observations of agents; the transition before them is not needed."""
         envs, agents = len(step), self._agents
         nothing_over = np.zeros(envs, np.bool_)
         read = MultiStep(self._team, step, True, False, over=nothing_over)
@@ -94,7 +93,7 @@ class SharedPolicy:
 
 
 class AgentGenerators:
-    """Agents of one env draw from its generator, one after the other."""
+    """Generators of agents: those of one env share its generator."""
 
     def __init__(self, envs: Generators, agents: int) -> None:
         self._envs = envs

@@ -1,7 +1,7 @@
 """A pool whose slots are agents: for one policy that all of them share.
 
-It is used as any pool is, by vector envs and collectors; beneath it is a pool of envs.
-Rows of one env are stepped together, so a subset of rows has to be made of whole envs.
+Vector envs and collectors use it like any pool; beneath it is a pool of envs. Rows of
+one env step together, so a subset of rows must consist of whole envs.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class SharedPool(PoolOwner):
 
     Args:
         pool: of envs whose agents act at once, with autoreset "same_step".
-        pad: whether agents with different spaces are given the widest of them.
+        pad: whether to give agents with different spaces the widest of them.
     """
 
     def __init__(self, pool: Pool, pad: bool = False) -> None:
         team: Team = pool.spec.metadata[TEAM_KEY]
         if team.turns:
             raise OptionError(
-                "these agents act in turn, so they have no step in common; pass "
+                "the agents of this env act in turn, so they have no common step; pass "
                 "parallel=True if the env allows it, or use corral.make_multi"
             )
         if pool.autoreset != "same_step":
             raise OptionError(
-                f"the pool has autoreset={pool.autoreset!r}; agents of one env share "
-                'its restarts, which needs "same_step"'
+                f"the pool has autoreset={pool.autoreset!r}; agents of one env restart "
+                'together, which needs autoreset="same_step"'
             )
         self.pool = pool
         self.team = team
@@ -57,10 +57,10 @@ class SharedPool(PoolOwner):
             action_space=self._spaces.action_space,
         )
         self.last: Step | None = None
-        """What the pool of envs gave last."""
+        """The last Step of the pool of envs."""
 
     def __getattr__(self, name: str) -> Any:
-        # Seeds, layout, stats, close and so on are those of the pool beneath.
+        # Seeds, layout, stats and so on are those of the pool of envs.
         if name == "pool":
             raise AttributeError(name)
         return getattr(self.pool, name)
@@ -75,16 +75,16 @@ class SharedPool(PoolOwner):
 
     @property
     def waiting(self) -> int:
-        """How many rows have a command under way."""
+        """The number of rows with a command under way."""
         return self.pool.waiting * self.agents
 
     @property
     def action_masks(self) -> NDArray[np.bool_] | None:
-        """What each row may do now; None where there is nothing to choose from."""
+        """The valid actions of each row; None if actions are not Discrete."""
         return self._rows.masks()
 
     def for_envs(self, policy: Any) -> SharedPolicy:
-        """The policy of agents as one of envs, to be evaluated in a pool of envs::
+        """Convert a policy of agents to one of envs, for a pool of envs::
 
         envs = corral.make_multi(make_env, num_envs=4)
         corral.evaluate(shared.for_envs(policy), envs.pool, episodes=100)
@@ -102,7 +102,7 @@ class SharedPool(PoolOwner):
         options: Any = None,
         tasks: Sequence[Any] | None = None,
     ) -> None:
-        """As of a pool; rows of one env begin together, so they are given the same."""
+        """As `Pool.send_reset`; all rows of one env need the same values."""
         listed = options is not None and not isinstance(options, dict)
         self.pool.send_reset(
             self._envs(slots),
@@ -113,7 +113,7 @@ class SharedPool(PoolOwner):
         )
 
     def _once(self, values: Sequence[Any] | None, name: str) -> list[Any] | None:
-        """What is given for each row, for each env."""
+        """Values of rows as values of envs."""
         if values is None:
             return None
         each = self.agents
@@ -121,8 +121,8 @@ class SharedPool(PoolOwner):
             if any(one != values[first] for one in values[first : first + each]):
                 raise OptionError(
                     f"{name} has different values for the agents of env "
-                    f"{first // each}, which begin together. To run episodes or "
-                    "evaluate, give whole envs: corral.evaluate(shared.for_envs(policy)"
+                    f"{first // each}, which start together. To run episodes or "
+                    "evaluate, use whole envs: corral.evaluate(shared.for_envs(policy)"
                     ", corral.make_multi(...).pool)"
                 )
         return list(values[::each])
@@ -137,7 +137,7 @@ class SharedPool(PoolOwner):
         self.pool.send(batch, envs, autoreset=autoreset)
 
     def _envs(self, rows: Rows | None) -> NDArray[np.intp] | None:
-        """The envs whose rows these are; all of each, in order."""
+        """The envs of these rows, which must be all rows of each, in order."""
         if rows is None:
             return None
         given = np.asarray(rows, np.intp)
@@ -162,7 +162,7 @@ class SharedPool(PoolOwner):
         timeout: float | None = None,
         copy: bool | None = None,
     ) -> Step:
-        """As of a pool; the numbers of rows are rounded to whole envs, upwards."""
+        """As `Pool.recv`; numbers of rows are rounded up to whole envs."""
         step = self.pool.recv(
             self._rounded(min_slots),
             self._rounded(max_slots),
@@ -202,41 +202,43 @@ class SharedPool(PoolOwner):
     def call(
         self, name: str, *args: Any, slots: Rows | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """Ask the env of each of these rows, or of all."""
+        """Call a method of the env of each of these rows, or of all."""
         return self._ask_envs(
             slots, lambda envs: self.pool.call(name, *args, slots=envs, **kwargs)
         )
 
     def get_attr(self, name: str, slots: Rows | None = None) -> tuple[Any, ...]:
-        """Of the env of each of these rows, or of all."""
+        """Read an attribute of the env of each of these rows, or of all."""
         return self._ask_envs(slots, lambda envs: self.pool.get_attr(name, slots=envs))
 
     def set_attr(self, name: str, values: Any, slots: Rows | None = None) -> None:
-        """Of the envs of these rows; of several values for one env, the first."""
+        """Set an attribute of the envs of these rows; an env takes its first value."""
         rows = np.arange(self.num_envs) if slots is None else np.asarray(slots)
         envs, first = np.unique(rows // self.agents, return_index=True)
         if isinstance(values, (list, tuple)):
             if len(values) != len(rows):
-                raise OptionError(f"{len(values)} values for {len(rows)} rows")
+                raise OptionError(
+                    f"{len(values)} values for {len(rows)} rows; pass one each"
+                )
             values = [values[position] for position in first.tolist()]
         self.pool.set_attr(name, values, slots=envs)
 
     def apply(
         self, function: Callable[..., Any], *args: Any, slots: Rows | None = None
     ) -> tuple[Any, ...]:
-        """`function(env, *args)` beside the env of each of these rows, or of all."""
+        """Call `function(env, *args)` beside the env of each of these rows."""
         return self._ask_envs(
             slots, lambda envs: self.pool.apply(function, *args, slots=envs)
         )
 
     def render(self, slots: Rows | None = None) -> tuple[Any, ...]:
-        """What the env of each of these rows, or of all, renders."""
+        """Render the env of each of these rows, or of all."""
         return self.call("render", slots=slots)
 
     def _ask_envs(
         self, rows: Rows | None, ask: Callable[[list[int]], tuple[Any, ...]]
     ) -> tuple[Any, ...]:
-        """Each env is asked once, and answers for all of its rows."""
+        """Call each env once; all of its rows get the result."""
         given = range(self.num_envs) if rows is None else np.asarray(rows).tolist()
         wanted = [row // self.agents for row in given]
         envs = sorted(set(wanted))

@@ -1,9 +1,9 @@
 """Every agent of every env as a row of its own, in Steps.
 
-Row i is agent `i % agents` of env `i // agents`, in the env's order of agents. An
-agent's part is the row's episode: it starts when the agent appears and ends when the
-agent does. While an agent is not there its row is filler: zeros, not valid, its action
-ignored; each filler row is `started`, so that nothing reaches from it into anything.
+Row i is agent `i % agents` of env `i // agents`, in the env's order of agents. A row's
+episode starts when its agent appears and ends when the agent ends. While an agent is
+absent its rows are padding: zeros, not valid, the action ignored. Every padding row is
+`started`, so that neither a carry nor a return crosses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 
 
 class SharedRows:
-    """Turns Steps of envs into Steps of rows, and remembers what each row is at."""
+    """Converts Steps of envs to Steps of rows, with the state of each row."""
 
     def __init__(self, team: Team, spaces: SharedSpaces, envs: int) -> None:
         self._team = team
@@ -37,7 +37,7 @@ class SharedRows:
         self._length = np.zeros(shape, np.int32)
         self._seed = np.full(shape, -1, np.int64)
         self._last: MultiStep | None = None
-        """The last Step, if it was of all envs."""
+        """The last Step, if it had all envs."""
 
     def step(self, step: Step, copy: bool) -> Step:
         """The same Step, a row for each agent."""
@@ -74,7 +74,7 @@ class SharedRows:
         )
 
     def _before(self, step: Step, alive: Bools) -> Bools:
-        """Who was there when this step began; after a reset, who is there now."""
+        """The agents alive before this step; after a reset, those alive now."""
         reset = step.started & ~step.ended
         return np.where(reset[:, None], alive, self._alive[step.slots])
 
@@ -86,7 +86,7 @@ class SharedRows:
         started: Bools,
         fresh: bool,
     ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return and length of what `reward` belongs to; anew from where it ended."""
+        """Return and length of the episodes that `reward` belongs to."""
         returns, lengths = self._return[envs], self._length[envs]
         if fresh:
             returns[:], lengths[:] = 0.0, 0
@@ -97,7 +97,7 @@ class SharedRows:
         return returns, lengths.astype(np.int32)
 
     def _follow_seeds(self, step: Step) -> None:
-        """Agents of one env draw different numbers: their seeds follow from its own."""
+        """Make each agent's seed from the env's: agents draw different numbers."""
         for position in np.flatnonzero(step.started).tolist():
             seed = step.seed.item(position)
             if seed >= 0:
@@ -106,7 +106,7 @@ class SharedRows:
                 ]
 
     def _finals(self, multi: MultiStep, envs: int) -> Any:
-        """Last observations of those whose part ended."""
+        """The last observations of agents that ended."""
         return self._spaces.rows(multi.final_obs, multi.ended_agents, envs)
 
     def masks(self) -> Bools | None:
@@ -120,7 +120,7 @@ class SharedRows:
     def _row_infos(
         self, step: Step, ended: Bools
     ) -> tuple[Infos, dict[int, dict[str, Any]]]:
-        """What each agent was told, and what those whose part ended were told last."""
+        """The infos of agents, and the last infos of those that ended."""
         current: dict[int, dict[str, Any]] = {}
         final: dict[int, dict[str, Any]] = {}
         if step.infos:
@@ -130,7 +130,7 @@ class SharedRows:
             final.update(self._apart(info, position))
         for row in np.flatnonzero(ended).tolist():
             env = row // self.agents
-            if not step.ended.item(env):  # the env goes on without this agent
+            if not step.ended.item(env):  # the env continues without this agent
                 final[row] = current.pop(row, {})
             elif step.valid.item(env):
                 final.setdefault(row, {})
@@ -150,9 +150,9 @@ class SharedRows:
 def _hand_on_fault(
     step: Step, position: int, ended: Bools, *infos: dict[int, dict[str, Any]]
 ) -> None:
-    """A fault is told once, in the first row that it cut short.
+    """Add a fault to the info of the first row that it ended.
 
-    Where the next episode has begun it is told with the end too, as of any pool.
+    If the next episode has started, it is in the final info, too, as in any pool.
     """
     fault = step.infos.of(position).get("fault") if step.infos else None
     if fault is not None and ended[position].any():

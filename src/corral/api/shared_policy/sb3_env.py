@@ -1,4 +1,4 @@
-"""One policy for all agents, as Stable-Baselines3's users know it."""
+"""One policy for all agents, as a Stable-Baselines3 `VecEnv`."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from corral.errors import CorralError, OptionError
 class SharedVecEnv(CorralVecEnv):
     """Every agent of every env as one row of a Stable-Baselines3 `VecEnv`.
 
-    Made by `corral.make_shared_policy(..., api="sb3")`. Stable-Baselines3 knows no
-    masks: rows of agents that are not there are zeros without reward, neither done nor
-    counted as episodes, and it learns from them as from any other; `valid` says which
-    they were. Infos have `episode` where an agent's part ended, as its Monitor writes
-    it, so none is needed; VecMonitor would count filler among the steps of an episode.
+    Made by `corral.make_shared_policy(..., api="sb3")`. Stable-Baselines3 cannot skip
+    rows: those of absent agents are zeros without reward, neither done nor counted as
+    episodes, and it learns from them as from any other; `valid` is False there. Infos
+    have `episode` where an agent ended, as Monitor writes it, so no Monitor is needed;
+    VecMonitor would count padding rows as steps.
     """
 
     def __init__(self, shared: SharedPool) -> None:
         self.shared = shared
         self._began = time.time()
-        # It is used as a pool, of which it has all that a vector env needs.
+        # A SharedPool has all methods of a pool that a vector env calls.
         super().__init__(cast(Pool, shared))
 
     @property
     def last_step(self) -> Step | None:
-        """What the pool of envs gave last, one row per env."""
+        """The last Step of the pool of envs, one row per env."""
         return self.shared.last
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """With the next reset env i gets `seed + i`."""
+        """Seed the next reset: env i gets `seed + i`."""
         if seed is not None:
             agents = self.shared.agents
             self._seeds = [seed + row // agents for row in range(self.num_envs)]
@@ -57,7 +57,7 @@ class SharedVecEnv(CorralVecEnv):
             }
         return infos
 
-    # Questions: an env answers for all of its rows ------------------------------------
+    # Calls: all rows of an env get its result -----------------------------------------
 
     def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
         """Read an attribute of the env of each row."""
@@ -100,14 +100,14 @@ class SharedVecEnv(CorralVecEnv):
         masks = self.shared.action_masks
         if masks is None:
             raise OptionError(
-                "there are no masks: nothing was reset yet, or actions are no choices"
+                "there are no action masks: call reset first; actions must be Discrete"
             )
         return [masks[row].copy() for row in rows]
 
     def env_is_wrapped(
         self, wrapper_class: type, indices: Indices = None
     ) -> list[bool]:
-        """No row is: Gymnasium's wrappers are not for PettingZoo's envs."""
+        """False for every row: Gymnasium's wrappers do not wrap PettingZoo's envs."""
         return [False] * len(self._slots(indices))
 
     def get_images(self) -> Sequence[Any]:

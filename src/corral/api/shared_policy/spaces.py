@@ -1,16 +1,16 @@
-"""The spaces of one policy for all agents, and the way there and back.
+"""The spaces of one policy for all agents, and conversions between rows and teams.
 
-    AlikeSpaces     agents have the same spaces: theirs
-    PaddedSpaces    they have not: the widest, in which others leave places empty
+    SharedSpaces    the agents have the same spaces
+    PaddedSpaces    they have different ones: the widest, with padding
 
 Arrays of a team are `(envs, agents, ...)` by group; rows are agents in the env's order,
-those of one env after the other.
+env after env.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -29,44 +29,11 @@ ByGroup = Mapping[str, Any]
 """Group -> arrays `(envs, agents, ...)`."""
 
 
-class SharedSpaces(Protocol):
-    """What one policy sees and does."""
+class SharedSpaces:
+    """The spaces of agents that have the same; rows are those of the one group."""
 
     observation_space: Space[Any]
     action_space: Space[Any]
-
-    def rows(self, seen: ByGroup, there: ByGroup, envs: int) -> Any:
-        """What everybody sees, a row each; zeros for those who are not there."""
-
-    def flags(self, flags: ByGroup) -> Array:
-        """One number of everybody, `(envs, agents)`."""
-
-    def actions(self, batch: Any, envs: int) -> dict[str, Any]:
-        """A row for everybody -> the team's action."""
-
-    def masks(self, masks: ByGroup, envs: int) -> Bools | None:
-        """What everybody may do, a row each; None if there is nothing to choose."""
-
-
-def shared_spaces(team: Team, pad: bool) -> SharedSpaces:
-    """The one way, the other, or the reason why neither."""
-    if len(team.groups) == 1:
-        return AlikeSpaces(team)
-    if pad:
-        return PaddedSpaces(team)
-    kinds = "; ".join(
-        f"{group.name}: {group.observation_space} -> {group.action_space}"
-        for group in team.groups
-    )
-    raise OptionError(
-        f"these agents have different spaces, so one policy does not fit all ({kinds})."
-        " Pass pad=True to give all of them the widest, or use corral.make_multi with "
-        "a policy for each group"
-    )
-
-
-class AlikeSpaces:
-    """All agents are of one group."""
 
     def __init__(self, team: Team) -> None:
         (self._group,) = team.groups
@@ -76,33 +43,33 @@ class AlikeSpaces:
         self._codec = codec_for(self.action_space)
 
     def rows(self, seen: ByGroup, there: ByGroup, envs: int) -> Any:
-        """Views, where memory allows."""
+        """The observations, a row per agent; zeros for absent agents."""
         return _as_rows(seen[self._group.name], envs * self._agents)
 
     def flags(self, flags: ByGroup) -> Array:
-        """The group's own."""
+        """One number per agent, `(envs, agents)`."""
         array: Array = flags[self._group.name]
         return array
 
     def actions(self, batch: Any, envs: int) -> dict[str, Any]:
-        """The same, with a place for env and agent each."""
-        # As strict about shapes as any other pool: rows must not be taken for others.
+        """Convert a row per agent to the team's action."""
+        # Shapes are checked: a wrong one would move actions to other agents.
         parts, _ = self._codec.split(batch, envs * self._agents)
         shaped = [part.reshape(envs, self._agents, *part.shape[1:]) for part in parts]
         return {self._group.name: self._codec.assemble(shaped, ())}
 
     def masks(self, masks: ByGroup, envs: int) -> Bools | None:
-        """As the env gave them."""
+        """The valid actions, a row per agent; None if they cannot be masked."""
         mask: Bools | None = masks[self._group.name]
         return None if mask is None else mask.reshape(envs * self._agents, -1)
 
 
-class PaddedSpaces:
-    """Everybody sees float32 numbers, filled up with zeros, and whose kind they are.
+class PaddedSpaces(SharedSpaces):
+    """Observations are float32 numbers, padded with zeros, and the agent's group.
 
-    An observation is what Gymnasium's `flatten` makes of it, zeros up to the longest,
-    then one number for each group, 1 for the agent's own. Actions are the most that
-    anybody has; choices beyond an agent's own mean its first.
+    An observation is flattened as by Gymnasium's `flatten`, padded to the longest, and
+    followed by a one-hot vector of the group. The action space is the largest of all
+    agents; actions beyond an agent's own mean its first.
     """
 
     def __init__(self, team: Team) -> None:
@@ -119,7 +86,7 @@ class PaddedSpaces:
         self.action_space, self._fit = _widest(team)
 
     def rows(self, seen: ByGroup, there: ByGroup, envs: int) -> Any:
-        """Always memory of its own."""
+        """See SharedSpaces.rows; always a copy."""
         agents, shape = len(self._team.agents), self.observation_space.shape
         assert shape is not None
         rows = np.zeros((envs, agents, *shape), np.float32)
@@ -134,7 +101,7 @@ class PaddedSpaces:
         return rows.reshape(envs * agents, *shape)
 
     def flags(self, flags: ByGroup) -> Array:
-        """The groups' own, in the env's order of agents."""
+        """See SharedSpaces.flags."""
         first = flags[self._team.groups[0].name]
         whole = np.empty((len(first), len(self._team.agents)), first.dtype)
         for group, columns in zip(self._team.groups, self._columns, strict=True):
@@ -142,7 +109,7 @@ class PaddedSpaces:
         return whole
 
     def actions(self, batch: Any, envs: int) -> dict[str, Any]:
-        """Each group's columns, in its own space."""
+        """See SharedSpaces.actions."""
         agents, shape = len(self._team.agents), self.action_space.shape
         assert shape is not None
         given = np.asarray(batch)
@@ -158,7 +125,7 @@ class PaddedSpaces:
         }
 
     def masks(self, masks: ByGroup, envs: int) -> Bools | None:
-        """What is beyond an agent's own is False."""
+        """See SharedSpaces.masks; actions beyond an agent's own are False."""
         if not isinstance(self.action_space, spaces.Discrete):
             return None
         agents = len(self._team.agents)
@@ -166,6 +133,23 @@ class PaddedSpaces:
         for group, columns in zip(self._team.groups, self._columns, strict=True):
             whole[:, columns, : group.mask] = masks[group.name]
         return whole.reshape(envs * agents, -1)
+
+
+def shared_spaces(team: Team, pad: bool) -> SharedSpaces:
+    """The spaces of one policy; OptionError if the agents differ and `pad` is False."""
+    if len(team.groups) == 1:
+        return SharedSpaces(team)
+    if pad:
+        return PaddedSpaces(team)
+    kinds = "; ".join(
+        f"{group.name}: {group.observation_space} -> {group.action_space}"
+        for group in team.groups
+    )
+    raise OptionError(
+        f"the agents have different spaces, so one policy does not fit all ({kinds})."
+        " Pass pad=True to give all of them the widest, or use corral.make_multi with "
+        "a policy for each group"
+    )
 
 
 def _as_rows(batch: Any, count: int) -> Any:
@@ -176,8 +160,8 @@ def _numbers_in(group: Group) -> int:
     space = group.observation_space
     if not space.is_np_flattenable:
         raise OptionError(
-            f"agents {group.name!r} have the observation space {space}, which is no "
-            "row of numbers"
+            f"agents {group.name!r} have the observation space {space}, which cannot "
+            "be flattened"
         )
     return flatdim(space)
 
@@ -195,7 +179,7 @@ def _widest(team: Team) -> tuple[Space[Any], Callable[[Group, Array], Array]]:
         ), _cut
     listed = ", ".join(f"{group.name}: {group.action_space}" for group in team.groups)
     raise OptionError(
-        f"actions can be padded if all are Discrete or all are Box; these are {listed}."
+        f"pad=True needs action spaces that are all Discrete or all Box, got {listed}."
         " Use corral.make_multi with a policy for each group"
     )
 

@@ -1,11 +1,11 @@
-"""A wheeled inverted pendulum in PyBullet, several of which can share a process.
+"""A wheeled inverted pendulum in PyBullet; several envs can share a process.
 
     obs      pitch, ground position, pitch rate, ground velocity
-    action   ground velocity to aim for, of at most 1 m/s
-    reward   1 for every step on its wheels; an episode ends when it falls
+    action   target ground velocity, at most 1 m/s
+    reward   1 for every step; an episode ends when the pendulum falls
 
-PyBullet keeps its simulators in a table of the process, and a call that names none goes
-to the first. So every call here goes through one client, which names it.
+PyBullet keeps its simulators in a table of the process, and a call without an id goes
+to the first. So every call here goes through a client, which passes its id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FALLEN = 1.0
 """Radians."""
 WHEEL_RADIUS = 0.08
 HALF_HEIGHT = 0.25
-"""Of the rod, and so the distance from the axle to its middle."""
+"""Of the rod: the distance from the axle to its middle."""
 TORQUE = 2.0
 """Newton metres, of each wheel."""
 WHEELS = (0, 1)
@@ -51,7 +51,7 @@ class Client:
     def __init__(self) -> None:
         self.number: int = pybullet.connect(pybullet.DIRECT)
         if self.number < 0:
-            raise RuntimeError("PyBullet has no room for another simulator")
+            raise RuntimeError("PyBullet cannot open another simulator in this process")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         function = getattr(pybullet, name)
@@ -59,11 +59,11 @@ class Client:
         def named(*args: Any, **kwargs: Any) -> Any:
             return function(*args, physicsClientId=self.number, **kwargs)
 
-        self.__dict__[name] = named  # the next time it is there already
+        self.__dict__[name] = named  # found without this method from now on
         return named
 
     def close(self) -> None:
-        """Disconnect this one; again, and nothing happens."""
+        """Disconnect this simulator; idempotent."""
         if self.number >= 0:
             pybullet.disconnect(physicsClientId=self.number)
             self.number = -1
@@ -73,9 +73,9 @@ class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
     """A rod on two wheels.
 
     Args:
-        max_steps: an episode is truncated after so many; None: never.
-        init_rand: how far from upright and at rest an episode begins at most, in
-            radians, and in radians and metres per second.
+        max_steps: steps after which an episode is truncated; None: no limit.
+        init_rand: largest deviation from upright and at rest at the start of an
+            episode, in radians, and in radians and metres per second.
         render_mode: None or "rgb_array".
     """
 
@@ -102,11 +102,11 @@ class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
         self._steps = 0
 
     def connect(self) -> Any:
-        """The simulator that all calls go to."""
+        """Open the simulator of this env."""
         return Client()
 
     def update_init_rand(self, init_rand: float) -> None:
-        """From the next episode on: a curriculum calls this."""
+        """Set `init_rand` for the next episodes; called by a curriculum."""
         self.init_rand = init_rand
 
     # Episodes -------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Obs, dict[str, Any]]:
-        """A new world, so that nothing of the last episode is left in the solver."""
+        """Build a new world, so that the solver keeps nothing of the last episode."""
         super().reset(seed=seed)
         pitch, pitch_rate, velocity = self.np_random.uniform(
             -self.init_rand, self.init_rand, 3
@@ -154,7 +154,7 @@ class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
         position, orientation = client.getBasePositionAndOrientation(rod)
         linear, angular = client.getBaseVelocity(rod)
         pitch = pybullet.getEulerFromQuaternion(orientation)[1]
-        # Of the axle, which is where the wheels are: the rod's middle sways.
+        # Of the axle, not of the rod's middle, which sways.
         ground = position[0] - HALF_HEIGHT * math.sin(pitch)
         speed = linear[0] - HALF_HEIGHT * math.cos(pitch) * angular[1]
         return np.array([pitch, ground, angular[1], speed], np.float32)
@@ -190,11 +190,11 @@ class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
         )
 
     def _shape(self, kind: int, **size: Any) -> tuple[int, int]:
-        """For collisions, and to be seen where there is anything to see."""
+        """A collision shape, and a visual one if the env renders."""
         shape: int = self.client.createCollisionShape(kind, **size)
         if self.render_mode is None:
             return shape, -1
-        if "height" in size:  # the same thing has another name there
+        if "height" in size:  # visual shapes call it length
             size = {"radius": size["radius"], "length": size["height"]}
         color = [0.2, 0.4, 0.8, 1.0] if kind == pybullet.GEOM_BOX else [0.2] * 3 + [1.0]
         return shape, self.client.createVisualShape(kind, rgbaColor=color, **size)
@@ -218,5 +218,5 @@ class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):
 
 
 def make(**kwargs: Any) -> BulletPendulum:
-    """One env, as `corral.zoo.bullet_pendulum:make` names it."""
+    """Make one env: `corral.zoo.bullet_pendulum:make`."""
     return BulletPendulum(**kwargs)

@@ -1,6 +1,6 @@
-"""The agents: those on the ground, and those in the air.
+"""The agents: on the ground, and in the air.
 
-An agent says what it can do and see; the world decides what comes of it.
+An agent defines its actions and its view; the world applies the rules.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ View = NDArray[np.int8]
 
 
 class Agent:
-    """What both kinds have in common."""
+    """An agent of either kind."""
 
     radius: ClassVar[int]
-    """How far its view reaches in each direction."""
+    """Cells that it sees in each direction."""
     actions: ClassVar[int]
     lowest: ClassVar[int]
     highest: ClassVar[int]
-    """The least and the greatest value in its view, goals left out."""
+    """The smallest and largest value in its view, without goals."""
     flies: ClassVar[bool]
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
         self.number = number
-        """Among its kind."""
+        """Its index among agents of its kind."""
         self.cell: Cell = (0, 0)
         self.visited: set[Cell] = set()
 
@@ -50,16 +50,16 @@ class Agent:
         return 0
 
     def start(self, cell: Cell) -> None:
-        """Begin an episode."""
+        """Start an episode in a cell."""
         self.cell = cell
         self.visited = {cell}
 
     def move_for(self, action: int) -> Cell:
-        """Where the action would take it."""
+        """The move of an action."""
         return MOVES[action]
 
     def observation_parts(self, size: int, goal: bool) -> dict[str, Any]:
-        """The spaces of what it observes, by name."""
+        """The spaces of its observation, by name."""
         side = 2 * self.radius + 1
         most = GOAL if goal else self.highest
         return {
@@ -68,23 +68,23 @@ class Agent:
         }
 
     def observed(self, seen: View) -> dict[str, Any]:
-        """The parts of an observation that are its own."""
+        """The observation, without target and goal."""
         return {"agent": np.array(self.cell, np.int32), "obstacles_fov": seen}
 
     def chance(self) -> float:
-        """How surely it sees a target that is in view."""
+        """The probability that it sees a target in view."""
         return 1.0
 
     def background(self, board: Board) -> View:
-        """What it sees when nobody else is there."""
+        """Its view of the board without agents."""
         raise NotImplementedError
 
     def finished(self, seen: View, board: Board) -> View:
-        """What is left of its view in the end."""
+        """Its final view, after clouds and altitude."""
         return seen
 
     def place(self, seen: View, cell: Cell, code: int) -> None:
-        """Put something into its view, if it is within."""
+        """Put a code into its view, if the cell is within."""
         across = cell[0] - self.cell[0] + self.radius
         down = cell[1] - self.cell[1] + self.radius
         side = 2 * self.radius + 1
@@ -93,7 +93,7 @@ class Agent:
 
 
 class GroundAgent(Agent):
-    """Goes on foot, sees 5 x 5 cells: a move in four directions, or none."""
+    """Walks and sees 5 x 5 cells; actions: four directions, or stay."""
 
     radius = 2
     actions = len(MOVES)
@@ -102,15 +102,16 @@ class GroundAgent(Agent):
     flies = False
 
     def background(self, board: Board) -> View:
-        """Obstacles, and the border."""
+        """Obstacles and the border."""
         return np.array(view(board.ground, self.cell, self.radius), np.int8)
 
 
 class AirAgent(Agent):
     """Flies over obstacles at one of three levels and sees up to 7 x 7 cells.
 
-    At level 1 it sees the innermost 3 x 3 and misses nothing there; at level 3 it sees
-    all of them, and a target only in one of three looks. Moves, then up, hold, down.
+    At level 1 it sees the inner 3 x 3 cells and always detects a target there; at level
+    3 it sees all cells, but detects a target with probability 1/3. Actions: the moves,
+    then up, hold, down.
     """
 
     radius = 3
@@ -120,7 +121,7 @@ class AirAgent(Agent):
     flies = True
     levels = 3
     chances = (1.0, 0.66, 0.33)
-    """How surely it sees a target, by level."""
+    """The probability of seeing a target, by level."""
 
     level = 1
 
@@ -130,12 +131,12 @@ class AirAgent(Agent):
         return self.level
 
     def start(self, cell: Cell) -> None:
-        """Begin an episode, at the lowest level."""
+        """Start an episode, at the lowest level."""
         super().start(cell)
         self.level = 1
 
     def move_for(self, action: int) -> Cell:
-        """Climb, hold or sink, or move like anybody else."""
+        """Move, or climb, hold or sink."""
         if action < len(MOVES):
             return MOVES[action]
         change = (1, 0, -1)[action - len(MOVES)]
@@ -143,24 +144,24 @@ class AirAgent(Agent):
         return (0, 0)
 
     def observation_parts(self, size: int, goal: bool) -> dict[str, Any]:
-        """The flight level as well; it is never 0."""
+        """With the flight level, which is never 0."""
         parts = super().observation_parts(size, goal)
         return {**parts, "flight_level": spaces.Discrete(self.levels + 1)}
 
     def observed(self, seen: View) -> dict[str, Any]:
-        """The flight level as well."""
+        """With the flight level."""
         return {**super().observed(seen), "flight_level": np.int64(self.level)}
 
     def chance(self) -> float:
-        """The less the higher it flies."""
+        """Falls with the flight level."""
         return self.chances[self.level - 1]
 
     def background(self, board: Board) -> View:
-        """The border; obstacles are far below."""
+        """The border; obstacles are below."""
         return np.array(view(board.border, self.cell, self.radius), np.int8)
 
     def finished(self, seen: View, board: Board) -> View:
-        """Clouds hide agents, and the rings that are out of sight are masked."""
+        """Clouds hide agents; cells out of sight are HIDDEN."""
         below = (seen != OBSTACLE) & (seen != TARGET) & (seen != GOAL)
         seen[np.asarray(view(board.cover, self.cell, self.radius)) & below] = CLOUD
         rings = self.levels - self.level
@@ -177,7 +178,7 @@ def see(
     target: Cell | None,
     goal: Cell | None,
 ) -> View:
-    """What an agent sees; a target that it misses is not given."""
+    """The view of an agent; target is None if it does not detect it."""
     seen = agent.background(board)
     for other in others:
         if other is not agent and other.altitude <= agent.altitude:

@@ -1,4 +1,4 @@
-"""The board: rectangles of obstacles, rectangles of clouds, and free cells."""
+"""The board: rectangles of obstacles and clouds, and free cells."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Layer = NDArray[np.int8]
 
 
 class Board:
-    """What does not move during an episode.
+    """The part of the world that does not move during an episode.
 
-    Layers have a margin, so that a view is one slice wherever the agent stands.
+    Layers have a margin, so that a view is one slice for every cell.
     """
 
     def __init__(
@@ -27,31 +27,31 @@ class Board:
         self.obstacles = _rectangles(size, obstacles, rng)
         self.clouds = _rectangles(size, clouds, rng)
         self.ground: Layer = np.full((size + 2 * MARGIN,) * 2, OBSTACLE, np.int8)
-        """As seen on foot: obstacles, and the border."""
+        """Seen from the ground: obstacles and the border."""
         inside = slice(MARGIN, MARGIN + size)
         self.ground[inside, inside] = self.obstacles
         self.border: Layer = self.ground.copy()
-        """As seen from above: the border alone."""
+        """Seen from the air: the border only."""
         self.border[inside, inside] = 0
         self.cover = np.zeros(self.ground.shape, np.bool_)
         """Where clouds are."""
         self.cover[inside, inside] = self.clouds
 
     def blocks(self, cell: Cell) -> bool:
-        """Whether an obstacle stands there."""
+        """Whether the cell has an obstacle."""
         return bool(self.obstacles[cell])
 
     def free_cells(self, count: int, rng: np.random.Generator) -> list[Cell]:
-        """So many different cells without obstacles."""
+        """Draw different cells without obstacles."""
         free = np.flatnonzero(~self.obstacles)
-        if len(free) < count:  # so dense that obstacles have to be stood on
+        if len(free) < count:  # too few: use cells with obstacles, too
             free = np.arange(self.size**2)
         chosen = rng.choice(free, size=count, replace=False).tolist()
         return [divmod(index, self.size) for index in chosen]
 
 
 def _rectangles(size: int, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Rectangles of one to four cells a side, wherever they fall."""
+    """Random rectangles with sides of one to four cells."""
     covered = np.zeros((size, size), np.bool_)
     for _ in range(count):
         width, height = rng.integers(1, LONGEST_SIDE + 1, 2).tolist()

@@ -1,17 +1,17 @@
-"""What can be seen in a cell, and where one gets by moving."""
+"""Codes of cells in a view, and moves between cells."""
 
 from __future__ import annotations
 
 EMPTY = 0
 OBSTACLE = 1
-"""Or what lies beyond the border."""
+"""Also beyond the border."""
 AGENT = 2
 TARGET = 3
 CLOUD = 4
-"""A visual obstacle: hides what is below from those who fly."""
+"""Hides the cell from agents in the air."""
 GOAL = 5
 HIDDEN = -10
-"""Beyond what an agent in the air sees from its altitude."""
+"""Out of sight at the agent's altitude."""
 
 Cell = tuple[int, int]
 
@@ -21,7 +21,7 @@ DIRECTIONS = MOVES[:4]
 
 
 def beside(cell: Cell, move: Cell, size: int) -> Cell:
-    """Where a move leads; at the border, nowhere."""
+    """The cell after a move; the border stops it."""
     return (
         min(max(cell[0] + move[0], 0), size - 1),
         min(max(cell[1] + move[1], 0), size - 1),
@@ -29,5 +29,5 @@ def beside(cell: Cell, move: Cell, size: int) -> Cell:
 
 
 def distance(one: Cell, other: Cell) -> int:
-    """In steps."""
+    """The distance in steps."""
     return abs(one[0] - other[0]) + abs(one[1] - other[1])

@@ -1,7 +1,7 @@
-"""The grid world in PettingZoo's words; by turns it is the same world.
+"""The grid world as PettingZoo's ParallelEnv, and as its AECEnv.
 
-Everything random comes from `reset(seed)`: with a seed an episode is the same whatever
-went before it, without one it goes on from the last.
+All random numbers come from `reset(seed)`: with a seed an episode does not depend on
+earlier ones; without one the generator continues.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Parts = dict[str, Any]
 
 
 class GridWorld(ParallelEnv):  # type: ignore[misc]
-    """All agents act at once; whoever is out leaves `agents`, the others go on.
+    """All agents act at once; an agent that is out leaves `agents`, the others go on.
 
     Args:
-        size: "small", "medium" or "large", or the cells of a side.
-        ground: how many agents on the ground: `ground_0` and so on.
-        air: how many in the air: `air_0` and so on.
+        size: "small", "medium" or "large", or the side length in cells.
+        ground: number of agents on the ground: `ground_0` and so on.
+        air: number of agents in the air: `air_0` and so on.
         flat: True for one float32 vector instead of a Dict: 27 numbers on the ground,
             55 in the air, as Gymnasium flattens them.
-        show_target: whether agents are told where the target is.
+        show_target: whether observations contain the cell of the target.
         render_mode: "rgb_array", or None.
         **rules: any of `Rules`: max_steps, watch, goal, death_on_sight, ...
     """
@@ -68,46 +68,46 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
     ) -> None:
         self.rules = _rules(size, rules)
         if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"render_mode is {render_mode!r}; there is 'rgb_array'")
+            raise ValueError(f"render_mode is {render_mode!r}; use 'rgb_array' or None")
         if ground < 0 or air < 0 or ground + air < 1:
-            raise ValueError(f"ground={ground} and air={air}: somebody has to play")
+            raise ValueError(
+                f"ground={ground} and air={air}; at least one agent is needed"
+            )
         self.render_mode = render_mode
         self.flat = flat
         self.show_target = show_target
         kinds = [(GroundAgent, "ground", ground), (AirAgent, "air", air)]
-        everybody: list[Agent] = [
+        agents: list[Agent] = [
             kind(f"{name}_{number}", number)
             for kind, name, count in kinds
             for number in range(count)
         ]
-        self._by_name = {agent.name: agent for agent in everybody}
+        self._by_name = {agent.name: agent for agent in agents}
         self.possible_agents = list(self._by_name)
         self.agents: list[str] = []
-        self._full = {one.name: self._full_space(one) for one in everybody}
+        self._full = {one.name: self._full_space(one) for one in agents}
         self.observation_spaces: dict[str, Space[Any]] = {
             name: _flat_space(space) if flat else space
             for name, space in self._full.items()
         }
-        self.action_spaces = {
-            one.name: spaces.Discrete(one.actions) for one in everybody
-        }
+        self.action_spaces = {one.name: spaces.Discrete(one.actions) for one in agents}
         side = self.rules.size
         self.state_space = spaces.Box(0, GOAL, (side, side), np.int8)
         self._rng: np.random.Generator | None = None
         self._world: World | None = None
 
     def observation_space(self, agent: str) -> Space[Any]:
-        """Of one agent."""
+        """The observation space of an agent."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Discrete:
-        """Five moves on the ground; up, hold and down as well in the air."""
+        """Five moves; in the air also up, hold and down."""
         return self.action_spaces[agent]
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Parts]]:
-        """Draw a new board and put everybody on it."""
+        """Draw a new board and place all agents on it."""
         if seed is not None or self._rng is None:
             self._rng = np.random.default_rng(seed)
         self._world = World(self.rules, list(self._by_name.values()), self._rng)
@@ -123,14 +123,14 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
         dict[str, bool],
         dict[str, Parts],
     ]:
-        """One action of everybody who is still there."""
+        """Step the world with one action of each present agent."""
         world = self._begun()
         if not self.agents:
             return {}, {}, {}, {}, {}
         outcomes = world.step({name: int(actions[name]) for name in self.agents})
         late = world.late
         ended = {name: one.ended for name, one in outcomes.items()}
-        # Whoever is out still gets a last observation.
+        # Agents that are out get a last observation.
         observations = self._observations()
         world.leave({name for name in outcomes if ended[name] or late})
         self.agents = [agent.name for agent in world.present]
@@ -143,7 +143,7 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
         )
 
     def state(self) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """The whole board, one number a cell."""
+        """The whole board, one number per cell."""
         world = self._begun()
         board = np.where(world.board.clouds, CLOUD, 0).astype(np.int8)
         board[world.board.obstacles] = OBSTACLE
@@ -155,15 +155,15 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
         return board
 
     def render(self) -> Frame | None:
-        """A frame, if render_mode asked for frames."""
+        """A frame, if render_mode is "rgb_array"."""
         return picture_of(self._begun()) if self.render_mode is not None else None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def _begun(self) -> World:
         if self._world is None:
-            raise RuntimeError("the grid world has no episode yet: reset it first")
+            raise RuntimeError("the grid world has no episode yet: call reset first")
         return self._world
 
     def _full_space(self, agent: Agent) -> spaces.Dict:
@@ -222,11 +222,11 @@ def _info(outcome: Outcome) -> Parts:
 
 
 def parallel_env(**arguments: Any) -> GridWorld:
-    """The grid world, all agents at once; arguments as for `GridWorld`."""
+    """Make a GridWorld; arguments as there."""
     return GridWorld(**arguments)
 
 
 def env(**arguments: Any) -> AECEnv:
-    """The same by turns: the world moves on when everybody has had one."""
+    """The same as AECEnv: the world steps after every agent had its turn."""
     turns = parallel_to_aec(GridWorld(**arguments))
     return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(turns))

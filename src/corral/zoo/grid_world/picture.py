@@ -1,4 +1,4 @@
-"""A picture of the world, in numpy alone: no display, no window, no pygame."""
+"""A picture of the world, drawn with numpy: needs neither a display nor pygame."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Frame = NDArray[np.uint8]
 
 
 def picture_of(world: World) -> Frame:
-    """One frame, height x width x 3; up is up."""
+    """One frame, height x width x 3."""
     size = world.rules.size
     frame = np.full((size * PIXELS, size * PIXELS, 3), PAPER, np.uint8)
     frame[::PIXELS] = LINE
@@ -65,7 +65,7 @@ def _disc(frame: Frame, cell: Cell, colour: tuple[int, ...]) -> None:
 
 
 def _outline(frame: Frame, cell: Cell, radius: int, colour: tuple[int, ...]) -> None:
-    """The border of the square of cells around one."""
+    """The border of the square around a cell."""
     left = max(cell[0] - radius, 0) * PIXELS
     top = max(cell[1] - radius, 0) * PIXELS
     right = min((cell[0] + radius + 1) * PIXELS, len(frame)) - 1

@@ -1,4 +1,4 @@
-"""The target: it wanders, and it sees what is next to it."""
+"""The target: it moves at random, and sees the cells next to it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from corral.zoo.grid_world.board import Board
 from corral.zoo.grid_world.cells import DIRECTIONS, Cell, beside
 
 TURNING = 0.3
-"""How often it turns, as a share of how often it moves."""
+"""Probability of a turn, per move."""
 SIGHT = 1
 """It sees the cells around its own, 3 x 3."""
 
 
 class Target:
-    """Keeps its direction for a while; goes around obstacles."""
+    """Keeps its direction for some steps, and avoids obstacles."""
 
     def __init__(self, cell: Cell, speed: float = 1.0) -> None:
         self.cell = cell
@@ -23,7 +23,7 @@ class Target:
         self.direction: Cell = (0, 0)
 
     def move(self, board: Board, rng: np.random.Generator) -> None:
-        """One step, or none."""
+        """Move by one cell, or stay."""
         if rng.random() < self.speed * TURNING:
             self.direction = DIRECTIONS[rng.integers(len(DIRECTIONS))]
         if rng.random() >= self.speed:
@@ -39,6 +39,6 @@ class Target:
                 return
 
     def sees(self, cell: Cell) -> bool:
-        """Whether the cell is next to it, or its own."""
+        """Whether the cell is next to it, or the same."""
         away = max(abs(cell[0] - self.cell[0]), abs(cell[1] - self.cell[1]))
         return away <= SIGHT

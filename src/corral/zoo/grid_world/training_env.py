@@ -1,4 +1,4 @@
-"""The grid world as a run takes it; workers import this, so it imports no learner."""
+"""The grid world for training; workers import this, so it imports no learner."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def make(
     render_mode: str | None = None,
     **arguments: Any,
 ) -> Any:
-    """One grid world, in the view that its learner has of it.
+    """Make one grid world, in the form that its learner needs.
 
     Args:
-        view: "flattened", all agents as one, or "shared", one policy for each of them.
-        reward: ("flattened") how agents' rewards become one: "sum" or "mean".
+        view: "flattened" for all agents as one; "shared" for one policy of each agent.
+        reward: ("flattened") how the agents' rewards are combined: "sum" or "mean".
         render_mode: "rgb_array", or None.
         **arguments: for the grid world itself: size, ground, air, goal, max_steps, ...
     """

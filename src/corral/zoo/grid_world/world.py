@@ -1,4 +1,4 @@
-"""The rules: who moves where, what it is worth, and whose episode ends."""
+"""The rules: moves, rewards, and the ends of agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from corral.zoo.grid_world.target import Target
 
 @dataclass(frozen=True)
 class Rules:
-    """What an episode is played by."""
+    """The parameters of an episode."""
 
     size: int = 10
     max_steps: int = 250
@@ -22,23 +22,23 @@ class Rules:
     clouds: int = 3
     target_speed: float = 1.0
     watch: float = 0.5
-    """Lambda: seen by the target -lambda, the target in view 1 - lambda."""
+    """Lambda: the reward is -lambda if seen by the target, 1 - lambda if seeing it."""
     obstacle_penalty: float = -0.05
     step_penalty: float = -0.01
     new_cell: float = 0.025
-    """For every cell an agent enters for the first time; 0 for none."""
+    """Reward for every cell that an agent enters for the first time."""
     death_on_sight: bool = True
     """Whether an agent that the target sees is out."""
     goal: bool = False
-    """Whether there is a cell to be reached."""
+    """Whether there is a goal cell."""
     goal_reward: float = 20.0
     approach: float = 0.05
-    """For every step nearer to the goal."""
+    """Reward for every step closer to the goal."""
 
 
 @dataclass
 class Outcome:
-    """What a step came to for one agent."""
+    """The result of a step for one agent."""
 
     reward: float
     ended: bool
@@ -67,11 +67,11 @@ class World:
 
     @property
     def late(self) -> bool:
-        """Whether the episode has used up its steps."""
+        """Whether the episode has reached its last step."""
         return self.steps >= self.rules.max_steps
 
     def step(self, actions: dict[str, int]) -> dict[str, Outcome]:
-        """Agents move, then what it is worth is settled, then the target moves."""
+        """Move the agents, compute their results, then move the target."""
         self.steps += 1
         before = {agent.name: agent.cell for agent in self.present}
         hits = {agent.name: self._moved(agent, actions) for agent in self.present}
@@ -83,18 +83,18 @@ class World:
         return outcomes
 
     def leave(self, names: set[str]) -> None:
-        """Take agents off the board."""
+        """Remove agents from the board."""
         self.present = [agent for agent in self.present if agent.name not in names]
 
     def look(self, agent: Agent) -> View:
-        """What an agent sees now; from high up it may miss the target."""
+        """The view of an agent now; at higher levels it may miss the target."""
         chance = agent.chance()
         seen = chance >= 1.0 or self.rng.random() < chance
         target = self.target.cell if seen else None
         return see(agent, self.board, self.present, target, self.goal)
 
     def _moved(self, agent: Agent, actions: dict[str, int]) -> bool:
-        """Move an agent; whether it ran into an obstacle."""
+        """Move an agent; returns whether it hit an obstacle."""
         move = agent.move_for(actions[agent.name])
         ahead = beside(agent.cell, move, self.rules.size)
         if agent.flies:
@@ -107,7 +107,7 @@ class World:
         return False
 
     def _taken(self, cell: Cell, by: Agent) -> bool:
-        """Whether somebody else on the ground is there."""
+        """Whether another agent on the ground is in the cell."""
         return any(
             other.cell == cell and not other.flies
             for other in self.present

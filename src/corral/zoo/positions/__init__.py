@@ -1,24 +1,5 @@
-"""CartPole without velocities: its env, and the recipe `memory`.
+"""CartPole without velocities: its env, and the recipe `memory`."""
 
-Lazy: a recipe can be named and read where the simulator is not installed.
-"""
-
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from corral.zoo.positions.env import PositionsOnly, make
+from corral.zoo.positions.env import PositionsOnly, make
 
 __all__ = ["PositionsOnly", "make"]
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.env"), name)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]

@@ -1,7 +1,7 @@
 """CartPole that shows positions and hides velocities.
 
-One observation does not tell where the pole is going; two do. A policy without memory
-keeps it up for some fifty steps, one that remembers for as long as it likes.
+One observation does not show where the pole is moving; two do. A policy without memory
+balances it for about fifty steps, a recurrent one until the time limit.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHOWN = [0, 2]
-"""Where the cart is, and the pole's angle."""
+"""The position of the cart, and the angle of the pole."""
 
 
 class PositionsOnly(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Of CartPole's four numbers, the two that are positions."""
+    """Keeps the two positions of CartPole's four numbers."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -32,5 +32,5 @@ class PositionsOnly(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 def make(render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-    """CartPole-v1 without velocities."""
+    """Make CartPole-v1 without velocities."""
     return PositionsOnly(gymnasium.make("CartPole-v1", render_mode=render_mode))

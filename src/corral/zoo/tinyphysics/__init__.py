@@ -3,16 +3,16 @@
     env = make_tinyphysics("data", "tinyphysics.onnx")      one car
     envs = make_tinyphysics_batched(8, "data", "tinyphysics.onnx")
 
-After comma's controls challenge (v2). With no path, a small model and routes that are
-made here.
+After comma's controls challenge (v2). Without paths it uses a small generated model and
+synthetic routes.
 
-route       one drive, read from a CSV file    routes, drives   who drives which next
-synthetic   drives that are made up            track   a route behind its warm-up
+route       one drive, read from a CSV file    routes, drives   which route comes next
+synthetic   generated routes                   track   a route after its warm-up
 model       the ONNX session                   onnx_graphs   models made here
-tokens      accelerations as the model counts  costs   what a drive costs
+tokens      accelerations as the model's tokens  costs   the cost of a drive
 env, batch  one car, many cars in one call     pid     the controller to beat
 
-Lazy: its options can be shown where onnxruntime is not installed.
+Names are imported at first use: options can be shown without onnxruntime.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Many cars in step: one call of the model moves them all.
+"""Many cars that step together: one call of the model moves them all.
 
-Each slot drives as it would alone; the slots share the call and nothing else.
+Each slot drives as it would alone; the slots share nothing but the call.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from corral.zoo.tinyphysics.track import AHEAD, LARGEST_CHANGE, STEER_LIMIT, Tra
 WINDOW = np.arange(1 - CONTEXT, 1)
 ROAD = np.arange(AHEAD)
 ROWS = 640
-"""Of the arrays at first; a longer route makes them longer."""
+"""Initial number of rows of the arrays; longer routes enlarge them."""
 TABLE = ("target", "speed", "curvature", "draws")
 DRAW = 3
-"""What is read of a track's row, and where the draw is in it."""
+"""The columns that are read of a track, and the index of the draw."""
 EVERY = slice(None)
 
 Rows = slice | NDArray[np.intp]
@@ -45,24 +45,24 @@ Mask = NDArray[np.bool_]
 
 
 class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[Any]]):
-    """`num_envs` cars; takes what TinyPhysicsEnv takes, and does as that many would.
+    """`num_envs` cars, each of which does the same as a TinyPhysicsEnv.
 
-    Episodes are begun by the caller: `reset(options={"reset_mask": mask})` begins those
-    of the mask, `options["tasks"]` says which routes, and `step(actions, step_mask)`
-    leaves the others as they are.
+    The caller starts episodes: `reset(options={"reset_mask": mask})` starts those of
+    the mask, on the routes of `options["tasks"]`; `step(actions, step_mask)` moves only
+    the cars of the mask.
 
     Args:
-        num_envs: how many cars.
-        routes: see TinyPhysicsEnv, also for the rest.
-        model: likewise.
-        slots: the numbers of these among `total`, where routes go by turns.
-        total: how many there are in all; as many as here if None.
-        shuffle: likewise.
-        noise: likewise.
-        whole_route: likewise.
-        dtype: likewise.
-        scaled: likewise.
-        road: likewise.
+        num_envs: number of cars.
+        routes: as for TinyPhysicsEnv.
+        model: as for TinyPhysicsEnv.
+        slots: the indices of these cars among `total`, if slots take routes in turn.
+        total: number of cars in all workers (default: num_envs).
+        shuffle: as for TinyPhysicsEnv.
+        noise: as for TinyPhysicsEnv.
+        whole_route: as for TinyPhysicsEnv.
+        dtype: as for TinyPhysicsEnv.
+        scaled: as for TinyPhysicsEnv.
+        road: as for TinyPhysicsEnv.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium declares it
@@ -87,16 +87,16 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         road: str = "curvature",
     ) -> None:
         self.num_envs = num_envs
-        # Without the whole number nobody knows whose turn it is.
+        # Without the total number the turns of slots are unknown.
         known = slots if total is not None else None
         total = num_envs if total is None else total
         self._drives = Drives(routes, num_envs, known, total, shuffle, noise, road)
         self._model = model if isinstance(model, Model) else load_model(model)
         if self._model.rows not in (None, num_envs):
             raise OptionError(
-                f"the model {self._model.path} takes {self._model.rows} routes at "
-                f"once, and {num_envs} are to be driven: leave out batched, or export "
-                "it with a free first axis"
+                f"the model {self._model.path} takes {self._model.rows} routes per "
+                f"call, but there are {num_envs} cars; leave out batched, or export "
+                "the model with a free first axis"
             )
         self._whole_route = whole_route
         self._dtype = np.dtype(dtype)
@@ -109,7 +109,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         self._begin_nowhere()
 
     def _begin_nowhere(self) -> None:
-        """No slot has a route yet."""
+        """Set the state before the first reset."""
         count = self.num_envs
         self._paths = [""] * count
         self._traced = [False] * count
@@ -122,7 +122,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         self._hold(ROWS)
 
     def _hold(self, rows: int) -> None:
-        """Arrays for routes of so many rows; what they held is kept."""
+        """Make arrays for routes of this many rows; values are kept."""
         count, old = self.num_envs, self._held
         held: dict[str, NDArray[Any]] = {
             "states": np.zeros((count, rows, 4), np.float32),
@@ -134,7 +134,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         for name, array in old.items():
             held[name][:, : array.shape[1]] = array
         self._held = held
-        # The same as one long list of rows, which is quicker to take from.
+        # Flat views, which are quicker to index.
         self._first = np.arange(count) * rows
         self._first_ahead = np.arange(count) * (rows + AHEAD) + 1
         self._states = held["states"].reshape(-1, 4)
@@ -151,7 +151,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Begin the next routes, all or those of `options["reset_mask"]`."""
+        """Start the next routes of all slots, or of `options["reset_mask"]`."""
         options = dict(options or {})
         mask = options.pop("reset_mask", None)
         rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
@@ -164,7 +164,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
                 asked = request_of({**options, **task})
                 track = self._drives.begin(row, seeds[row], asked.route)
                 begun.append((row, track, asked))
-        # Every route has been read by now: a bad one leaves all slots as they were.
+        # All routes have been read: a bad one leaves all slots unchanged.
         for row, track, asked in begun:
             self._load(row, track)
             self._traced[row] = asked.trace
@@ -180,7 +180,9 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         if isinstance(seed, (int, np.integer)):
             return [int(seed) + row for row in range(self.num_envs)]
         if len(seed) != self.num_envs:
-            raise OptionError(f"{len(seed)} seeds for {self.num_envs} slots")
+            raise OptionError(
+                f"{len(seed)} seeds for {self.num_envs} slots; pass one per slot"
+            )
         return [None if one is None else int(one) for one in seed]
 
     def _load(self, row: int, track: Track) -> None:
@@ -204,13 +206,13 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
     def step(
         self, actions: NDArray[np.float32], step_mask: Mask | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float64], Mask, Mask, dict[str, Any]]:
-        """Steer for a tenth of a second: all, or those in the mask."""
+        """Steer all cars, or those of the mask, for a tenth of a second."""
         rows = EVERY if step_mask is None else np.flatnonzero(step_mask)
         actions = np.asarray(actions)
         self._check(rows, actions)
         before, target = self._now[rows].copy(), self._row[rows, 0].copy()
         after = self._drive(rows, actions[rows, 0])
-        # The costs know no jerk in the first row that counts.
+        # The first row that counts has no jerk.
         counted = self._index[rows] > CONTROL_START
         rewards = np.zeros(self.num_envs)
         rewards[rows] = reward(target - after, counted * (after - before))
@@ -224,19 +226,19 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
     def _check(self, rows: Rows, actions: NDArray[Any]) -> None:
         if actions.shape != (self.num_envs, 1):
             raise OptionError(
-                f"actions are of shape {actions.shape}; expected {(self.num_envs, 1)}, "
+                f"actions have shape {actions.shape}; expected {(self.num_envs, 1)}: "
                 "one steer for each car"
             )
         over = self._index[rows] >= self._end[rows]
         if over.any():
             which = np.arange(self.num_envs)[rows][over].tolist()
             raise gymnasium.error.ResetNeeded(
-                f"the routes of {which} are over: reset them, or leave them out by "
-                "step_mask"
+                f"the routes of slots {which} are over: reset them, or exclude them "
+                "with step_mask"
             )
 
     def _drive(self, rows: Rows, steer: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Where the cars are after those steers."""
+        """The lateral accelerations after these steers."""
         if np.isnan(steer).any():
             row = int(np.arange(self.num_envs)[rows][np.isnan(steer)][0])
             raise OptionError(
@@ -257,7 +259,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         return after
 
     def _see(self, rows: Rows) -> None:
-        """Look at the rows where these are, before they are steered."""
+        """Update the observations of these cars."""
         index, seen = self._index[rows], self._seen
         row = self._table.take(self._first[rows] + index, axis=0)
         now = self._now[rows]
@@ -277,7 +279,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         return finished(self._seen, self._dtype, self._scaled)
 
     def _infos(self, over: Mask) -> dict[str, Any]:
-        """What the last steps of routes say."""
+        """The infos of routes that are over."""
         infos: dict[str, Any] = {}
         for row in np.flatnonzero(over).tolist():
             info = cost_info(
@@ -299,5 +301,5 @@ def make_tinyphysics_batched(
     slots: Sequence[int] | None = None,
     **options: Any,
 ) -> TinyPhysicsVectorEnv:
-    """So many envs in one; see TinyPhysicsVectorEnv for what it takes."""
+    """Make a TinyPhysicsVectorEnv; arguments as there."""
     return TinyPhysicsVectorEnv(num_envs, routes, model, slots=slots, **options)

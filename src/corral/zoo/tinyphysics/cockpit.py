@@ -1,19 +1,18 @@
-"""What a policy that learns to drive sees and does: it turns the wheel.
+"""The env that policies are trained in: actions turn the wheel.
 
     env = make_cockpit("data", "tinyphysics.onnx")
     envs = make_cockpit_batched(8, "data", "tinyphysics.onnx")
 
-The same cars, routes, rewards and infos as elsewhere in this package. Other actions: by
-how much the wheel is turned further, in units of TURN, beginning with where it was left
-by the warm-up. And other observations: where the car is off, where the road leads from
-here, and how the wheel was turned of late, since the car follows with a delay of three
-to four steps. Most are differences, so that one turn is like another; each is about
-as large as the others.
+Cars, routes, rewards and infos are those of TinyPhysicsEnv. An action is the change of
+the steer, in units of TURN, starting from the steer of the warm-up. The observation has
+the error, the road ahead relative to the current position, and the latest turns, since
+the car follows with a delay of three to four steps. Most numbers are differences, so
+that all curves look alike; all have a similar size.
 
-Why turns: a policy explores by being inexact. Steers that are each off by 0.01 shake
-the car: a PID controller's cost rises from 89 to 115 (160 steps of 50 routes, official
-model). Turns that are off by as much add up to larger errors, but slow ones, and cost
-102: more is seen for less.
+Why turns: a policy explores with noise. Noise of 0.01 on each steer shakes the car: the
+cost of a PID controller rises from 89 to 115 (160 steps of 50 routes, official model).
+The same noise on turns adds up to larger but slow errors, and costs 102: the policy
+explores more at a lower cost.
 """
 
 from __future__ import annotations
@@ -38,49 +37,49 @@ Floats = NDArray[np.float64]
 TURN = 0.1
 """Steer of one unit of action."""
 NEAR = 12
-"""Rows ahead that are shown one by one."""
+"""Rows ahead that are observed one by one."""
 FAR = (slice(12, 16), slice(16, 24), slice(24, 36), slice(36, 49))
-"""Those behind them, of which means are shown."""
+"""Later rows, observed as means."""
 PAST = 6
-"""Turns and positions that are remembered."""
+"""Number of past turns and moves in the observation."""
 PRESENT = 7
 ERRORS = np.array([5.0, 10.0, 10.0])
-"""What the error, its change and the change of that are multiplied with."""
+"""Factors of the error, its change and the change of that."""
 WIDTH = PRESENT + NEAR + len(FAR) + 2 * PAST
 LARGEST = 10.0
 
 
 class Cockpit:
-    """The instruments of `count` cars, and what they remember."""
+    """The observations of `count` cars, with their past turns and moves."""
 
     def __init__(self, count: int) -> None:
         self._seen = np.zeros((count, SIZE))
         self._turns = np.zeros((count, PAST))
         self._moves = np.zeros((count, PAST))
         self._bends = np.zeros(count)
-        """By how much the error's change has changed."""
+        """The change of the error's change."""
 
     def begin(self, rows: Any, seen: Floats) -> None:
-        """These cars begin a route."""
+        """Start a route with these cars."""
         self._seen[rows] = seen[rows]
         self._turns[rows] = self._moves[rows] = 0.0
         self._bends[rows] = 0.0
 
     def steered(self, rows: Any, turns: Floats) -> Floats:
-        """Turn the wheels of these cars; where they are then."""
+        """Turn the wheels of these cars; returns the new steers."""
         before = self._seen[rows, -1]
         steer: Floats = np.clip(before + TURN * turns[rows], -STEER_LIMIT, STEER_LIMIT)
         _remember(self._turns, rows, steer - before)
         return steer
 
     def see(self, rows: Any, seen: Floats) -> None:
-        """Where that led these cars."""
+        """Update these cars with the next observations of TinyPhysicsEnv."""
         _remember(self._moves, rows, seen[rows, 3] - self._seen[rows, 3])
         self._bends[rows] = seen[rows, 1] - self._seen[rows, 1]
         self._seen[rows] = seen[rows]
 
     def shown(self) -> NDArray[np.float32]:
-        """(count, WIDTH): what the policy sees."""
+        """The policy's observations, (count, WIDTH)."""
         seen = self._seen
         ahead = seen[:, LOOKING_AHEAD] - seen[:, 5:6]
         errors = (seen[:, 0], seen[:, 1], self._bends)
@@ -105,10 +104,11 @@ class Cockpit:
 
 
 def turn_of_pid(shown: NDArray[Any]) -> NDArray[np.float32]:
-    """How a PID controller turns the wheel, of what is shown: (rows, 1) actions.
+    """The turns of a PID controller, (rows, 1), for observations of this env.
 
-    Its steer is a weighted sum of the error, of the error's sum and of its change; so
-    each turn is one of the error's change, the error, and the change of its change.
+    Its steer is a weighted sum of the error, the error's sum and its change; so each
+    turn is a weighted sum of the error's change, the error, and the change of its
+    change.
     """
     error, change, bend = (shown[:, :3] / ERRORS).T
     turn = BY_ERROR * change + BY_SUM * error + BY_CHANGE * bend
@@ -128,7 +128,7 @@ def _action_space() -> Box:
 
 
 class CockpitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A TinyPhysicsEnv, driven from its cockpit."""
+    """A TinyPhysicsEnv whose actions turn the wheel."""
 
     def __init__(self, env: TinyPhysicsEnv) -> None:
         super().__init__(env)
@@ -137,7 +137,7 @@ class CockpitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._cockpit = Cockpit(1)
 
     def reset(self, **given: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin the next route."""
+        """Start the next route."""
         seen, info = self.env.reset(**given)
         self._cockpit.begin(slice(None), seen[None])
         return self._cockpit.shown()[0], info
@@ -153,7 +153,7 @@ class CockpitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class CockpitVectorEnv(VectorEnv[Any, Any, Any]):
-    """A TinyPhysicsVectorEnv, driven from its cockpits."""
+    """A TinyPhysicsVectorEnv whose actions turn the wheels."""
 
     def __init__(self, env: TinyPhysicsVectorEnv) -> None:
         self._env = env
@@ -168,7 +168,7 @@ class CockpitVectorEnv(VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin the next routes, of all slots or of those in the mask."""
+        """Start the next routes of all slots, or of those in the mask."""
         mask = (options or {}).get("reset_mask")
         rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         seen, infos = self._env.reset(seed=seed, options=options)
@@ -176,7 +176,7 @@ class CockpitVectorEnv(VectorEnv[Any, Any, Any]):
         return self._cockpit.shown(), infos
 
     def step(self, actions: Any, step_mask: NDArray[np.bool_] | None = None) -> Any:
-        """Turn wheels, and drive for a tenth of a second: all, or those in the mask."""
+        """Turn the wheels of all cars, or of those in the mask, and drive on."""
         every = np.arange(self.num_envs)
         rows = every if step_mask is None else np.flatnonzero(step_mask)
         steers = np.zeros((self.num_envs, 1), np.float32)
@@ -192,7 +192,7 @@ class CockpitVectorEnv(VectorEnv[Any, Any, Any]):
 
 
 def make_cockpit(*given: Any, **options: Any) -> CockpitEnv:
-    """One env; takes what TinyPhysicsEnv takes, but for how it observes."""
+    """Make one env; arguments as for TinyPhysicsEnv, without dtype and road."""
     env = TinyPhysicsEnv(*given, **options, dtype="float64", road="lataccel")
     return CockpitEnv(env)
 
@@ -200,7 +200,7 @@ def make_cockpit(*given: Any, **options: Any) -> CockpitEnv:
 def make_cockpit_batched(
     num_envs: int, *given: Any, slots: Any = None, **options: Any
 ) -> CockpitVectorEnv:
-    """Many in one; takes what TinyPhysicsVectorEnv takes, but for how it observes."""
+    """Make many; arguments as for TinyPhysicsVectorEnv, without dtype and road."""
     env = TinyPhysicsVectorEnv(
         num_envs, *given, slots=slots, **options, dtype="float64", road="lataccel"
     )

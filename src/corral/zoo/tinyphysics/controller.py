@@ -1,4 +1,4 @@
-"""Who steers: the official PID, or the policy of a run that was trained on it."""
+"""The controller to evaluate: the official PID, or the policy of a run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ VIEWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     f"{PLAIN}:make_tinyphysics": (make_tinyphysics, make_tinyphysics_batched),
     f"{PLAIN}.cockpit:make_cockpit": (make_cockpit, make_cockpit_batched),
 }
-"""The env that a run was trained in -> what makes one car, and what makes many."""
+"""The env of a run -> functions that make one car, and many cars."""
 SEEN = {"scaled", "dtype", "road"}
-"""Those of the env's arguments that change what a policy sees."""
+"""Arguments of the env that change its observations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A policy, and the cars whose observations it understands."""
+    """A policy, and the functions that make its envs."""
 
     name: str
     policy_for: Callable[[EnvSpec], Policy]
@@ -37,7 +37,7 @@ class Controller:
 
 
 def controller_of(name: str, checkpoint: str = "best") -> Controller:
-    """The controller of that name: `pid`, or a run's directory or checkpoint."""
+    """The controller `pid`, or that of a run's directory or checkpoint."""
     if name == PID_NAME:
         return Controller("PID", lambda spec: PID(), env_kwargs={"dtype": "float64"})
     return _trained(Path(name), checkpoint)
@@ -45,14 +45,15 @@ def controller_of(name: str, checkpoint: str = "best") -> Controller:
 
 def _trained(path: Path, which: str) -> Controller:
     directory = find(path)
-    # Only now: a PID needs neither torch nor pydantic.
+    # Imported here: a PID needs neither torch nor pydantic.
     from corral.train.run.loaded_run import load_policy
     from corral.train.run.signed_config import read
 
     config = read(directory)
     if config.env not in VIEWS:
         raise OptionError(
-            f"{path} is a run of {config.env}, not of tinyphysics: corral eval {path}"
+            f"{path} is a run of {config.env}, not of tinyphysics; evaluate it with: "
+            f"corral eval {path}"
         )
     make, make_batched = VIEWS[config.env]
     return Controller(

@@ -1,4 +1,4 @@
-"""What a drive costs: how far it was off, and how rough."""
+"""The cost of a drive: lateral acceleration error, and jerk."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from corral.zoo.tinyphysics.route import CONTROL_START, COST_END, Floats
 STEP = 0.1
 """Seconds from row to row."""
 WEIGHT = 50.0
-"""Of being off, beside being rough."""
+"""Weight of the lateral acceleration cost; that of jerk is 1."""
 PERCENT = 100.0
 _Number = TypeVar("_Number", float, Floats)
 
 
 class Costs(NamedTuple):
-    """Of one route; less is better."""
+    """The costs of one route; lower is better."""
 
     lataccel: float
     jerk: float
@@ -26,7 +26,7 @@ class Costs(NamedTuple):
 
 
 def costs(target: Floats, lataccel: Floats) -> Costs:
-    """Of the rows that count: CONTROL_START up to COST_END."""
+    """The costs over rows CONTROL_START to COST_END - 1."""
     wanted = target[CONTROL_START:COST_END]
     actual = lataccel[CONTROL_START:COST_END]
     off = float(np.mean((wanted - actual) ** 2) * PERCENT)
@@ -47,13 +47,12 @@ def cost_info(
 
 
 def reward(error: _Number, change: _Number) -> _Number:
-    """Of one row: what it adds to the costs, with the other sign.
+    """The negative contribution of one row to the costs.
 
     Args:
-        error: target - lataccel, of the row that the action led to.
-        change: from the lataccel of the row before; 0 for the first that counts, since
-            the costs know no jerk there.
+        error: target - lataccel, of the row after the action.
+        change: of the lataccel since the row before; 0 for the first row that counts.
     """
     jerk = change / STEP
-    # Products, since a power may round otherwise for one number than for an array.
+    # Products: a power may round differently for one number than for an array.
     return -(WEIGHT * (error * error) + jerk * jerk) / PERCENT

@@ -1,4 +1,4 @@
-"""Which route each slot drives next, and with which draws."""
+"""The next route of each slot, and its random draws."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ ROADS = ("curvature", "lataccel")
 
 
 class Drives:
-    """Begins one episode after the other, in each of its places.
+    """Starts the episodes of `count` cars.
 
-    A reset that names a route gets that one. Others drive by turns (`RouteOrder`) where
-    the slots are known; where they are not, a route is drawn from the reset's seed.
+    A reset that names a route gets it. Otherwise slots take routes in turn
+    (`RouteOrder`) if their indices are known; if not, the reset's seed chooses one.
 
     Args:
         routes: see `find_routes`.
-        count: how many places.
-        slots: their numbers among all slots, where they are known.
-        total: how many slots there are in all.
+        count: number of cars.
+        slots: their indices among all slots, if known.
+        total: number of slots in all.
         shuffle: see `RouteOrder`.
-        noise: what seeds the draws: "route", its path's spelling, as the official costs
-            are made; "episode", the reset's seed, so that no two visits are alike.
-        road: what is told of the road: "curvature" or "lataccel".
+        noise: seed of the draws: "route", the spelling of the path, as for the official
+            costs; "episode", the reset's seed, so that every visit differs.
+        road: see TinyPhysicsEnv.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class Drives:
             raise OptionError(f"road is {road!r}; choose one of {', '.join(ROADS)}")
         if slots is not None and not all(0 <= slot < total for slot in slots):
             raise OptionError(
-                f"slots are {list(slots)}, of {total} in all; they must be below that"
+                f"slots are {list(slots)}, but there are {total} in all; they must be "
+                f"from 0 to {total - 1}"
             )
         self._order = RouteOrder(find_routes(routes), total, shuffle)
         self._slots = slots
@@ -60,7 +61,7 @@ class Drives:
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
-        """Give the turns of several places back if one of them cannot begin."""
+        """Undo the turns of several cars if one of them cannot start."""
         episodes, generators = list(self._episodes), list(self._generators)
         try:
             yield
@@ -69,7 +70,7 @@ class Drives:
             raise
 
     def begin(self, place: int, seed: int | None, asked: str | None) -> Track:
-        """The next episode of that place."""
+        """Start the next episode of a car."""
         generator = self._generator(place, seed)
         path = self._next(place, generator) if asked is None else asked
         route = load_route(path)

@@ -1,4 +1,4 @@
-"""One car on one route at a time, as a Gymnasium env."""
+"""One car on one route, as a Gymnasium env."""
 
 from __future__ import annotations
 
@@ -30,32 +30,31 @@ Observation = NDArray[Any]
 
 
 class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
-    """Steer a car so that it turns as it is asked to, and smoothly.
+    """Steer a car so that it follows a target lateral acceleration, smoothly.
 
     An episode is the part of a route that counts, 400 steps; then it is truncated. Its
-    first observation is that of row 100, behind the warm-up. The last info has
+    first observation is that of row 100, after the warm-up. The last info has
     `episode_cost`: lataccel, jerk and total.
 
     Args:
-        routes: a directory of CSV files, one file, or a list of paths; made-up routes
-            if None.
-        model: an ONNX file, or a model that was loaded; a small generated one if None.
-        slot: which of `num_envs` this is; episode k then takes route
-            permutation[k * num_envs + slot]. If None, a route is drawn from the
-            reset's seed. A reset with `options={"route": path}`, or a task of that
-            form, takes that route; with `"trace": True` the last info has `trace`,
-            the (400, 3) array of targets, lateral accelerations and steers.
-        num_envs: how many there are in all.
-        shuffle: what the permutation is seeded with; None keeps the order given.
-        noise: "route" seeds the simulation with the path's spelling, as the official
-            costs are made; "episode" with the reset's seed.
-        whole_route: go on to the end of the file, though costs end with row 499.
-        dtype: of observations; float64 where a controller has to be exact.
-        scaled: multiply observations with OBS_SCALE.
-        road: "curvature" to be told how the road bends; "lataccel" for the
-            acceleration that it asks of the steer (target less that of the roll), which
-            means something also where the car stands, and the steer of the row before
-            as the last number.
+        routes: a directory of CSV files, one file, or a list of paths (default:
+            synthetic routes).
+        model: an ONNX file, or a loaded Model (default: a small generated one).
+        slot: index of this env among `num_envs`; episode k takes route
+            permutation[k * num_envs + slot]. If None, the reset's seed chooses the
+            route. A reset with `options={"route": path}`, or a task of that form,
+            takes that route; with `"trace": True` the last info has `trace`, the
+            (400, 3) array of targets, lateral accelerations and steers.
+        num_envs: number of envs in all.
+        shuffle: seed of the permutation; None keeps the order of the routes.
+        noise: "route" seeds the simulation with the spelling of the path, as for the
+            official costs; "episode" with the reset's seed.
+        whole_route: continue to the end of the file, though costs end with row 499.
+        dtype: of observations; float64 for exact controllers.
+        scaled: whether to multiply observations with OBS_SCALE.
+        road: "curvature" for the curvature of the road; "lataccel" for the
+            acceleration that the steer has to cause (target minus that of the roll),
+            which is also defined at speed 0, and the previous steer as the last number.
     """
 
     # The model releases the GIL.
@@ -96,7 +95,7 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin the next route, behind its warm-up."""
+        """Start the next route, after its warm-up."""
         super().reset(seed=seed)
         asked = request_of(options)
         track = self._drives.begin(0, seed, asked.route)
@@ -117,7 +116,7 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         if track is None or index >= self._end:
             raise gymnasium.error.ResetNeeded("the route is over: call reset")
         after = self._drive(track, index, float(action[0]))
-        # The costs know no jerk in the first row that counts.
+        # The first row that counts has no jerk.
         change = after - before if index > CONTROL_START else 0.0
         gained = reward(track.target.item(index) - after, change)
         self._index = index = index + 1
@@ -126,7 +125,7 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         return self._shown(), gained, False, over, self._info(track) if over else {}
 
     def _drive(self, track: Track, index: int, steer: float) -> float:
-        """Where the car is after that steer."""
+        """The lateral acceleration after this steer."""
         if steer != steer:
             raise OptionError(f"the steer at row {index} of {track.path} is nan")
         states, tokens, now = track.states, track.tokens, self._now
@@ -142,7 +141,7 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         return after
 
     def _see(self, track: Track, index: int) -> None:
-        """Look at that row, before it is steered."""
+        """Update the observation to this row."""
         error = track.target.item(index) - self._now
         self._error_sum += error
         change, self._error = error - self._error, error
@@ -163,7 +162,7 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         return finished(self._seen, self._dtype, self._scaled)
 
     def _info(self, track: Track) -> dict[str, Any]:
-        """What the last step says."""
+        """The info of the last step."""
         return cost_info(
             track.path, track.target, track.lataccel, track.states, self._trace
         )
@@ -174,5 +173,5 @@ def make_tinyphysics(
     model: str | Model | None = None,
     **options: Any,
 ) -> TinyPhysicsEnv:
-    """One env; see TinyPhysicsEnv for what it takes."""
+    """Make a TinyPhysicsEnv; arguments as there."""
     return TinyPhysicsEnv(routes, model, **options)

@@ -1,4 +1,4 @@
-"""`corral eval tinyphysics`: what a controller costs, route by route."""
+"""`corral eval tinyphysics`: the costs of a controller, route by route."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.errors import MissingExtra, OptionError, WriteFailed
-from corral.rollouts.number_format import number, score
 from corral.train.commands.argument_types import count
 from corral.train.commands.output_files import save
 from corral.train.commands.requirements import Need, training
@@ -21,58 +20,70 @@ if TYPE_CHECKING:
 
 NAME = "tinyphysics"
 EXAMPLES = """\
-Drive every route of tinyphysics once, and print what it costs.
+Drive every tinyphysics route once, and print its cost.
 
     corral eval tinyphysics --controller pid --data data --model tinyphysics.onnx
     corral eval tinyphysics --controller runs/tinyphysics/2026-01-31_12-00-00
 """
 NUM_ENVS = 8
 OWN = ("controller", "data", "model", "backend", "batched", "limit", "html")
-"""What goes with no other evaluation."""
+"""Options of this evaluation only."""
 OTHERS = ("episodes", "seed", "stochastic", "video")
-"""What goes with every other evaluation."""
+"""Options of every other evaluation."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `corral eval tinyphysics` takes beside the rest."""
+    """Add the options of `corral eval tinyphysics`."""
     add = parser.add_argument_group(
-        "tinyphysics", "corral eval tinyphysics: every route once, and what it costs"
+        "tinyphysics", "corral eval tinyphysics: drive every route once"
     ).add_argument
-    add("--controller", metavar="pid|RUN", help="who steers (pid)")
-    # Text, not a path: the spelling seeds the routes.
-    add("--data", metavar="DIR", help="routes: NAME.csv (made-up routes)")
-    add("--model", metavar="FILE", help="the car: an ONNX file (a small generated one)")
+    add(
+        "--controller",
+        metavar="pid|RUN",
+        help="pid, or the run directory of a policy (default: pid)",
+    )
+    # str, not Path: the spelling seeds the routes.
+    add(
+        "--data",
+        metavar="DIR",
+        help="directory of routes NAME.csv (default: synthetic routes)",
+    )
+    add(
+        "--model",
+        metavar="FILE",
+        help="ONNX file of the car (default: a small generated model)",
+    )
     add(
         "--backend",
         choices=("auto", "serial", "thread", "process"),
-        help="where the cars are (auto)",
+        help="where the cars run (default: auto)",
     )
     add(
         "--batched",
         action="store_true",
-        help="one call of the model for all in a worker",
+        help="one call of the model for all cars of a worker",
     )
     add("--limit", type=count, metavar="N", help="the first N routes only")
     add(
         "--html",
         type=Path,
         metavar="FILE",
-        help="write the report there (beside --json, else tinyphysics.html)",
+        help="report file (default: next to --json, else tinyphysics.html)",
     )
 
 
 def refuse(arguments: argparse.Namespace) -> None:
-    """Say so where an option of ours was given to another evaluation."""
+    """Raise OptionError if another evaluation got an option of this one."""
     for name in OWN:
         if _is_given(arguments, name):
             raise OptionError(
-                f"--{name} goes with `corral eval {NAME}`; there a run is named by "
-                f"--controller {arguments.run_path}"
+                f"--{name} is an option of `corral eval {NAME}`; to evaluate the run "
+                f"there: corral eval {NAME} --controller {arguments.run_path}"
             )
 
 
 def need(arguments: argparse.Namespace) -> Need:
-    """The car; what draws only where a page was asked for; torch only for a run."""
+    """The model; plots only for --html; torch only for a run."""
     if arguments.controller not in (None, "pid"):
         return training("tinyphysics")
     pictures = ("matplotlib",) if arguments.html is not None else ()
@@ -115,21 +126,21 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in OTHERS:
         if _is_given(arguments, name):
             raise OptionError(
-                f"--{name} has no meaning for {NAME}: every route is driven once, and "
-                "seeded by its path"
+                f"--{name} has no meaning for {NAME}: it drives every route once, "
+                "seeded with its path"
             )
     for option in ("json", "html"):
         path: Path | None = getattr(arguments, option)
         if path is not None and not _writable(path):
             raise OptionError(
                 f"--{option} {path} cannot be written: {path.parent.resolve()} must be "
-                "a directory that you may write to, and the name not one of another"
+                f"a directory that you may write to, and {path.name} not a directory"
             )
     report = arguments.html or _beside(arguments.json)
     if arguments.json is not None and report.resolve() == arguments.json.resolve():
         raise OptionError(
-            f"--json {arguments.json} is where the report is written: name another "
-            "file by --html"
+            f"--json {arguments.json} is also the file of the report; name another "
+            "one with --html"
         )
 
 
@@ -144,22 +155,14 @@ def _writable(path: Path) -> bool:
 
 
 def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
-    import numpy as np
-
-    from corral.zoo.tinyphysics.evaluation import mean_of
+    from corral.zoo.tinyphysics.evaluation import columns_of, mean_of, mean_text
 
     width = max(map(len, costs))
     print(f"{'route':<{width}}  {'lataccel':>9}  {'jerk':>9}  {'total':>9}")
-    for path, cost in costs.items():
-        print(f"{path:<{width}}  {_columns(cost)}")
-    mean = mean_of(costs)
-    print(f"{'mean':<{width}}  {_columns(mean)}")
-    spread = float(np.std([cost.total for cost in costs.values()]))
-    print(f"{controller.name}: {score(mean.total, spread)} over {len(costs)} routes")
-
-
-def _columns(cost: Costs) -> str:
-    return "  ".join(f"{number(value):>9}" for value in cost)
+    for path, cost in {**costs, "mean": mean_of(costs)}.items():
+        columns = "  ".join(f"{value:>9}" for value in columns_of(cost))
+        print(f"{path:<{width}}  {columns}")
+    print(f"{controller.name}: {mean_text(costs)} over {len(costs)} routes")
 
 
 def _write(
@@ -174,8 +177,8 @@ def _write(
         save(arguments.json, (json.dumps(table, indent=1) + "\n").encode())
     path = arguments.html or _beside(arguments.json)
     facts = {
-        "routes": arguments.data or "made up",
-        "model": arguments.model or "the small one that is generated",
+        "routes": arguments.data or "synthetic",
+        "model": arguments.model or "the small generated one",
         "layout": layout,
     }
     try:
@@ -191,7 +194,7 @@ def _write(
 
 
 def _beside(path: Path | None) -> Path:
-    # Not beside a device.
+    # Not next to a device such as /dev/stdout.
     if path is None or (path.exists() and not path.is_file()):
         return Path(f"{NAME}.html")
     return path.with_suffix(".html")

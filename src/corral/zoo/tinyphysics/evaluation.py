@@ -1,4 +1,4 @@
-"""Every route once, by one controller: what each costs, and how some of them went.
+"""Drive every route once with one controller: costs, and traces of some routes.
 
 with open_pool(controller, model, num_envs=8) as pool:
     costs = drive(pool, controller, paths)
@@ -20,6 +20,7 @@ from corral.engine.pool import Pool
 from corral.engine.worker.context import this_worker
 from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
+from corral.rollouts.number_format import number, score
 from corral.zoo.tinyphysics import Costs, Model, load_route
 from corral.zoo.tinyphysics.controller import Controller
 from corral.zoo.tinyphysics.route import CONTROL_START, COST_END
@@ -31,7 +32,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One route as it was driven; arrays of one row per step."""
+    """A drive of one route; arrays of one row per step."""
 
     path: str
     costs: Costs
@@ -41,7 +42,7 @@ class Trace:
 
 
 def check(model: str | None, paths: Sequence[str]) -> None:
-    """Read everything once: what is wrong is better known before it is driven."""
+    """Read the model and all routes, so that errors come before the first drive."""
     Model(model)
     for path in paths:
         load_route(path)
@@ -57,7 +58,7 @@ def open_pool(
     batched: bool = False,
     **options: Any,
 ) -> Pool:
-    """As many cars, and in each worker one session of the model."""
+    """Open a pool of cars with one session of the model in each worker."""
     make = controller.make_batched if batched else controller.make
     return Pool(
         partial(make_with_resource, make),
@@ -74,7 +75,7 @@ def open_pool(
 
 
 def make_with_resource(make: Callable[..., Any], **options: Any) -> Any:
-    """Cars with the model of their worker."""
+    """Make cars with the model of their worker."""
     return make(model=this_worker().resource, **options)
 
 
@@ -84,32 +85,43 @@ def drive(
     paths: Sequence[str],
     tell: Callable[[], None] = lambda: None,
 ) -> dict[str, Costs]:
-    """Path -> costs; `tell` is called as often as there are routes, on the way."""
+    """Path -> costs; `tell` is called once per route, while they are driven."""
     tasks = [{"route": path} for path in paths]
     episodes = _episodes(pool, ProgressPolicy(policy, tell), tasks)
     return {episode.info["route"]: _costs(episode) for episode in episodes}
 
 
 def trace(pool: Pool, policy: Policy, paths: Sequence[str]) -> list[Trace]:
-    """The same, and how it went."""
+    """Drive these routes, and record targets, lateral accelerations and steers."""
     tasks = [{"route": path, "trace": True} for path in paths]
     return [_trace(episode) for episode in _episodes(pool, policy, tasks)]
 
 
 def mean_of(costs: Mapping[str, Costs]) -> Costs:
-    """Of all routes."""
+    """The mean costs of all routes."""
     return Costs(*(float(one) for one in np.mean(list(costs.values()), axis=0)))
 
 
+def mean_text(costs: Mapping[str, Costs]) -> str:
+    """The mean total cost and its standard deviation over the routes."""
+    totals = [cost.total for cost in costs.values()]
+    return score(mean_of(costs).total, float(np.std(totals)))
+
+
+def columns_of(cost: Costs) -> tuple[str, ...]:
+    """The three costs of a route as text."""
+    return tuple(map(number, cost))
+
+
 def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
-    """The cheapest route, the dearest, and some between, evenly spaced."""
+    """The route with the lowest cost, the highest, and some evenly between."""
     ranked = sorted(costs, key=lambda path: costs[path].total)
     places = np.linspace(0, len(ranked) - 1, min(count, len(ranked)))
     return [ranked[round(place)] for place in places]
 
 
 class ProgressPolicy:
-    """A policy that tells whenever it has decided as often as a route has steps."""
+    """A policy that calls `tell` whenever it has acted for the steps of one route."""
 
     def __init__(self, policy: Policy, tell: Callable[[], None]) -> None:
         self._policy = policy
@@ -117,7 +129,7 @@ class ProgressPolicy:
         self._left = STEPS
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
-        """Decide as the other policy does."""
+        """Act as the wrapped policy."""
         self._left -= len(step)
         while self._left <= 0:
             self._left += STEPS
@@ -125,13 +137,13 @@ class ProgressPolicy:
         return self._policy.act(step, carry, rng)
 
     def initial_carry(self, rows: int) -> Any:
-        """As the other policy's."""
+        """The initial carry of the wrapped policy."""
         initial = getattr(self._policy, "initial_carry", None)
         return None if initial is None else initial(rows)
 
 
 def _episodes(pool: Pool, policy: Policy, tasks: Sequence[Any]) -> list[Episode]:
-    # All that are under way: they take equally long, and in a batch are one call.
+    # Wait for all slots: they take equally long, and a batch is one model call.
     return run_episodes(pool, policy, tasks=tasks, rows=False, min_slots=pool.num_envs)
 
 

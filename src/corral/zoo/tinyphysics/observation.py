@@ -1,8 +1,8 @@
-"""What a controller sees: where it is off, where the car is, and the road ahead.
+"""The observation of a controller: the error, the car's state, and the road ahead.
 
     error, its change, its sum · lataccel, speed, curvature · 49 curvatures ahead · 0
 
-The sum starts with the warm-up, as a PID controller's does.
+The sum starts with the warm-up, as in a PID controller.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from corral.zoo.tinyphysics.track import AHEAD, STEER_LIMIT
 FIRST_AHEAD = 6
 SIZE = 56
 OBS_SCALE = np.full(SIZE, 1000.0)
-"""What makes each number about as large as the others."""
+"""Factors that give all numbers a similar size."""
 OBS_SCALE[:FIRST_AHEAD] = 10.0, 1.0, 0.1, 2.0, 0.03, 1000.0
 LOOKING_AHEAD = slice(FIRST_AHEAD, FIRST_AHEAD + AHEAD)
 
 
 def observation_space(dtype: str) -> Box:
-    """Any numbers, of that precision."""
+    """Unbounded numbers of this dtype."""
     if dtype not in ("float32", "float64"):
         raise OptionError(f"dtype is {dtype!r}; choose float32 or float64")
     return Box(-np.inf, np.inf, (SIZE,), np.dtype(dtype).type)
 
 
 def action_space() -> Box:
-    """The steer, to the right."""
+    """The steer; positive is to the right."""
     return Box(-STEER_LIMIT, STEER_LIMIT, (1,), np.float32)
 
 
 def finished(obs: NDArray[np.float64], dtype: Any, scaled: bool) -> NDArray[Any]:
-    """As the env hands it out: scaled or not, of its own memory."""
+    """The observation that the env returns: a copy, scaled if asked for."""
     return (obs * OBS_SCALE if scaled else obs).astype(dtype)

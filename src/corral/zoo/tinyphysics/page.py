@@ -1,4 +1,4 @@
-"""The page about a controller: what its routes cost, and how five of them went."""
+"""The report of a controller: costs of all routes, and traces of five."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from functools import partial
 
 import numpy as np
 
-from corral.rollouts.number_format import number, score
+from corral.rollouts.number_format import number
 from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
 from corral.train.reports.page import Page
 from corral.zoo.tinyphysics import Costs
 from corral.zoo.tinyphysics.costs import STEP, WEIGHT
-from corral.zoo.tinyphysics.evaluation import Trace, mean_of
+from corral.zoo.tinyphysics.evaluation import (
+    Trace,
+    columns_of,
+    mean_of,
+    mean_text,
+)
 from corral.zoo.tinyphysics.route import CONTROL_START
 
 MEAN = "mean"
@@ -26,25 +31,25 @@ def page(
     facts: Mapping[str, str],
     command: Sequence[str],
 ) -> str:
-    """The whole file."""
+    """The HTML of the report."""
     mean = mean_of(costs)
     built = Page(f"{controller} on {len(costs)} routes", "tinyphysics")
     built.callout(
-        f"Mean cost {score(mean.total, _spread(costs))} (standard deviation over the "
-        f"routes): {WEIGHT:g} × {number(mean.lataccel)} for lateral acceleration off "
+        f"Mean cost {mean_text(costs)} (standard deviation over the routes): "
+        f"{WEIGHT:g} × {number(mean.lataccel)} for lateral acceleration off "
         f"target, {number(mean.jerk)} for jerk. Lower is better."
     )
     _add_histogram(built, controller, costs)
     _add_traces(built, traces)
     _add_table(built, costs, mean)
-    built.heading("How")
+    built.heading("Setup")
     built.facts(facts)
     built.code(shlex.join(command))
     return built.render()
 
 
 def _add_histogram(built: Page, controller: str, costs: Mapping[str, Costs]) -> None:
-    built.heading("What routes cost")
+    built.heading("Cost of the routes")
     totals = [cost.total for cost in costs.values()]
     built.picture(
         lambda width: histogram(
@@ -60,10 +65,10 @@ def _add_histogram(built: Page, controller: str, costs: Mapping[str, Costs]) -> 
 
 
 def _add_traces(built: Page, traces: Sequence[Trace]) -> None:
-    built.heading("How some of them went")
+    built.heading("Drives")
     built.paragraph(
-        "From the cheapest to the dearest; the lateral acceleration that was asked for "
-        "and what the car did, then the steer, to the right.",
+        "From the lowest cost to the highest: target and actual lateral acceleration, "
+        "then the steer (positive is to the right).",
         soft=True,
     )
     for trace in traces:
@@ -94,18 +99,10 @@ def _curve(name: str, seconds: np.ndarray, values: np.ndarray, color: str) -> Cu
 
 def _add_table(built: Page, costs: Mapping[str, Costs], mean: Costs) -> None:
     built.heading("Every route")
-    rows = [(path, *_shown(cost)) for path, cost in costs.items()]
+    rows = [(path, *columns_of(cost)) for path, cost in costs.items()]
     built.table(
         ["route", "lataccel", "jerk", "total"],
-        [*rows, (MEAN, *_shown(mean))],
+        [*rows, (MEAN, *columns_of(mean))],
         texts=(0,),
         kinds=[*[""] * len(rows), "first strong"],
     )
-
-
-def _shown(cost: Costs) -> tuple[str, str, str]:
-    return number(cost.lataccel), number(cost.jerk), number(cost.total)
-
-
-def _spread(costs: Mapping[str, Costs]) -> float:
-    return float(np.std([cost.total for cost in costs.values()]))

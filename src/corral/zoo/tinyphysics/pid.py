@@ -1,4 +1,4 @@
-"""The controller to beat: a PID on the lateral acceleration."""
+"""The baseline: a PID controller of the lateral acceleration."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BY_ERROR, BY_SUM, BY_CHANGE = 0.195, 0.100, -0.053
 class PID:
     """Steers by the error, its sum and its change.
 
-    The official controller to the last bit, where observations are float64.
+    Equal to the official controller bit for bit, if observations are float64.
 
     Args:
-        scaled: whether observations were multiplied with OBS_SCALE.
+        scaled: whether observations are multiplied with OBS_SCALE.
     """
 
     def __init__(self, scaled: bool = False) -> None:

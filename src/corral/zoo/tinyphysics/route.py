@@ -1,17 +1,18 @@
-"""A drive to follow: what the car did and what was asked of it, ten rows a second.
+"""A recorded drive with its target lateral acceleration, ten rows a second.
 
     t,vEgo,aEgo,roll,targetLateralAcceleration,steerCommand
     0.0,33.77,-0.017,0.0374,1.0038,-0.3297
 
-`steerCommand` is needed for the first CONTROL_START rows alone, where the car is driven
-as it was; from there on a controller steers.
+`steerCommand` is needed for the first CONTROL_START rows only; from there on a
+controller steers.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +21,14 @@ from numpy.typing import NDArray
 from corral.errors import OptionError
 
 CONTEXT = 20
-"""Rows that the model sees; the simulation starts behind the first so many."""
+"""Rows in the model's input; the simulation starts after them."""
 CONTROL_START = 100
 """From this row on a controller steers."""
 COST_END = 500
-"""The row behind the last one that counts."""
+"""The row after the last one that counts."""
 GRAVITY = 9.81
 LARGEST = float(np.finfo(np.float32).max)
-"""The model counts in float32."""
+"""The model computes in float32."""
 COLUMNS = ("vEgo", "aEgo", "roll", "targetLateralAcceleration", "steerCommand")
 
 Floats = NDArray[np.float64]
@@ -38,28 +39,28 @@ class Route:
     """One drive; arrays of one row per tenth of a second."""
 
     path: str
-    """As it was spelled: that is what seeds it."""
+    """As the user spelled it: it seeds the simulation."""
     roll_lataccel: Floats
-    """What gravity does to the car on a tilted road, m/s²."""
+    """Lateral acceleration by gravity on a tilted road, m/s²."""
     v_ego: Floats
     a_ego: Floats
     target: Floats
-    """The lateral acceleration that is asked for, m/s²."""
+    """The target lateral acceleration, m/s²."""
     steer: Floats
-    """(CONTROL_START,): how it was steered, to the right."""
+    """(CONTROL_START,): the recorded steer; positive is to the right."""
 
     def __len__(self) -> int:
         return len(self.target)
 
     @property
     def seed(self) -> int:
-        """What the simulation's draws are seeded with: a number made of the path."""
+        """The seed of the simulation's draws: a hash of the path."""
         digest = hashlib.md5(self.path.encode(), usedforsecurity=False).hexdigest()
         return int(digest, 16) % 10_000
 
 
 def read_route(path: str) -> Route:
-    """Read a CSV file; whatever is wrong with it is said with file, column and row."""
+    """Read a CSV file; errors name the file, column and row."""
     named = _columns(path, _lines(path))
     roll = np.sin(named["roll"]) * GRAVITY
     return Route(
@@ -83,7 +84,7 @@ def _lines(path: str) -> list[list[str]]:
             f"with the columns {', '.join(COLUMNS)}"
         ) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise OptionError(f"the route {path} is no CSV file: {error}") from None
+        raise OptionError(f"the route {path} is not a CSV file: {error}") from None
 
 
 def _columns(path: str, lines: list[list[str]]) -> dict[str, Floats]:
@@ -108,26 +109,17 @@ def _columns(path: str, lines: list[list[str]]) -> dict[str, Floats]:
 
 
 def _numbers(path: str, name: str, rows: Sequence[list[str]], column: int) -> Floats:
-    try:
-        values = np.array([float(row[column]) for row in rows])
-    except (ValueError, IndexError):
-        values = None
-    if values is None or not (np.abs(values) <= LARGEST).all():
-        number, text = next(_bad(rows, column))
-        raise OptionError(
-            f"the route {path}, column {name}, row {number}: expected a finite number, "
-            f"found {text!r:.80}"
-        )
-    return values
-
-
-def _bad(rows: Sequence[list[str]], column: int) -> Iterator[tuple[int, str]]:
-    """Rows, counted from 0, that have no finite number there."""
+    values = []
     for number, row in enumerate(rows):
         text = row[column] if column < len(row) else ""
         try:
-            fine = abs(float(text)) <= LARGEST
+            value = float(text)
         except ValueError:
-            fine = False
-        if not fine:
-            yield number, text
+            value = math.nan
+        if not abs(value) <= LARGEST:
+            raise OptionError(
+                f"the route {path}, column {name}, row {number}: expected a finite "
+                f"number, found {text!r:.80}"
+            )
+        values.append(value)
+    return np.array(values)

@@ -1,4 +1,4 @@
-"""Which routes there are, and who drives which when."""
+"""The paths of routes, and the order in which slots drive them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from corral.zoo.tinyphysics.synthetic import SYNTHETIC, synthetic_paths, synthet
 
 
 def find_routes(data: str | Sequence[str] | None = None) -> list[str]:
-    """The paths of routes, spelled as they were given.
+    """Return the paths of routes, spelled as in the argument.
 
     Args:
-        data: a directory of CSV files, one such file, or a list of paths; synthetic
-            routes if None.
+        data: a directory of CSV files, one such file, or a list of paths (default:
+            synthetic routes).
     """
     if data is None:
         return synthetic_paths()
@@ -46,7 +46,7 @@ def _some(paths: list[str], place: str) -> list[str]:
 
 
 def load_route(path: str) -> Route:
-    """Read or make the route of that path."""
+    """Read the route of this path, or make it if it is a synthetic one."""
     if path.startswith(SYNTHETIC):
         return synthetic_route(path)
     return read_route(path)
@@ -55,36 +55,36 @@ def load_route(path: str) -> Route:
 class RouteOrder:
     """Episode k of slot i drives route permutation[k * num_envs + i].
 
-    So no route is driven twice, by whichever slot, before all have been driven; then
-    comes another permutation. It is a pool's `sample_task`::
+    So no route is driven twice before all have been driven once; then another
+    permutation follows. Use it as a pool's `sample_task`::
 
         order = RouteOrder(find_routes("data"), num_envs=8)
         pool = corral.Pool(make_tinyphysics, 8, sample_task=order)
 
     Args:
-        paths: of the routes.
-        num_envs: how many slots there are in all.
-        shuffle: what the permutations are seeded with; None keeps the order given.
+        paths: paths of the routes.
+        num_envs: number of slots in all.
+        shuffle: seed of the permutations; None keeps the order of the paths.
     """
 
     def __init__(
         self, paths: Sequence[str], num_envs: int = 1, shuffle: int | None = 0
     ) -> None:
         if num_envs < 1:
-            raise OptionError(f"num_envs is {num_envs}; there is one slot at least")
+            raise OptionError(f"num_envs is {num_envs}; it must be >= 1")
         self.paths = _some(list(paths), "an empty list")
         self.num_envs = num_envs
         self.shuffle = shuffle
 
     def path(self, slot: int, episode: int) -> str:
-        """The route of that episode."""
+        """The route of an episode."""
         turn, place = divmod(episode * self.num_envs + slot, len(self.paths))
         if self.shuffle is None:
             return self.paths[place]
         return self.paths[_permutation(self.shuffle, turn, len(self.paths))[place]]
 
     def __call__(self, slot: int, episode: int, rng: Any = None) -> dict[str, str]:
-        """The same as a task."""
+        """The task of an episode: its route."""
         return {"route": self.path(slot, episode)}
 
 
@@ -96,16 +96,16 @@ def _permutation(seed: int, turn: int, count: int) -> list[int]:
 
 
 class RouteRequest(NamedTuple):
-    """What a reset asks for."""
+    """The options or the task of a reset."""
 
     route: str | None = None
-    """The path of a route; None for whichever comes next."""
+    """The path of a route; None for the next one."""
     trace: bool = False
-    """Whether the last info is to tell how it went."""
+    """Whether the last info has a trace."""
 
 
 def request_of(options: dict[str, Any] | None) -> RouteRequest:
-    """By `route` and `trace` in the options of a reset, or in its task."""
+    """Read `route` and `trace` from the options of a reset, or from its task."""
     given = options or {}
     task = given.get("task")
     named: dict[str, Any] = task if isinstance(task, dict) else {"route": task}
@@ -113,8 +113,8 @@ def request_of(options: dict[str, Any] | None) -> RouteRequest:
     unknown = named.keys() - RouteRequest._fields
     if unknown or not isinstance(route, (str, os.PathLike, type(None))):
         raise OptionError(
-            f'a route is asked for by its path, as in {{"route": "data/00000.csv"}}; '
-            f"found {task if unknown else route!r:.80}"
+            f'name a route by its path, as in {{"route": "data/00000.csv"}}; '
+            f"got {task if unknown else route!r:.80}"
         )
     trace = bool(given.get("trace", named.get("trace")))
     return RouteRequest(None if route is None else os.fspath(route), trace)

@@ -1,6 +1,6 @@
-"""Routes that are made up, for machines that have none of the recorded ones.
+"""Generated routes, for machines without the recorded ones.
 
-synthetic:00000, synthetic:00001, ...      the number is all there is to one
+synthetic:00000, synthetic:00001, ...      the number seeds the route
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ STEP = 0.1
 
 
 def synthetic_paths(count: int = COUNT) -> list[str]:
-    """The first so many."""
+    """The paths of the first `count` routes."""
     return [f"{SYNTHETIC}{number:05d}" for number in range(count)]
 
 
 def synthetic_route(path: str) -> Route:
-    """Make the route of that number, the same one on every machine."""
+    """Make the route of this path; it is the same on every machine."""
     digits = path.removeprefix(SYNTHETIC)
     if not digits.isdecimal():
         raise OptionError(
-            f"{path!r} is no synthetic route; they are {SYNTHETIC}00000 and so on"
+            f"{path!r} is not a synthetic route; use {SYNTHETIC}00000 and so on"
         )
-    # RandomState: its numbers are promised never to change.
+    # RandomState: numpy guarantees that its numbers never change.
     random = np.random.RandomState(int(digits) % 2**32)
     speed = random.uniform(8.0, 34.0) + _wandering(random, 1.5, 40.0)
     v_ego = np.maximum(speed, 1.0)
@@ -52,7 +52,7 @@ def synthetic_route(path: str) -> Route:
 
 
 def _wandering(random: np.random.RandomState, size: float, period: float) -> Floats:
-    """A smooth line around 0: six waves, the shortest of a third of the period."""
+    """A smooth line around 0: six waves, the shortest with a third of the period."""
     seconds = STEP * np.arange(ROWS)
     lengths = period * random.uniform(1 / 3, 3.0, 6)
     phases = random.uniform(0.0, 2 * math.pi, 6)
@@ -62,7 +62,7 @@ def _wandering(random: np.random.RandomState, size: float, period: float) -> Flo
 
 
 def write_route(route: Route, path: str | os.PathLike[str]) -> None:
-    """Write it as a CSV file, as recorded routes are."""
+    """Write a route as a CSV file, in the format of recorded routes."""
     steer = [repr(float(-value)) for value in route.steer]
     steer += [""] * (len(route) - len(steer))
     roll = np.arcsin(route.roll_lataccel / GRAVITY)

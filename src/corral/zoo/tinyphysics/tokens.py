@@ -1,4 +1,4 @@
-"""Lateral accelerations as the model counts them: 1024 tokens between -5 and 5 m/s²."""
+"""Lateral accelerations as the model's tokens: 1024 values between -5 and 5 m/s²."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ TOKENS = 1024
 LIMIT = 5.0
 TEMPERATURE = 0.8
 BLOCK = 32
-"""Tokens are added up in blocks of so many, of which there are as many."""
+"""Tokens are summed in 32 blocks of 32."""
 SURE = 1e-9
-"""Far more than sums of 1024 chances differ by when added up in another order."""
+"""Far more than the rounding error of 1024 probabilities summed in another order."""
 BINS = np.linspace(-LIMIT, LIMIT, TOKENS)
-"""What each token stands for."""
+"""The value of each token."""
 _VALUES = BINS.tolist()
 
 
 def encode(lataccel: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The token of each value: the first one that stands for no less, or the last."""
+    """The token of each value: the first whose value is not less, or the last."""
     return np.minimum(BINS.searchsorted(lataccel), TOKENS - 1)
 
 
 def encode_one(lataccel: float) -> int:
-    """The same, quicker for one."""
+    """The same for one value, and quicker."""
     return min(bisect_left(_VALUES, lataccel), TOKENS - 1)
 
 
 def decode_one(token: int) -> float:
-    """What it stands for."""
+    """The value of a token."""
     value: float = _VALUES[token]
     return value
 
 
 def sample(logits: NDArray[np.float32], draws: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The token that each row's draw from [0, 1) falls on.
+    """Sample one token per row, with a draw from [0, 1) each.
 
-    In the order of operations, and with the precision, in which `np.random.choice`
-    takes a float32 softmax: another order would now and then give another token. Adding
-    up one after the other is slow, so it is done where it matters: where the draw is
-    within SURE of a bound.
+    The result is that of `np.random.choice` with a float32 softmax, bit for bit;
+    another order of operations would sometimes give another token. Its sequential sum
+    is slow, so it is computed only where the draw is within SURE of a bound.
 
     Args:
         logits: (rows, TOKENS).
@@ -52,7 +51,7 @@ def sample(logits: NDArray[np.float32], draws: NDArray[np.float64]) -> NDArray[n
     chances = _chances(logits)
     row = np.arange(len(chances))
     blocks = chances.astype(np.float64).reshape(-1, BLOCK, BLOCK)
-    # Quicker than a sum over an axis as short as this.
+    # Quicker than np.sum over such a short axis.
     sums = np.einsum("rbt->rb", blocks)
     tops = np.add.accumulate(sums, axis=1)
     height = draws * tops[:, -1]
@@ -83,8 +82,8 @@ def _chances(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 def _check(nan: bool) -> None:
     if nan:
         raise OptionError(
-            "the model's output is nan: has the route, or the model, numbers that are "
-            "out of all bounds?"
+            "the model's output is nan; check the route and the model for numbers that "
+            "are far too large"
         )
 
 
@@ -93,7 +92,7 @@ def _sample_exactly(
 ) -> NDArray[np.intp]:
     heights = np.add.accumulate(chances, axis=1, dtype=np.float64)
     heights /= heights[:, -1:].copy()
-    # The first that is above; the last one is, since it is 1.
+    # The first that is above the draw; the last one is 1, so there is one.
     tokens: NDArray[np.intp] = (heights <= draws[:, None]).argmin(axis=1)
     return tokens
 

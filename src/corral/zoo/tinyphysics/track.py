@@ -1,7 +1,7 @@
-"""A route made ready to be driven: its warm-up is over, a controller comes next.
+"""A route after its warm-up, ready for a controller.
 
-In rows CONTEXT to CONTROL_START the car does as was asked of it. The model's answers to
-those rows are thrown away, so they are not computed; their random draws are made.
+In rows CONTEXT to CONTROL_START the car follows the target exactly. The model's output
+for these rows is never used, so it is not computed; their random draws are made.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ STEER_LIMIT = 2.0
 LARGEST_CHANGE = 0.5
 """Of the lateral acceleration from row to row, m/s²."""
 AHEAD = 49
-"""Rows that a controller is told in advance."""
+"""Rows of the road ahead in an observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Arrays of `length` rows and one more: the last again, for whoever looks there."""
+    """Arrays of `length` rows, and the last row again, for the last observation."""
 
     path: str
     length: int
     states: NDArray[np.float32]
-    """(rows, 4): steer, roll lataccel, speed, acceleration; steers are filled in."""
+    """(rows, 4): steer, roll lataccel, speed, acceleration; the env adds steers."""
     tokens: NDArray[np.int64]
     lataccel: Floats
-    """Where the car is; filled in as it goes."""
+    """Of the car; the env adds the rows that it drives."""
     target: Floats
     speed: Floats
     curvature: Floats
-    """Of the road that is asked for."""
+    """Of the target."""
     ahead: Floats
-    """(length + 1 + AHEAD,): the same, 0 behind the end."""
+    """(length + 1 + AHEAD,): the same, 0 after the end."""
     draws: Floats
-    """What row i's token is drawn with."""
+    """The random number for the token of row i."""
     error: float
-    """Target less lataccel before row CONTROL_START - 1."""
+    """Target minus lataccel before row CONTROL_START - 1."""
     error_sum: float
-    """Of all rows from CONTEXT to there."""
+    """Sum of the errors from row CONTEXT to there."""
 
     @classmethod
     def of(cls, route: Route, seed: int, road: str = "curvature") -> Track:
-        """Drive it up to CONTROL_START, with draws of that seed.
+        """Drive a route up to CONTROL_START.
 
         Args:
-            route: which.
-            seed: of the draws.
-            road: what `curvature` and `ahead` are: see TinyPhysicsEnv.
+            route: the route.
+            seed: seed of the draws.
+            road: the meaning of `curvature` and `ahead`: see TinyPhysicsEnv.
         """
         length = len(route)
         target, speed = _and_last(route.target), _and_last(route.v_ego)
@@ -81,13 +81,13 @@ class Track:
             ahead=np.concatenate([curvature[:-1], np.zeros(1 + AHEAD)]),
             draws=_draws(seed, length),
             error=float(errors[-1]),
-            # One after the other, as a controller adds them up.
+            # In sequence, as a controller adds them up.
             error_sum=float(errors.cumsum()[-1]),
         )
 
 
 def _draws(seed: int, length: int) -> Floats:
-    """One per row from CONTEXT on, as numpy's old global generator draws them."""
+    """One number per row from CONTEXT on, as `np.random.seed` and `rand` give them."""
     drawn = np.random.RandomState(seed).random_sample(length - CONTEXT)
     return np.concatenate([np.zeros(CONTEXT), drawn, np.zeros(1)])
 

@@ -1,6 +1,6 @@
 """Upkie, a robot on two wheels: its env and its recipe.
 
-Lazy: a recipe can be named and read where the simulator is not installed.
+Names are imported at first use: the recipe can be read without the simulator.
 """
 
 from __future__ import annotations

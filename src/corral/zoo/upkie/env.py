@@ -1,12 +1,12 @@
-"""Upkie, a robot on two wheels, balancing in PyBullet: the published package, to train.
+"""Upkie, a robot on two wheels, balancing in PyBullet: the `upkie` package.
 
     obs      pitch, ground position, pitch rate, ground velocity
-    action   ground velocity to aim for, in m/s
-    reward   1 for every step on its wheels; an episode ends when it falls
+    action   target ground velocity, in m/s
+    reward   1 for every step; an episode ends when the robot falls
 
-The package leaves rewards and time limits to its users, opens a window and keeps to
-real time unless told otherwise. Its calls to PyBullet name no simulator, so several
-such envs in one process break each other: they want a process each.
+The package leaves rewards and time limits to its users, and by default opens a window
+and runs in real time. Its calls to PyBullet pass no simulator id, so several envs in
+one process interfere: each needs a process of its own.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ except ImportError as error:
 
 ID = "Upkie-PyBullet-Pendulum"
 INIT_RAND = {"pitch": 0.2, "v_x": 0.1, "omega_y": 0.1}
-"""How far from upright and at rest episodes begin at most."""
+"""Largest deviation from upright and at rest at the start of an episode."""
 
 
 class Standing(gymnasium.RewardWrapper[Any, Any]):
     """A reward of 1 for every step."""
 
     def reward(self, reward: Any) -> float:
-        """The same whatever it was."""
+        """Replace the reward by 1."""
         return 1.0
 
 
@@ -46,14 +46,14 @@ def make(
     init_rand: Mapping[str, float] | None = None,
     **kwargs: Any,
 ) -> gymnasium.Env[Any, Any]:
-    """One robot, without window and clock.
+    """Make one robot, without a window and not in real time.
 
     Args:
-        max_steps: an episode is truncated after so many; None: never.
-        init_rand: what `update_init_rand` is given at first; INIT_RAND if None.
-        **kwargs: of the package's own env.
+        max_steps: steps after which an episode is truncated; None: no limit.
+        init_rand: arguments of the first `update_init_rand` (default: INIT_RAND).
+        **kwargs: arguments of the package's env.
     """
-    # Falls are what episodes end with here, thousands of times.
+    # The package logs every fall, and most episodes end with one.
     logging.getLogger("upkie").setLevel(logging.ERROR)
     if ID not in gymnasium.registry:
         upkie.envs.register()
