@@ -353,7 +353,7 @@ def test_without_a_render_mode_there_is_no_frame():
     [
         ({"size": "huge"}, "choose small, medium, large"),
         ({"size": 2}, "smallest board"),
-        ({"ground": 0, "air": 0}, "somebody has to play"),
+        ({"ground": 0, "air": 0}, "at least one agent is needed"),
         ({"render_mode": "human"}, "rgb_array"),
     ],
 )
@@ -368,5 +368,5 @@ def test_an_unknown_rule_is_named():
 
 
 def test_stepping_before_a_reset_says_so():
-    with pytest.raises(RuntimeError, match="reset it first"):
+    with pytest.raises(RuntimeError, match="call reset first"):
         grid_world.parallel_env().step({})

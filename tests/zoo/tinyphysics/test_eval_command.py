@@ -116,7 +116,7 @@ def test_a_bad_route_is_one_message(corral, tmp_path, spoiling, told):
         (["--stochastic"], "--stochastic has no meaning for tinyphysics"),
         (["--json", "none/costs.json"], "--json none/costs.json cannot be written"),
         (["--html", "data"], "--html data cannot be written"),
-        (["--json", "out.html"], "out.html is where the report is written"),
+        (["--json", "out.html"], "out.html is also the file of the report"),
         (["--num-envs", "0"], "'0' is no whole number >= 1"),
         (["--backend", "moon"], "invalid choice: 'moon'"),
     ],
@@ -139,7 +139,7 @@ def test_its_options_go_with_nothing_else(corral):
     pytest.importorskip("torch", reason="runs need torch")
     status, _, err = corral("runs/cartpole", "--controller", "pid")
     assert status == 2
-    assert "--controller goes with `corral eval tinyphysics`" in err
+    assert "--controller is an option of `corral eval tinyphysics`" in err
 
 
 def test_a_run_of_the_recipe_can_steer(corral, tmp_path):

@@ -109,7 +109,7 @@ def test_a_model_for_one_route_at_a_time_is_not_batched(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(other_model(shape=(1, 20, 4)))
     make_tinyphysics(None, str(path)).reset(seed=0)
-    with pytest.raises(OptionError, match="takes 1 routes at once, and 2 are"):
+    with pytest.raises(OptionError, match="takes 1 routes per call, but there are 2"):
         make_tinyphysics_batched(2, None, str(path))
 
 
@@ -189,10 +189,10 @@ def test_routes_that_are_not_there_are_refused(data, tmp_path):
     binary.write_bytes(os.urandom(64) + b"\xff\xff")
     for asked, told in (
         (str(binary), "binary.csv"),
-        ("synthetic:one", "is no synthetic route"),
+        ("synthetic:one", "is not a synthetic route"),
         (str(data / "9.csv"), "9.csv cannot be read: No such file"),
-        (7, "asked for by its path"),
-        ({"route": str(data / "00001.csv")}, "asked for by its path"),
+        (7, "name a route by its path"),
+        ({"route": str(data / "00001.csv")}, "name a route by its path"),
     ):
         with pytest.raises(OptionError, match=told):
             make_tinyphysics(str(data)).reset(options={"route": asked})
@@ -209,7 +209,7 @@ def test_routes_that_are_not_there_are_refused(data, tmp_path):
     [
         ({"noise": "loud"}, "noise is 'loud'; choose one of route, episode"),
         ({"dtype": "float16"}, "dtype is 'float16'; choose float32 or float64"),
-        ({"slot": 3, "num_envs": 2}, r"slots are \[3\], of 2 in all"),
+        ({"slot": 3, "num_envs": 2}, r"slots are \[3\], but there are 2"),
     ],
 )
 def test_options_without_a_meaning_are_refused(options, told):
