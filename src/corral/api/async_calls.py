@@ -92,7 +92,7 @@ class AsyncCalls(PoolAttributes):
         """Results that the caller did not wait for."""
 
     def _expect(self, what: str) -> None:
-        """A wait for this call; it is not pending any more, whatever comes of it."""
+        """Begin the wait for a call; it is not pending any more, even if it fails."""
         self._check_open()
         if self._pending != what:
             raise NothingPending(

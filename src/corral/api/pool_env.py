@@ -16,7 +16,7 @@ Self = TypeVar("Self", bound="PoolOwner")
 
 
 class PoolOwner:
-    """Closes its pool, by itself at the end of a `with` block."""
+    """Closes its pool, also at the end of a `with` block."""
 
     pool: Pool
 

@@ -17,7 +17,11 @@ from corral.errors import OptionError
 
 def copied(carry: Any) -> Any:
     """Return a copy."""
-    return mapped(_copy, carry)
+    # A tensor has no copy(). The clone of a tensor that was made in inference mode can
+    # be written to; the tensor itself cannot.
+    return mapped(
+        lambda leaf: leaf.clone() if hasattr(leaf, "clone") else leaf.copy(), carry
+    )
 
 
 def rows_of(carry: Any, rows: Sequence[int]) -> Any:
@@ -51,12 +55,6 @@ def check_rows(carry: Any, rows: int) -> None:
             )
 
     mapped(check, carry)
-
-
-def _copy(leaf: Any) -> Any:
-    # A tensor has no copy(). The clone of a tensor that was made in inference mode can
-    # be written to; the tensor itself cannot.
-    return leaf.clone() if hasattr(leaf, "clone") else leaf.copy()
 
 
 def _join(leaves: Sequence[Any]) -> Any:

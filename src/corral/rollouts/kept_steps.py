@@ -32,14 +32,14 @@ def some_of(space: SpaceParts, step: Step, where: NDArray[Any]) -> Step:
     positions = np.flatnonzero(where) if where.dtype == np.bool_ else where
     kept = list(enumerate(positions.tolist()))
     final, infos = step.final_infos, step.infos
-    told = {new: infos.of(old) for new, old in kept} if infos else {}
+    named = {new: infos.of(old) for new, old in kept} if infos else {}
     obs = [part.array_of(step.obs)[positions] for part in space.parts]
     return replace(
         step,
         slots=step.slots[positions],
         obs=space.batch(obs),
         final_obs=None,
-        infos=Infos([], {new: info for new, info in told.items() if info}),
+        infos=Infos([], {new: info for new, info in named.items() if info}),
         final_infos={new: final[old] for new, old in kept if old in final},
         previous_action=None,
         **{name: getattr(step, name)[positions] for name in SCALAR_FIELDS},

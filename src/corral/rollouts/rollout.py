@@ -20,7 +20,7 @@ from corral.errors import Fault
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSummary:
-    """An episode that ended in a rollout, by itself or by its time limit."""
+    """An episode that ended in a rollout, terminated or truncated."""
 
     slot: int
     row: int
