@@ -65,7 +65,7 @@ def _write(fault: Fault, file: IO[bytes]) -> None:
 
 
 def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
-    """Read the fault back, if this user has signed it or says to `trust` it."""
+    """Read a fault that this user has signed, or any with `trust`."""
     with open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -220,7 +220,7 @@ _MESSAGES = {
 def _cause(fault: Fault) -> BaseException | None:
     """The live exception where there is one, else the worker's traceback as text.
 
-    Python would print all of its text; one that was shortened is told by ours.
+    Python would print all of its text, so a shortened one is not the cause.
     """
     live = fault.exception is not None and fault.exception.__traceback__ is not None
     if live and len(fault.error_text or "") <= MAX_TEXT_CHARACTERS:

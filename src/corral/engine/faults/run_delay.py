@@ -19,7 +19,7 @@ def run_delay(process: int | str) -> float | None:
 
 
 def own_time() -> float:
-    """Seconds of a clock that stands while the calling thread is kept from the cores.
+    """Seconds of a clock that stops while the calling thread waits for a core.
 
     It goes on while the thread waits for something else: a sleep, a file, a server.
     """

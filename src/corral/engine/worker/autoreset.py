@@ -43,7 +43,7 @@ class ShardEpisodes(Protocol):
 
 
 def instead_of_stepping(shard: ShardEpisodes, index: int, row: int, mode: int) -> None:
-    """The slot's episode is over, or lost: what a step command means now."""
+    """Obey a step command in a slot whose episode is over or lost."""
     care = shard.care[index]
     if care & EPISODE_LOST:
         shard.break_off(index)
@@ -70,7 +70,7 @@ def after_the_end(
     obs: Any,
     info: dict[str, Any],
 ) -> None:
-    """The step just taken ended the episode."""
+    """Handle a step that ended the episode."""
     shard.write_final(index, obs)
     if mode != SAME_STEP:
         shard.info_writer.write(index, row, info, final=True)
@@ -82,7 +82,7 @@ def after_the_end(
 
 
 def after_a_fault(shard: ShardEpisodes, index: int, row: int, mode: int) -> None:
-    """The episode broke off: it is cut short, and begun again as the mode says."""
+    """Truncate an episode that broke off, and begin the next one as the mode says."""
     if shard.care[index] & EPISODE_OVER:  # one had ended, and the next could not begin
         shard.begin(index, row)
         shard.write_started(index, row, valid=False)

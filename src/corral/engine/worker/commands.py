@@ -117,7 +117,7 @@ class NewRootSeed:
 # Before it serves --------------------------------------------------------------------
 
 SHARING_PROBE_SECONDS = 0.5
-"""For finding out whether envs may share a process, from when the first one stands."""
+"""Seconds to find out whether envs may share a process, once the first is built."""
 LONG_BUILD_SECONDS = 0.1
 """Seconds of a constructor, imports left out: three of these take most of that."""
 
@@ -185,23 +185,23 @@ class ProbeRequest:
     """What a probe shall find out."""
 
     seconds: float = 0.0
-    """For timing; 0 for what comes along."""
+    """Seconds for timing; 0 to time only the steps of the recording."""
     judges: bool = True
     """Whether envs may share a process."""
     limit: float = SHARING_PROBE_SECONDS
     """Seconds for that."""
     long_to_build: float = LONG_BUILD_SECONDS
-    """Seconds of a constructor from which on no others are built for it."""
+    """Seconds of a constructor above which no second env is built."""
     seeded: bool = False
-    """Whether every episode of a recording gets a seed, or the first one alone."""
+    """Whether every episode of a recording gets a seed, or only the first."""
     thorough: bool = False
-    """Whether what the env says does not count, episodes may take longer, and another
-    env is built after one was closed: for `corral doctor`."""
+    """Whether to ignore what the env declares, allow longer episodes, and build another
+    env after one was closed: for `corral doctor`."""
 
 
 @dataclass(slots=True)
 class ProbeEnvs:
-    """Try some envs that are not the worker's own, time them, close them."""
+    """Try some envs before the shard is built: time them, close them."""
 
     job: Job
     question: ProbeRequest

@@ -31,7 +31,7 @@ COPY_EXIT_CODE = 1
 """The exit code of a copy that came back; that of a SystemExit is its own."""
 
 Guard = Callable[..., None]
-"""Called where the user's code came back, with what it raised, if it did."""
+"""Called where the user's code returned, with the exception if it raised."""
 
 
 def _fork_counter() -> Callable[[], int]:
@@ -76,7 +76,7 @@ class ForkCount:
 
 
 def _end(worker: int, error: BaseException | None) -> None:
-    """End this copy, and leave a line that says so."""
+    """End this copy, with a line on stderr."""
     code: Any = COPY_EXIT_CODE
     try:
         how = "returned"

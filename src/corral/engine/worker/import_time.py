@@ -15,7 +15,7 @@ class ImportTimer:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._depth = 0
+        self._is_importing = False
 
     def __enter__(self) -> ImportTimer:
         self._before = builtins.__import__, importlib.import_module
@@ -28,14 +28,14 @@ class ImportTimer:
 
     def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*arguments: Any, **named: Any) -> Any:
-            if self._depth:
+            if self._is_importing:
                 return function(*arguments, **named)
-            self._depth = 1  # before the clock is read: that may import as well
+            self._is_importing = True  # before the clock is read: that may import too
             began = own_time()
             try:
                 return function(*arguments, **named)
             finally:
                 self.seconds += own_time() - began
-                self._depth = 0
+                self._is_importing = False
 
         return timed

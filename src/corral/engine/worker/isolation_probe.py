@@ -35,7 +35,7 @@ MAX_RECORDED_STEPS = 200
 CUT_EPISODE_STEPS = 8
 """Steps of an episode that has to be ended."""
 RECORDING_SECONDS = (0.06, 0.03, 0.02)
-"""Seconds for the episodes of a recording; one step each takes what it takes."""
+"""Seconds for each episode of a recording; every episode has one step at least."""
 TURN_LAG = 5
 """Turns that one env is behind the other."""
 LATER_ROUNDS = 2
@@ -56,7 +56,7 @@ class SharingAnswer:
     extra: int = 0
     """How many envs were built to find out."""
     seen: bool = True
-    """Whether it was found by trying; else the env or a saved verdict says so."""
+    """Whether a trial found it; else the env declares it, or a saved verdict."""
     step_time: float = 0.0
     """Seconds per step, if any was taken."""
     computing: float = 1.0
@@ -64,9 +64,9 @@ class SharingAnswer:
     forks: bool = False
     """Whether an env forked this process: in the caller, copies of it would go on."""
     sources: dict[str, str] = field(default_factory=dict)
-    """Path -> digest, of the text that it is true for."""
+    """Path -> digest of the source text that the answer is true for."""
     difference: str = ""
-    """Which env did what else than alone, where that was seen."""
+    """Which env did something else than alone, if one did."""
 
 
 Turn = tuple[str, Any]
@@ -77,7 +77,7 @@ Response = dict[str, Any]
 
 @dataclass(slots=True)
 class Recording:
-    """What one env was told and what it returned."""
+    """The turns of one env, and what it returned."""
 
     turns: list[Turn] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
@@ -145,7 +145,7 @@ class UnexplainedDifference:
 
 
 class OutOfTime(Exception):
-    """Nothing can be told in the time there is."""
+    """The time for an answer has passed."""
 
 
 class GuestFailed(Exception):

@@ -22,7 +22,7 @@ from corral.engine.layout.info_copy import owned_info
 from corral.errors import CorralError, Fault
 
 MAX_EXCEPTION_BYTES = 1 << 20
-"""Of an exception that travels; a bigger one is told by its text and traceback."""
+"""Of an exception that is sent; of a bigger one, only text and traceback are."""
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ def _readable(error: BaseException) -> str:
 
 
 class _PackedException:
-    """An exception under way; what cannot be unpacked at home arrives as None."""
+    """An exception on its way; one that the parent cannot unpickle arrives as None."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -184,7 +184,7 @@ def _trimmed(error: BaseException) -> BaseException:
 
 
 def for_travel(fault: Fault) -> Fault:
-    """The fault, its exception packed or, if it would not survive, left behind."""
+    """Return the fault with its exception packed, or without one that cannot be."""
     fault = replace(fault, task=_sendable(fault.task), options=_sendable(fault.options))
     if fault.exception is None:
         return fault

@@ -3,7 +3,7 @@
 bootstrap (path set, package imported)
   -> main: lifeline, signals, output
   -> mailbox: ProcessSetup, ProbeEnvs*, RepeatRecording*, BuildShard, BindBlock
-  -> serve until told to close
+  -> serve until the parent closes it
   -> every env closed, whichever way it ended
 """
 
@@ -124,7 +124,7 @@ class _WorkerProcess:
         return self.worker is not None and self.worker.closing
 
     def unpack(self, setup: commands.ProcessSetup, log: int) -> None:
-        """Become what the parent wants this process to look like."""
+        """Set this process up as the parent asks."""
         sys.argv[:] = setup.argv
         for stream in (sys.stdout, sys.stderr):
             # Whole lines, also under PYTHONUNBUFFERED: two workers' must not mix.
@@ -141,7 +141,7 @@ class _WorkerProcess:
         self.kind = setup.bell_kind
 
     def run(self) -> None:
-        """Build when told to, then serve."""
+        """Answer probes, build the shard, then serve."""
         build = _expect(self._probe_until_build(), commands.BuildShard)
         self._open_shared(build.job)
         self.worker = Worker(build.job, guard=self.guard)
@@ -218,7 +218,7 @@ class _WorkerProcess:
         work: Any,
         message: commands.ProbeEnvs | commands.RepeatRecording | commands.BuildShard,
     ) -> bool:
-        """Post what came of it; False if it failed."""
+        """Post the result; returns False if the work failed."""
         try:
             answer = cloudpickle.dumps(work(message))
             self.guard()

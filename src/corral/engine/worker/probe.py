@@ -70,11 +70,11 @@ class Measurement:
     computing: float = 1.0
     """The fraction of it that needs a core; the rest is waiting."""
     threads: bool = False
-    """Whether the env says that it releases the GIL, or was seen to, while it waits."""
+    """Whether the env declares, or was seen, to release the GIL while it waits."""
     thread_gain: float = 1.0
     """How many times as much two threads do as one; measured where that is so."""
     declared: bool = True
-    """Whether the env says so."""
+    """Whether the env declares it."""
     sharing: SharingAnswer | None = None
     """Whether such envs may share a process; None if that was not asked."""
     doubt: UnexplainedDifference | None = None
@@ -480,7 +480,7 @@ class Probe:
 
 
 def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:
-    """What the env says, or what was saved about it."""
+    """What the env declares, or what was saved about it."""
     verdict = isolation_of(first.env)
     if verdict is None:
         return None

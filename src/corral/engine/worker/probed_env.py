@@ -23,7 +23,7 @@ from corral.engine.worker.shard import Shard
 from corral.engine.worker.shared_state import advanced_generators, generator_states
 
 THREADS_KEY = "corral.threads"
-"""The key of an env's metadata that says its steps release the GIL."""
+"""The key of an env's metadata that declares that its steps release the GIL."""
 SAMPLED_ACTIONS = 64
 
 
@@ -53,7 +53,7 @@ class ProbedEnv:
     """One env.
 
     Args:
-        job: what its worker is told.
+        job: of its worker.
         slot: whose seeds and tasks it gets.
         factory: makes it.
         guard: ends a forked copy of this worker; see `forked_copies`.
@@ -75,7 +75,7 @@ class ProbedEnv:
         self._episode = 0
 
     def build(self) -> bool:
-        """Build it; returns whether the env says that it releases the GIL."""
+        """Build it; returns whether the env declares that it releases the GIL."""
         (spec,) = self.shard.build([self._make])
         self._adapter = self.shard.envs.adapters[0]
         self._permitted = getattr(self._adapter, "permitted", None)

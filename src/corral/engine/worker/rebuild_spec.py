@@ -46,7 +46,7 @@ class Surroundings:
         )
 
     def adopt(self) -> None:
-        """Make importable here what was importable there, after our own."""
+        """Make importable here what was importable there; this process's path first."""
         sys.path.extend(entry for entry in self.path if entry not in sys.path)
         for spec in serialization.unpacked_specs(self.registry):
             gymnasium.registry.setdefault(spec.id, spec)

@@ -41,11 +41,11 @@ NOTHING_WRITTEN = 8
 EPISODE_OVER = 1
 """(care) The slot's episode has ended."""
 HAS_INFOS = 2
-"""(care) The slot has written infos: its columns want clearing when infos stop."""
+"""(care) The slot has written infos: its columns are cleared when infos stop."""
 EPISODE_LOST = 4
 """(care) The slot's episode ended with the worker that ran it."""
 NEXT_EPISODE_DUE = 8
-"""(care) The transition stands in the block; the next episode is still to begin."""
+"""(care) The transition is in the block; the next episode has not begun."""
 NEEDS_CARE = EPISODE_OVER | EPISODE_LOST | NEXT_EPISODE_DUE
 """(care) The shard decides what a step means now."""
 
@@ -96,9 +96,8 @@ class PythonRecorder:
     def expect(self, *_: Any) -> bool:
         """Whether infos like this are written by `run` from now on; here: no.
 
-        What the C twin is told are a plan's keys, types and targets, the columns that
-        stand for it, what is written where, the shard's first slot, and how many
-        there are in all.
+        The C twin takes a plan's keys, types and targets, the columns that stand for
+        it, what is written where, the shard's first slot, and the number of slots.
         """
         return False
 

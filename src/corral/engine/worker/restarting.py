@@ -29,7 +29,7 @@ class FailedCommand:
     mode: int | None
     """The autoreset mode of a step; None for a reset."""
     standing: bool
-    """Whether the step's transition stands: its next episode could not begin."""
+    """Whether the step's transition is recorded and only its next episode failed."""
 
 
 class RestartableShard(autoreset.ShardEpisodes, Protocol):

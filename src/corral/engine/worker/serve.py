@@ -1,6 +1,6 @@
 """The loop of a worker: wait for the bell, obey, ring.
 
-while not told to close:
+while not closing:
     bell.wait -> queue entry -> worker.handle -> (per slot: done, ring) -> flush
 """
 
@@ -57,7 +57,7 @@ class WorkerEndpoint:
         )
 
     def poster(self, post: Callable[[Any], None]) -> Callable[[Letter | Reply], None]:
-        """Announce, then post: the parent fetches as many messages as it was told of.
+        """Announce, then post: the parent fetches as many messages as were announced.
 
         In this order, since a message that is bigger than the mailbox can only be
         posted while the parent reads it.
@@ -73,7 +73,7 @@ class WorkerEndpoint:
 
 
 def serve(worker: Worker, endpoint: WorkerEndpoint) -> bool:
-    """Obey until told to close; False when the parent went away instead."""
+    """Obey until the pool closes; returns False if the parent went away instead."""
     queue = endpoint.control.queue[endpoint.index].data
     consumed = endpoint.control.consumed[endpoint.index].data
     stop = endpoint.control.stop[endpoint.index].data

@@ -90,7 +90,7 @@ class Shard:
         self.raw_actions: dict[int, Any] = {}
         """By slot: its next action, where the caller's own object was sent."""
         self._standing = -1
-        """The slot whose transition stands while its next episode begins."""
+        """The slot whose transition is recorded while its next episode begins."""
         # As long as no slot was sent to by itself one row of the block fits all.
         self.tickets = Tickets(len(slots))
 
@@ -199,7 +199,7 @@ class Shard:
             return None
 
     def _walk(self, ticket: int, mode: int, chosen: list[Any]) -> None:
-        """Let the recorder run, and take care of what it stops at."""
+        """Let the recorder run, and handle each slot that it stops at."""
         recorder, steppers, care = self._recorder, self._steppers, self.care
         row, stamp = ticket & 1, ticket & TICKET_MASK
         index, stride = 0, 1
@@ -420,7 +420,7 @@ class Shard:
         self.info_writer.clear(index, row)
 
     def begin_next(self, index: int, row: int) -> None:
-        """The step's transition stands; its observation is the next episode's first."""
+        """Begin the next episode in the same row: the step's transition stays."""
         self._standing = index
         self.begin(index, row)
         self._standing = -1

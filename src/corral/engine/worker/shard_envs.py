@@ -107,7 +107,7 @@ class ShardEnvs:
         self._install(index, built)
 
     def _close_failed(self, index: int) -> None:
-        """Close an env that has failed, whatever it says to that; but once."""
+        """Close an env that has failed, once; errors are ignored."""
         if index in self._closed:
             return
         self._closed.add(index)
@@ -232,7 +232,7 @@ def _refuse_other_spaces(built: Any, spec: EnvSpec) -> None:
     for name in ("observation_space", "action_space"):
         ours, theirs = getattr(built.spec, name), getattr(spec, name)
         if ours != theirs:
-            with suppress(BaseException):  # what follows says more
+            with suppress(BaseException):  # the error below says more
                 built.close()
             raise SpacesDiffer(
                 f"after a restart the env has another {name}: {ours}, before {theirs}"

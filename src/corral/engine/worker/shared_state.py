@@ -37,7 +37,7 @@ LIBRARY_PACKAGES = (
     "torch",
     "cloudpickle",
 )
-"""Packages whose own bookkeeping says nothing about an env."""
+"""Packages whose own state is not an env's."""
 ENV_MODULES = ("gymnasium.envs", "pettingzoo.", "corral.zoo", "corral.tools.testing")
 LIBRARY_MODULES = ("pettingzoo.utils", "gymnasium.envs.registration")
 
@@ -268,7 +268,7 @@ def _modules(
 
 
 def _is_own(name: str, module: types.ModuleType) -> bool:
-    """Whether it is the user's code, as far as that can be told from where it is."""
+    """Whether it is the user's code, judged by where its file is."""
     path = getattr(module, "__file__", None) or ""
     installed = "site-packages" in path or "dist-packages" in path
     return bool(path) and not installed and _is_the_envs(name)

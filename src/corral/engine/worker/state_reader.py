@@ -203,7 +203,7 @@ class StateReader:
                 self._mark("empty")
 
     def _of_cache(self, cache: Any) -> None:
-        """What it gives out is read later: that it has more of it is no change."""
+        """Results are read later: a cache that holds more of them has not changed."""
         self._push(cache.__wrapped__)
         for key, result in _results_of(cache):
             shown = repr(key) if type(key) in PLAIN_TYPES else id(key)
