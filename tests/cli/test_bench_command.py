@@ -65,7 +65,7 @@ def test_the_whole_of_it(here, capsys):
         (["CartPole-v1", "--html", "no/such/folder.html"], 2, "cannot be written"),
         (["CartPole-v1", "--html", "."], 2, "--html . is a directory; name a file"),
         (["CartPole-v1", "--seed", "-1"], 2, "'-1' is no whole number >= 0"),
-        (["cli_envs.py:Env"], 2, "without .py, seen from the working directory: cli_e"),
+        (["cli_envs.py:Env"], 2, "without .py, relative to the working directory: cli"),
         ([], 2, "required: ENV"),
     ],
 )
