@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.learners.returns import discounted, gae, n_step
+from corral.learners.returns import gae
 
 FLOATS = st.floats(-10, 10, allow_nan=False, width=32)
 GAMMA, LAM = 0.97, 0.9
@@ -81,15 +81,6 @@ def pieces(data: Rows, slot: int, row: int, most: int) -> tuple[list[float], flo
     raise AssertionError("no row is left to start from")
 
 
-def slow_n_step(data: Rows, steps: int, gamma: float) -> Any:
-    returns = np.array(data.value, np.float64)
-    for row, slot in zip(*np.nonzero(data.valid), strict=True):
-        rewards, after = pieces(data, slot, row, steps)
-        total = sum(gamma**k * reward for k, reward in enumerate(rewards))
-        returns[row, slot] = total + gamma ** len(rewards) * after
-    return returns
-
-
 def slow_gae(data: Rows, gamma: float, lam: float) -> Any:
     """The average of n-step returns, weighted by (1 - lam) lam^(n - 1)."""
     returns = np.array(data.value, np.float64)
@@ -117,26 +108,6 @@ def test_gae_equals_the_average_of_n_step_returns(data: Rows, lam: float) -> Non
     np.testing.assert_allclose(returns, slow_gae(data, GAMMA, lam), atol=1e-9)
     np.testing.assert_allclose(advantage, returns - data.value, atol=1e-9)
     assert not advantage[~data.valid].any()
-
-
-@settings(deadline=None, database=None)
-@given(data=rows(), steps=st.integers(1, 14))
-def test_n_step_returns_equal_a_plain_sum(data: Rows, steps: int) -> None:
-    returns = n_step(*data.given, steps=steps, gamma=GAMMA)
-    np.testing.assert_allclose(returns, slow_n_step(data, steps, GAMMA), atol=1e-9)
-
-
-@settings(deadline=None, database=None)
-@given(data=rows())
-def test_the_two_meet_where_they_are_the_same(data: Rows) -> None:
-    one = n_step(*data.given, steps=1, gamma=GAMMA)
-    np.testing.assert_allclose(
-        one, gae(*data.given, gamma=GAMMA, lam=0.0)[1], atol=1e-9
-    )
-    all_of_them = n_step(*data.given, steps=len(data.reward), gamma=GAMMA)
-    whole = gae(*data.given, gamma=GAMMA, lam=1.0)[1]
-    np.testing.assert_allclose(all_of_them, whole, atol=1e-9)
-    np.testing.assert_allclose(discounted(*data.given, gamma=GAMMA), whole, atol=1e-9)
 
 
 @settings(deadline=None, database=None)
@@ -195,16 +166,7 @@ def test_what_is_given_stays_as_it_is() -> None:
     data.terminated = data.truncated = np.zeros((2, 2), bool)
     data.valid = np.ones((2, 2), bool)
     gae(*data.given)
-    n_step(*data.given, steps=2)
     assert data.value.tolist() == data.reward.tolist() == [[1, 1], [1, 1]]
-
-
-@pytest.mark.parametrize("steps", [0, -1])
-def test_no_steps_are_refused(steps: int) -> None:
-    data = np.ones((1, 1))
-    flags = np.zeros((1, 1), bool)
-    with pytest.raises(ValueError, match="steps is"):
-        n_step(data, data, flags, flags, ~flags, data, np.ones(1), steps=steps)
 
 
 def test_shapes_that_do_not_agree_are_refused() -> None:

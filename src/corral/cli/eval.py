@@ -1,4 +1,4 @@
-"""How good is a policy that was trained?
+"""Evaluate a trained policy.
 
 Runs exactly as many episodes as asked, with the policy's most likely actions, and
 prints their mean return.
@@ -30,12 +30,12 @@ from corral.train.commands.output_files import save
 from corral.train.commands.requirements import Need, config_near, training_in
 from corral.zoo import EVALUATIONS
 
-SUMMARY = "how good is a policy that was trained?"
+SUMMARY = "evaluate a trained policy"
 EPISODES, SEED = 100, 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Everything `corral eval` takes."""
+    """Add the arguments of `corral eval`."""
     add = parser.add_argument
     add(
         "run_path",
@@ -47,17 +47,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         choices=("best", "last"),
         default="best",
-        help="which one of a run's directory (best)",
+        help="which checkpoint of a run's directory (default: best)",
     )
-    add("--episodes", type=count, metavar="N", help=f"exactly ({EPISODES})")
-    add("--seed", type=whole, help=f"of the episodes ({SEED})")
-    add("--num-envs", type=count, metavar="N", help="at the same time (the run's)")
-    add("--workers", type=count, metavar="N", help="threads or processes (the run's)")
-    add_set(add, "a setting of how envs are run, as in on_fault=restart")
-    add("--stochastic", action="store_true", help="draw actions as while training")
+    add(
+        "--episodes",
+        type=count,
+        metavar="N",
+        help=f"number of episodes (default: {EPISODES})",
+    )
+    add("--seed", type=whole, help=f"seed of the episodes (default: {SEED})")
+    add(
+        "--num-envs",
+        type=count,
+        metavar="N",
+        help="number of envs (default: the run's)",
+    )
+    add(
+        "--workers",
+        type=count,
+        metavar="N",
+        help="threads or processes (default: the run's)",
+    )
+    add_set(add, "a setting of how envs run, such as on_fault=restart")
+    add(
+        "--stochastic",
+        action="store_true",
+        help="draw actions at random, as in training",
+    )
     add("--json", type=Path, metavar="FILE", help="write returns and lengths as JSON")
     add("--video", type=Path, metavar="FILE", help="write one episode as a GIF")
-    add_trust(add, "evaluate a run that you did not sign: it runs its env")
+    add_trust(add, "evaluate a run that you did not sign, which runs its code")
     own = _evaluations().values()
     for system in own:
         system.add_arguments(parser)
@@ -65,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def need(arguments: argparse.Namespace) -> Need:
-    """What the run was trained with."""
+    """Return the packages that the run needs."""
     system = _evaluations().get(str(arguments.run_path))
     if system is not None:
         needed: Need = system.need(arguments)
@@ -74,7 +93,7 @@ def need(arguments: argparse.Namespace) -> Need:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Evaluate, show, write; returns the exit status."""
+    """Evaluate, print and write; return the exit status."""
     systems = _evaluations()
     if str(arguments.run_path) in systems:
         status: int = systems[str(arguments.run_path)].run(arguments)
@@ -115,5 +134,5 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _evaluations() -> dict[str, ModuleType]:
-    """Systems with an evaluation of their own, and what does it."""
+    """Systems with their own evaluation -> its module."""
     return {name: importlib.import_module(home) for name, home in EVALUATIONS.items()}

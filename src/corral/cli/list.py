@@ -1,4 +1,4 @@
-"""What can be trained, and every run there is.
+"""List recipes and runs.
 
     corral list
     corral list --runs elsewhere/runs
@@ -21,24 +21,24 @@ from corral.train.commands.requirements import Need
 if TYPE_CHECKING:
     from corral.train.run.directory import RunDirectory
 
-SUMMARY = "recipes, and the runs there are"
+SUMMARY = "list recipes and runs"
 HEADINGS = ("run", "state", "steps", "return")
 RETURN = "eval/return"
-"""What says which policy is the best, unless the run's `best_metric` is another."""
+"""The default of a run's `best_metric`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Everything `corral list` takes."""
+    """Add the arguments of `corral list`."""
     parser.add_argument(
         "--runs",
         type=Path,
         metavar="DIR",
-        help="list the runs in this directory alone",
+        help="list only the runs in this directory",
     )
 
 
 def need(arguments: argparse.Namespace) -> Need:
-    """Nothing."""
+    """Return that nothing is needed."""
     return Need()
 
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_others(here: Iterable[RunDirectory]) -> None:
-    """Those that were begun elsewhere."""
+    """Print the runs that were begun elsewhere."""
     from corral.train.run import run_register
 
     places = {directory.path.resolve() for directory in here}

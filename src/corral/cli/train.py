@@ -1,4 +1,4 @@
-"""Train a policy with PPO.
+"""Train a policy.
 
     corral train cartpole
     corral train pendulum --seed 3 --set ppo.lr=1e-4
@@ -35,23 +35,28 @@ from corral.train.commands.requirements import (
 )
 from corral.train.recipes import RECIPES
 
-SUMMARY = "train a policy with PPO"
+SUMMARY = "train a policy"
 OPTIONS = ("num_envs", "workers", "total_steps", "seed", "name")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Everything `corral train` takes."""
+    """Add the arguments of `corral train`."""
     add = parser.add_argument
-    add("source", nargs="?", metavar="RECIPE|CONFIG.yaml", help="what to train")
-    add("--num-envs", type=count, metavar="N", help="envs that collect")
-    add("--workers", type=count, metavar="N", help="threads or processes")
+    add(
+        "source",
+        nargs="?",
+        metavar="RECIPE|CONFIG.yaml",
+        help="recipe or config file to train",
+    )
+    add("--num-envs", type=count, metavar="N", help="number of envs that collect")
+    add("--workers", type=count, metavar="N", help="number of threads or processes")
     add("--total-steps", type=count, metavar="N", help="env steps of the whole run")
-    add("--seed", type=whole, metavar="N", help="of envs, actions and weights")
-    add_set(add, "any setting, as in ppo.lr=1e-4")
+    add("--seed", type=whole, metavar="N", help="seed of envs, actions and weights")
+    add_set(add, "any setting, such as ppo.lr=1e-4")
     _add_beginnings(parser)
     add = parser.add_argument_group("results").add_argument
-    add("--name", help="of the run's folder (the recipe's)")
-    add("--out", type=Path, metavar="DIR", help="the run's directory itself")
+    add("--name", help="name of the run's folder (default: the recipe's name)")
+    add("--out", type=Path, metavar="DIR", help="directory to write the run to")
     add("--wandb", action="store_true", help="log to Weights & Biases as well")
 
 
@@ -61,19 +66,19 @@ def _add_beginnings(parser: argparse.ArgumentParser) -> None:
         "--resume",
         type=Path,
         metavar="RUN",
-        help="go on with a run, or from one of its checkpoints",
+        help="continue a run, or one of its checkpoints",
     )
     add(
         "--init-from",
         type=Path,
         metavar="RUN",
-        help="begin a new run with the weights of another, which are data",
+        help="start a new run with the weights of another run",
     )
-    add_trust(add, "resume a run that you did not sign: it runs its env")
+    add_trust(add, "resume a run that you did not sign, which runs its code")
 
 
 def need(arguments: argparse.Namespace) -> Need:
-    """What the recipe, the config or the run that goes on is trained with."""
+    """Return the packages that the recipe, the config or the run needs."""
     learner, source = _set_learner(arguments.set), arguments.source or ""
     if arguments.resume is not None:
         needed = training_in(config_near(arguments.resume), learner)
@@ -90,7 +95,7 @@ def _set_learner(settings: Sequence[str]) -> str | None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train and show; returns the exit status."""
+    """Train; return the exit status."""
     settings = _settings(arguments)
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
@@ -123,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Dotted keys -> values; what has an option of its own comes last."""
+    """Dotted keys -> values; options of their own override `--set`."""
     settings = settings_of(arguments.set)
     for name in OPTIONS:
         value = getattr(arguments, name)
@@ -137,6 +142,6 @@ def _refuse_with_resume(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None:
             shown = "a recipe" if name == "source" else f"--{name.replace('_', '-')}"
             raise OptionError(
-                f"--resume goes on with a run as it was begun: leave out {shown}, or "
-                "begin a new run with --init-from"
+                f"--resume continues a run with its own settings: leave out {shown}, "
+                "or begin a new run with --init-from"
             )

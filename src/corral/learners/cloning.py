@@ -1,6 +1,6 @@
-"""Behaviour cloning: a policy that does as somebody did, to start learning from.
+"""Behaviour cloning: fit a policy to the actions of another one.
 
-losses = clone(ppo, obs, action)         pairs, of whatever policy
+losses = clone(ppo, obs, action)         pairs of any policy
 ppo.update(...)                          or save ppo.state_dict(), and elsewhere
 other.load_policy(state)                 start from it
 """
@@ -34,21 +34,21 @@ def clone(
     lr: float = 1e-3,
     seed: int = 0,
 ) -> list[float]:
-    """Fit the learner's actor to pairs; returns the mean loss of each epoch.
+    """Fit the learner's actor to pairs; return the mean loss of each epoch.
 
-    The critic, a Box's deviation and what the learner knows of its own learning stay as
-    they are. The loss is the negative log-probability of the actions; for a Box, how
-    far the mean is from them, in squares.
+    The critic, the standard deviation of Box actions and the optimiser's state stay as
+    they are. The loss is the negative log-probability of the actions; for a Box, the
+    squared error of the mean.
 
     Args:
-        learner: whose nets.
+        learner: has the nets.
         obs: a batch of observations as the policy sees them (normalised, if it is).
-        action: a batch of what was done.
+        action: a batch of the actions taken.
         started: for a policy with a memory: where episodes start, as `[rows, slots]`;
             `obs` and `action` have these two axes first as well.
-        epochs: how often each pair is looked at.
+        epochs: passes over the pairs.
         batch_size: pairs of a minibatch.
-        lr: how far a minibatch moves the weights.
+        lr: learning rate.
         seed: of the order of the pairs.
     """
     pairs = _Pairs(learner, obs, action, started, batch_size, seed)

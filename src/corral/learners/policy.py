@@ -1,4 +1,4 @@
-"""A net as a policy: what a collector asks, answered without gradients."""
+"""An actor-critic net as a policy, computed without gradients."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gymnasium import Space
 from numpy.typing import NDArray
 
 from corral.core import Decision, Generators, Step
+from corral.engine.tree import mapped
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
 from corral.learners.nets.numpy_forward import numpy_forward_of
@@ -30,10 +31,10 @@ class NetPolicy:
     action before it was cut to the bounds of its space.
 
     Args:
-        net: who decides.
-        observation_space: what it sees.
+        net: the actor and the critic.
+        observation_space: of one env.
         device: where the net is.
-        deterministic: the likeliest action, rather than one drawn at random.
+        deterministic: take the most likely action instead of drawing one.
         exact: compute row by row, or in passes of a fixed size, so that a row's last
             bits do not depend on the batch that it is part of.
     """
@@ -56,15 +57,15 @@ class NetPolicy:
         self._exact = exact
 
     def deterministic(self) -> NetPolicy:
-        """The same net, always with its likeliest action; for evaluation, so exact."""
+        """Return the same net with its most likely actions; for evaluation: exact."""
         return self._like(deterministic=True)
 
     def stochastic(self) -> NetPolicy:
-        """The same net, drawing its actions; for evaluation, so exact."""
+        """Return the same net with drawn actions; for evaluation: exact."""
         return self._like(deterministic=False)
 
     def frozen(self) -> NetPolicy:
-        """As `deterministic`, with the net as it is now: it learns nothing more."""
+        """Return a deterministic copy that later updates do not change."""
         net, space, device = copy.deepcopy(self._net), self._space, self._device
         return NetPolicy(net, space, device, deterministic=True, exact=True)
 
@@ -88,14 +89,14 @@ class NetPolicy:
         return Decision(head.to_action(chosen), carry, extras)
 
     def value(self, obs: Any, carry: Any) -> NDArray[np.float32]:
-        """What is to be expected from these observations on."""
+        """Return the values of observations."""
         values: NDArray[np.float32] = self._judged(obs, carry)[1]
         return values
 
     def initial_carry(self, rows: int) -> Any:
-        """What is remembered at the start of an episode: zeros, or None."""
+        """Return the carry at the start of an episode: zeros, or None."""
         memory = self._net.memory
-        return None if memory is None else _arrays(memory.zeros(rows))
+        return None if memory is None else mapped(to_array, memory.zeros(rows))
 
     # The net ----------------------------------------------------------------------
 
@@ -109,17 +110,17 @@ class NetPolicy:
         parts = []
         for begin in range(0, len(leaves[0]), FORWARD_ROWS):
             parts.append(self._chunk(leaves, carry, begin))
-        outputs, values, carries = zip(*parts, strict=True)
-        return np.concatenate(outputs), np.concatenate(values), _joined(carries)
+        outputs, values, carry = mapped(_joined, *parts)
+        return outputs, values, carry
 
-    def _chunk(self, leaves: Sequence[Any], carry: Any, begin: int) -> list[Any]:
+    def _chunk(self, leaves: Sequence[Any], carry: Any, begin: int) -> Any:
         """The same of at most FORWARD_ROWS rows, filled up to so many."""
         last = len(leaves[0]) - 1
-        # The last row again and again: of the right kind, whatever the space.
+        # Padded with the last row, which is valid for every space.
         index = np.minimum(np.arange(begin, begin + FORWARD_ROWS), last)
         rows = [leaf[index] for leaf in leaves]
-        judged = self._torch_forward(rows, _at(carry, index))
-        return [_at(one, slice(0, last + 1 - begin)) for one in judged]
+        judged = self._torch_forward(rows, mapped(lambda part: part[index], carry))
+        return mapped(lambda part: part[: last + 1 - begin], judged)
 
     def _forward(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any, Any]:
         numpy_forward = self._numpy_forward
@@ -131,42 +132,17 @@ class NetPolicy:
         net = self._net
         with torch.inference_mode():
             tensors = [to_tensor(leaf, self._device) for leaf in leaves]
-            if carry is not None:
-                carry = _tensors(carry, self._device)
+            carry = mapped(lambda part: to_tensor(part, self._device), carry)
             features, carry = net.step(tensors, carry)
             outputs, values = net.outputs(features), net.values(features)
-            carry = None if carry is None else _arrays(carry)
-            return to_array(outputs), to_array(values), carry
+            return to_array(outputs), to_array(values), mapped(to_array, carry)
+
+
+def _joined(*parts: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate(parts)
 
 
 def to_array(tensor: Any) -> NDArray[Any]:
     """A tensor as an array, which shares its memory on the CPU."""
     array: NDArray[Any] = tensor.cpu().numpy()
     return array
-
-
-# Carries: a tensor, a pair of them, or None ---------------------------------------
-
-
-def _tensors(carry: Any, device: Device) -> Any:
-    if isinstance(carry, tuple):
-        return tuple(to_tensor(part, device) for part in carry)
-    return to_tensor(carry, device)
-
-
-def _arrays(carry: Any) -> Any:
-    if isinstance(carry, tuple):
-        return tuple(to_array(part) for part in carry)
-    return to_array(carry)
-
-
-def _at(carry: Any, index: Any) -> Any:
-    if isinstance(carry, tuple):
-        return tuple(part[index] for part in carry)
-    return None if carry is None else carry[index]
-
-
-def _joined(carries: Sequence[Any]) -> Any:
-    if isinstance(carries[0], tuple):
-        return tuple(np.concatenate(parts) for parts in zip(*carries, strict=True))
-    return None if carries[0] is None else np.concatenate(carries)

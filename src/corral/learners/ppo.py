@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from corral.engine.tree import mapped
 from corral.errors import CheckpointError, MissingExtra, OptionError, TrainingDiverged
 from corral.learners.minibatches import Packing, even_parts, shuffled, shuffled_slots
 from corral.learners.nets.actor_critic import ActorCritic
@@ -29,6 +31,7 @@ from corral.learners.nets.memory import MemoryKind
 from corral.learners.nets.mlp import Activation
 from corral.learners.optimiser import Optimiser
 from corral.learners.policy import CHOSEN, LOG_PROB, VALUE, NetPolicy
+from corral.learners.protocol import LearnerConfig
 from corral.learners.returns import gae
 from corral.learners.rollout_tensors import RolloutTensors, TensorBatch, one_axis
 from corral.learners.schedules import Schedule, scheduled
@@ -38,7 +41,7 @@ from corral.learners.update_metrics import UpdateMetrics, kl
 from corral.rollouts.rollout import Rollout
 
 try:
-    from pydantic import BaseModel, ConfigDict, Field
+    from pydantic import Field
 except ImportError as error:
     raise MissingExtra("learners need pydantic: pip install 'corral[train]'") from error
 
@@ -46,91 +49,88 @@ except ImportError as error:
 # --- settings ---------------------------------------------------------------------
 
 
-class PPOConfig(BaseModel):
+class PPOConfig(LearnerConfig):
     """Every setting of PPO."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
-    )
-
-    lr: float = Field(
-        default=3e-4, gt=0, description="how far a minibatch moves the weights"
-    )
+    lr: float = Field(default=3e-4, gt=0, description="learning rate, > 0")
     lr_schedule: Schedule = Field(
         default="constant",
-        description="how lr falls over the run, towards 0 unless constant",
+        description="how lr falls over the run; to 0 unless constant",
     )
     n_steps: int = Field(
-        default=2048, ge=1, description="rows of each slot that one update learns from"
+        default=2048, ge=1, description="rows of each env per update (default: 2048)"
     )
     batch_size: int = Field(
         default=64,
         ge=1,
-        description="rows of a minibatch; with a memory as many slots as make so many",
+        description="rows per minibatch; with a memory, of whole envs (default: 64)",
     )
     n_epochs: int = Field(
-        default=10, ge=1, description="how often each row is learnt from"
+        default=10, ge=1, description="passes over the rows per update (default: 10)"
     )
-    gamma: float = Field(default=0.99, ge=0, le=1, description="the discount per step")
+    gamma: float = Field(
+        default=0.99, ge=0, le=1, description="discount per step, 0 to 1"
+    )
     gae_lambda: float = Field(
         default=0.95,
         ge=0,
         le=1,
-        description="advantages: 0 trusts the critic, 1 the rewards to the end",
+        description="GAE's lambda, 0 (critic only) to 1 (rewards only)",
     )
-    clip_range: float = Field(
-        default=0.2,
-        gt=0,
-        description="how much likelier an action may become in one update",
-    )
+    clip_range: float = Field(default=0.2, gt=0, description="PPO clip range, > 0")
     clip_schedule: Schedule = Field(
         default="constant", description="how clip_range falls over the run"
     )
     clip_range_vf: float | None = Field(
         default=None,
         gt=0,
-        description="how far a value may move in one update; null: any",
+        description="clip range of the value function (default: no clipping)",
     )
     normalise_advantage: bool = Field(
-        default=True, description="to mean 0 and deviation 1 in each minibatch"
+        default=True,
+        description="scaling of advantages to mean 0 and deviation 1 per minibatch",
     )
     ent_coef: float = Field(
-        default=0.0, ge=0, description="the weight of staying undecided"
+        default=0.0, ge=0, description="entropy bonus coefficient, >= 0 (default: 0)"
     )
     vf_coef: float = Field(
-        default=0.5, ge=0, description="the weight of the value loss"
+        default=0.5, ge=0, description="value loss coefficient, >= 0 (default: 0.5)"
     )
     max_grad_norm: float | None = Field(
         default=0.5,
         gt=0,
-        description="longer gradients are shortened to this; null: none are",
+        description="norm to which gradients are clipped (default: 0.5; null: none)",
     )
     target_kl: float | None = Field(
         default=None,
         gt=0,
-        description="an update ends when kl is 1.5 times as large; null: never does",
+        description="KL divergence that ends an update once it is 1.5 times as large "
+        "(default: none)",
     )
     log_std_init: float = Field(
         default=0.0,
-        description="(Box actions) the logarithm of their deviation, at first",
+        description="initial log standard deviation of continuous actions (default: 0)",
     )
     hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
         default=None,
-        description="widths of actor and of critic; null: 64, 64, or none for an image",
+        description="widths of the hidden layers of actor and critic (default: 64, 64; "
+        "none after a CNN)",
     )
     activation: Activation = Field(
-        default="tanh", description="after each of those layers"
+        default="tanh", description="activation of the hidden layers (default: tanh)"
     )
     memory: MemoryKind = Field(
-        default="none", description="what the policy remembers with"
+        default="none", description="recurrent layer of the policy (default: none)"
     )
-    memory_size: int = Field(default=64, ge=1, description="the width of the memory")
+    memory_size: int = Field(
+        default=64, ge=1, description="width of the recurrent layer (default: 64)"
+    )
     scale_images: bool = Field(
-        default=True, description="bytes become numbers from 0 to 1"
+        default=True, description="scaling of image bytes to 0..1 (default: true)"
     )
 
     def check_length(self, total_steps: int | None) -> None:
-        """A schedule needs the length of the run: OptionError without it."""
+        """Raise OptionError if a schedule has no total_steps to go by."""
         both = (self.lr_schedule, self.clip_schedule)
         if total_steps is None and both != ("constant", "constant"):
             raise OptionError(
@@ -152,17 +152,17 @@ CHECKED_VALUES = (
 
 
 class PPO:
-    """Learns a policy from rollouts that this policy was collected with.
+    """Learns a policy from rollouts that were collected with it.
 
     Args:
         observation_space: of one env.
         action_space: of one env.
         config: the settings.
-        seed: of the weights, and of the order in which rows are learnt from.
-        total_steps: how long the run is to be, for schedules; env steps of all slots.
+        seed: of the initial weights and the order of minibatches.
+        total_steps: env steps of the whole run, over all slots, for schedules.
         device: where torch computes.
 
-    It draws from a generator of its own; actions are drawn from the collector's.
+    It draws from its own generator; actions are drawn from the collector's.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class PPO:
     # Learn ------------------------------------------------------------------------
 
     def update(self, rollout: Rollout) -> dict[str, float]:
-        """Learn from a rollout that `policy` was collected with; returns metrics.
+        """Learn from a rollout that was collected with `policy`; return metrics.
 
         Raises:
             TrainingDiverged: something is not finite. The weights are as they were
@@ -235,7 +235,7 @@ class PPO:
     def _learn(
         self, batch: TensorBatch, lr: float, clip: float, update_metrics: UpdateMetrics
     ) -> bool:
-        """Move the weights by one minibatch; False if they have moved far enough."""
+        """Learn from one minibatch; return False if the KL limit was reached."""
         rows, config, head = batch.rows, self.config, self.net.head
         features = self.net.unroll(rows.leaves, batch.batch_sizes, batch.carry)
         outputs, value = self.net.outputs(features), self.net.values(features)
@@ -271,7 +271,7 @@ class PPO:
     # Rows -------------------------------------------------------------------------
 
     def _rows(self, rollout: Rollout) -> RolloutTensors:
-        """What is learnt from, one tensor row per row and slot of the rollout."""
+        """The rollout as tensors with one row per row and slot."""
         extras = rollout.extras
         if not {LOG_PROB, VALUE} <= extras.keys():
             raise OptionError(
@@ -307,14 +307,14 @@ class PPO:
         return to_tensor(one_axis(array), self.device)
 
     def _narrow(self, leaf: NDArray[Any]) -> Any:
-        """A leaf of the observations; cast once, not in every minibatch."""
+        """A leaf of the observations, cast once instead of in every minibatch."""
         flat = self._flat(leaf)
         return flat.float() if flat.dtype == torch.float64 else flat
 
     def _minibatches(
         self, rows: RolloutTensors, rollout: Rollout
     ) -> Iterator[TensorBatch]:
-        """Every valid row once, in an order of its own each time."""
+        """Every valid row once, in a new random order."""
         if self.net.memory is not None:
             yield from self._sequences(rows, rollout)
             return
@@ -335,13 +335,11 @@ class PPO:
             yield TensorBatch(
                 rows.at(packing.index),
                 torch.from_numpy(packing.batch_sizes),
-                self._first_carry(rollout.first_carry, packing),
+                mapped(partial(self._begun, packing), rollout.first_carry),
             )
 
-    def _first_carry(self, carry: Any, packing: Packing) -> Any:
-        """What is remembered where each sequence begins."""
-        if isinstance(carry, tuple):
-            return tuple(self._first_carry(part, packing) for part in carry)
+    def _begun(self, packing: Packing, carry: Any) -> Any:
+        """The carry at the beginning of each sequence."""
         begun = np.asarray(carry)[packing.slots]
         begun[packing.fresh] = 0.0
         return to_tensor(begun, self.device)
@@ -349,7 +347,7 @@ class PPO:
     def _diverged(
         self, rows: RolloutTensors, judged: tuple[Any, ...]
     ) -> TrainingDiverged:
-        """The error, with the quantity's name: causes before what follows of them."""
+        """The error, with the first quantity that is not finite: causes come first."""
         quantities = [*rows.quantities(), *zip(CHECKED_VALUES, judged, strict=True)]
         name, value = "the gradient", math.nan
         for one, tensor in quantities:
@@ -359,15 +357,15 @@ class PPO:
                 break
         return TrainingDiverged(
             f"{name} is {value} in update {self.updates + 1}, after {self.steps:,} "
-            "steps; the weights are as they were before that minibatch. Look for what "
-            "the env gave that is not finite or very large; if there is nothing, lower "
-            "lr or max_grad_norm, or normalise observations and rewards"
+            "steps; the weights are as they were before that minibatch. Check that the "
+            "env's observations and rewards are finite and not very large; if they "
+            "are, lower lr or max_grad_norm, or normalise observations and rewards"
         )
 
     # Save and load ----------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything it takes to go on as if nothing had happened."""
+        """Return everything that is needed to continue exactly."""
         net = self.net.state_dict()
         return {
             "net": {name: value.detach().clone() for name, value in net.items()},
@@ -378,7 +376,7 @@ class PPO:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved, of a learner with the same spaces and nets."""
+        """Continue from a saved state of a learner with the same spaces and nets."""
         self._load_net(state["net"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._generator.set_state(state["generator"])
@@ -390,7 +388,7 @@ class PPO:
 
         Args:
             state: its `state_dict()`, as from a checkpoint or after `cloning.clone`.
-            log_std: (Box actions) how much to explore, instead of as it did.
+            log_std: (Box actions) log standard deviation to explore with.
         """
         self._load_net(state["net"])
         if log_std is not None and isinstance(self.net.head, Gaussian):
@@ -420,10 +418,9 @@ def nets_that_fit() -> Iterator[None]:
 
 
 class Loss(NamedTuple):
-    """A loss of each row, and how it changes with what it is a loss of.
+    """The loss of each row, and its derivative.
 
-    The derivatives are short enough to be written out, which takes a third of the time
-    that autograd takes for them.
+    The derivatives are written out: autograd takes three times as long for them.
     """
 
     each: Any
@@ -431,9 +428,9 @@ class Loss(NamedTuple):
 
 
 def policy_loss(log_ratio: Any, advantage: Any, clip: float) -> Loss:
-    """Less where what was better than expected got likelier, but only up to the clip.
+    """PPO's clipped objective, negated; the slope is by the log-probability.
 
-    The slope is that by the log-probability.
+    The loss falls when actions with positive advantage become more likely.
     """
     ratio = log_ratio.exp()
     gain = advantage * ratio
@@ -442,7 +439,7 @@ def policy_loss(log_ratio: Any, advantage: Any, clip: float) -> Loss:
 
 
 def value_loss(value: Any, rows: RolloutTensors, clip: float | None) -> Loss:
-    """The square of how far the critic is from what came; the slope is by the value."""
+    """Squared error of the critic; the slope is by the value."""
     if clip is None:
         away = value - rows.returns
         return Loss(away * away, 2.0 * away)
@@ -452,7 +449,7 @@ def value_loss(value: Any, rows: RolloutTensors, clip: float | None) -> Loss:
 
 
 def explained_variance(rows: RolloutTensors, valid: NDArray[np.bool_]) -> float:
-    """How much of what came the critic had expected: 1 all, 0 nothing."""
+    """Share of the returns' variance that the critic explains; 1 is perfect."""
     places = torch.from_numpy(np.flatnonzero(valid)).to(rows.value.device)
     returns, expected = rows.returns[places], rows.value[places]
     if len(places) < 2 or float(spread := returns.var()) == 0.0:

@@ -41,7 +41,7 @@ class PPOSettings(Learner):
         return Rows(settings.n_steps)
 
     def begin_with(self, state: dict[str, Any], given: Collection[str]) -> None:
-        """Start with another learner's policy; explore as told, if the user did."""
+        """Start with another learner's policy; keep a log_std_init that was set."""
         if "log_std_init" in given:
             self.load_policy(state, self.settings.log_std_init)
         else:

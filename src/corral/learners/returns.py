@@ -1,14 +1,14 @@
-"""Returns: what a row was worth, from the rewards that came after it.
+"""Advantages and returns of the rows of a rollout.
 
-Arrays are `[rows, slots]`, as a rollout has them. The way back through a slot's rows:
+Arrays are `[rows, slots]`, as a rollout has them. What follows a row, going backwards:
 
-    row t ends an episode, terminated     nothing comes after it
-                           truncated      what would have come: `bootstrap[t]`
-    row t goes on, row t + 1 is valid     what row t + 1 was worth
-                   row t + 1 is filler    the value of what was seen there
-    row t is filler                       it is worth what was expected: advantage 0
+    row t ends an episode, terminated     nothing
+                           truncated      `bootstrap[t]`, the value of its last obs
+    row t continues, row t + 1 is valid   the return of row t + 1
+                     row t + 1 is padding the value of the obs in row t + 1
+    row t is padding                      its own value, so its advantage is 0
 
-So nothing of one episode reaches another, and no filler row is learned from.
+So no return crosses the end of an episode, and padding rows teach nothing.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def gae(
 
     Args:
         reward: `[rows, slots]`, as all that follow.
-        value: what the policy expected of each row's observation.
+        value: the value of each row's observation.
         terminated: where an episode ended by itself.
         truncated: where it was cut off.
-        valid: False for filler, whose advantage is 0.
-        bootstrap: what was expected of the last observation of truncated episodes.
-        next_value: `[slots]`, what was expected of what follows the last row.
-        gamma: the discount.
-        lam: 0 trusts the next value, 1 the rewards to the end of the episode.
+        valid: False for padding rows, whose advantage is 0.
+        bootstrap: the value of the last observation of truncated episodes.
+        next_value: `[slots]`, the value of the observation after the last row.
+        gamma: the discount per step.
+        lam: GAE's lambda; 0 uses the next value only, 1 all rewards of the episode.
 
     Returns:
         Advantages, and returns (advantage + value), in float64.
@@ -61,7 +61,7 @@ def gae(
     _check(reward, value, terminated, truncated, valid, bootstrap, next_value)
     expected = np.asarray(value, np.float64)
     after = _expected_after(expected, terminated, truncated, bootstrap, next_value)
-    # An infinite reward makes nan of 0 times infinity; whoever learns from it says so.
+    # An infinite reward makes nan of 0 times infinity; the learner reports it.
     with np.errstate(invalid="ignore", over="ignore"):
         delta = np.where(valid, reward + gamma * after - expected, 0.0)
         keep = np.where(terminated | truncated | ~valid, 0.0, gamma * lam)
@@ -73,54 +73,6 @@ def gae(
         return advantage, advantage + expected
 
 
-def discounted(
-    reward: Floats,
-    value: Floats,
-    terminated: Flags,
-    truncated: Flags,
-    valid: Flags,
-    bootstrap: Floats,
-    next_value: Floats,
-    *,
-    gamma: float = 0.99,
-) -> Float64:
-    """Rewards to the end of the episode, or of the rollout; arguments as for `gae`."""
-    flags = terminated, truncated, valid
-    return gae(reward, value, *flags, bootstrap, next_value, gamma=gamma, lam=1.0)[1]
-
-
-def n_step(
-    reward: Floats,
-    value: Floats,
-    terminated: Flags,
-    truncated: Flags,
-    valid: Flags,
-    bootstrap: Floats,
-    next_value: Floats,
-    *,
-    steps: int,
-    gamma: float = 0.99,
-) -> Float64:
-    """The next `steps` rewards and what was expected after them; fewer before an end.
-
-    Arguments as for `gae`. A filler row's return is its value.
-    """
-    if steps < 1:
-        raise OptionError(f"steps is {steps!r}; it must be >= 1")
-    _check(reward, value, terminated, truncated, valid, bootstrap, next_value)
-    expected = np.asarray(value, np.float64)
-    after = _expected_after(expected, terminated, truncated, bootstrap, next_value)
-    goes_on = valid & ~(terminated | truncated)
-    # One step more each time: a row's return over k + 1 rewards is its own reward and
-    # the next row's return over k.
-    returns = np.where(valid, reward + gamma * after, expected)
-    for _ in range(min(steps, len(reward)) - 1):
-        following = returns[1:]
-        longer = reward[:-1] + gamma * following
-        returns[:-1] = np.where(goes_on[:-1], longer, returns[:-1])
-    return returns
-
-
 def _expected_after(
     value: Float64,
     terminated: Flags,
@@ -128,7 +80,7 @@ def _expected_after(
     bootstrap: Floats,
     next_value: Floats,
 ) -> Float64:
-    """What was expected of that which followed each row."""
+    """The value of what followed each row."""
     after = np.concatenate([value[1:], np.asarray(next_value, np.float64)[None]])
     after = np.where(truncated, bootstrap, after)
     return np.where(terminated, 0.0, after)

@@ -1,4 +1,4 @@
-"""What is learnt from: the rows of a rollout as tensors, and some of them at a time."""
+"""The rows of a rollout as tensors, and minibatches of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.tree import mapped
 from corral.learners.torch_import import torch
 
 
@@ -20,33 +21,28 @@ class RolloutTensors:
     """Of the observations."""
     chosen: Any
     log_prob: Any
-    """Of what was chosen, when it was."""
+    """Of the chosen actions, by the policy that collected."""
     value: Any
-    """What was expected, then."""
+    """Of the observations, by the policy that collected."""
     advantage: Any
     returns: Any
 
     def at(self, index: NDArray[np.intp]) -> RolloutTensors:
-        """Some of them, copied."""
+        """Return some rows, copied."""
         places = torch.from_numpy(index).to(self.value.device)
         return self._mapped(lambda tensor: tensor.index_select(0, places))
 
     def part(self, part: slice) -> RolloutTensors:
-        """Consecutive ones, as views."""
+        """Return consecutive rows, as views."""
         return self._mapped(lambda tensor: tensor[part])
 
     def _mapped(self, function: Callable[[Any], Any]) -> RolloutTensors:
         return RolloutTensors(
-            [function(leaf) for leaf in self.leaves],
-            function(self.chosen),
-            function(self.log_prob),
-            function(self.value),
-            function(self.advantage),
-            function(self.returns),
+            *(mapped(function, getattr(self, name)) for name in self.__slots__)
         )
 
     def quantities(self) -> list[tuple[str, Any]]:
-        """With names that tell a user what they are, causes first."""
+        """Return every quantity with its name for users, causes first."""
         return [
             *(("an observation", leaf) for leaf in self.leaves),
             ("an action", self.chosen),
@@ -64,7 +60,7 @@ class TensorBatch:
     rows: RolloutTensors
     batch_sizes: Any = None
     carry: Any = None
-    """What is remembered where each sequence begins."""
+    """The recurrent state at the beginning of each sequence."""
 
 
 def one_axis(array: NDArray[Any]) -> NDArray[Any]:

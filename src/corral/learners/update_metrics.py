@@ -1,4 +1,4 @@
-"""What happened in the minibatches of one update, told as metrics."""
+"""Metrics of one update, from its minibatches."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from corral.learners.torch_import import torch
 
 
 class UpdateMetrics:
-    """Keeps what the minibatches say; nothing is computed until all are done."""
+    """Keeps the minibatches' tensors; means are computed when all are done."""
 
     def __init__(self) -> None:
         self.stopped = False
-        """Whether the policy had moved as far as it may."""
+        """Whether target_kl ended the update."""
         self._epochs = 0
         self._last_epoch = 0
         self._losses: list[tuple[Any, ...]] = []
@@ -21,23 +21,23 @@ class UpdateMetrics:
         self._norms: list[float] = []
 
     def begin_epoch(self) -> None:
-        """Every row is about to be learnt from once more."""
+        """Begin another pass over the rows."""
         self._epochs += 1
         self._last_epoch = len(self._log_ratios)
 
     def add_minibatch(
         self, log_ratio: Any, policy_loss: Any, value_loss: Any, outputs: Any
     ) -> None:
-        """A minibatch: what it says of each row."""
+        """Add the losses and outputs of a minibatch."""
         self._log_ratios.append(log_ratio)
         self._losses.append((policy_loss, value_loss, outputs))
 
     def add_step(self, norm: float) -> None:
-        """Its step, and how long the gradient was."""
+        """Add the gradient norm of a step."""
         self._norms.append(norm)
 
     def metrics(self, clip: float, head: Any) -> dict[str, float]:
-        """Means over all that was learnt from; `kl` over the last epoch alone."""
+        """Return means over all minibatches; `kl` over the last epoch only."""
         if not self._losses:
             return {"minibatches": 0.0}
         parts = (torch.cat(one) for one in zip(*self._losses, strict=True))
@@ -58,5 +58,5 @@ class UpdateMetrics:
 
 
 def kl(log_ratio: Any) -> float:
-    """How far the policy has moved: an estimate that is never negative."""
+    """Estimate the KL divergence; never negative."""
     return float((log_ratio.expm1() - log_ratio).mean())

@@ -269,7 +269,7 @@ def test_a_checkpoint_of_another_version_is_refused(trained):
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 cut"])
 def test_a_file_that_is_no_checkpoint_is_refused(trained, content):
     trained.last.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"last\.pt is no checkpoint"):
+    with pytest.raises(CheckpointError, match=r"last\.pt is not a checkpoint"):
         resume(trained.last, {"total_steps": 999})
 
 
@@ -279,7 +279,7 @@ def test_a_checkpoint_runs_no_code(trained, tmp_path):
             return (Path.touch, (tmp_path / "touched",))
 
     torch.save({"format": 1, "evil": Evil()}, trained.last)
-    with pytest.raises(CheckpointError, match="is no checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint"):
         Checkpoint.load(trained.last)
     assert not (tmp_path / "touched").exists()
 

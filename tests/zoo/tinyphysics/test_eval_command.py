@@ -117,7 +117,7 @@ def test_a_bad_route_is_one_message(corral, tmp_path, spoiling, told):
         (["--json", "none/costs.json"], "--json none/costs.json cannot be written"),
         (["--html", "data"], "--html data cannot be written"),
         (["--json", "out.html"], "out.html is also the file of the report"),
-        (["--num-envs", "0"], "'0' is no whole number >= 1"),
+        (["--num-envs", "0"], "must be an integer >= 1, got '0'"),
         (["--backend", "moon"], "invalid choice: 'moon'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The whole net: who acts and who judges share an encoder, and a memory if any."""
+"""The whole net: actor and critic share an encoder, and a memory if any."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def leaf_spaces(
 
 
 def split(space: spaces.Space[Any], obs: Any) -> list[NDArray[Any]]:
-    """The leaves of a batch, whatever axes come first."""
+    """Return the leaves of a batch with any leading axes."""
     if isinstance(space, spaces.Dict):
         parts = [split(inner, obs[key]) for key, inner in space.spaces.items()]
         return [leaf for part in parts for leaf in part]

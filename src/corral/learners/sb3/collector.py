@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
+from corral.engine.tree import mapped
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import MissingExtra, TrainingDiverged, WorkerDied, WorkerHung
 from corral.learners.sb3.global_rng import GlobalGenerators
@@ -208,7 +209,8 @@ class SB3Collector:
         seeds = [self._seeds[slot] for slot in slots.tolist()]
         obs = self._scales(self._pool.reset(slots, seeds=seeds).obs)
         # The model acts on these next; until then they are in its locals alone.
-        _put(self._callback.locals["new_obs"], slots, obs)
+        acted_on = self._callback.locals["new_obs"]
+        mapped(lambda rows, new: rows.__setitem__(slots, new), acted_on, obs)
 
     def _stacked(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         reward, valid = (np.stack(one) for one in zip(*self._rows, strict=True))
@@ -233,15 +235,6 @@ def diverged(model: Any, reason: str) -> TrainingDiverged:
         f"learning diverged after {model.num_timesteps:,} steps ({reason}). Try a "
         "lower ppo.lr, or normalise_reward: true"
     )
-
-
-def _put(rows: Any, slots: NDArray[np.intp], values: Any) -> None:
-    """Replace some rows of a batch of observations."""
-    if isinstance(rows, dict):
-        for key, part in rows.items():
-            _put(part, slots, values[key])
-    else:
-        rows[slots] = values
 
 
 class _StepCallback(BaseCallback):  # type: ignore[misc]

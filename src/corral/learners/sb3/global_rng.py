@@ -1,7 +1,7 @@
 """The global generators of torch and numpy, lent to a learner that draws from them.
 
-Whatever else in the process draws from them, before, between or after, neither changes
-what the learner draws nor notices it.
+Other code in the process that draws from them does not change what the learner draws,
+nor the other way round.
 """
 
 from __future__ import annotations

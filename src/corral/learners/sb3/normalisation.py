@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from corral.engine.tree import mapped
 from corral.errors import MissingExtra, OptionError
 
 try:
@@ -66,7 +67,7 @@ class SB3Scales:
             return {}
         state = {"reward": _moments(self.normalize.ret_rms)}
         if self.normalize.norm_obs:
-            state["obs"] = _moments(self.normalize.obs_rms)
+            state["obs"] = mapped(_moments, self.normalize.obs_rms)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -76,12 +77,10 @@ class SB3Scales:
         if "reward" in state:
             _load(self.normalize.ret_rms, state["reward"])
         if self.normalize.norm_obs and "obs" in state:
-            _load(self.normalize.obs_rms, state["obs"])
+            mapped(_load, self.normalize.obs_rms, state["obs"])
 
 
 def _moments(moments: Any) -> dict[str, Any]:
-    if isinstance(moments, dict):
-        return {key: _moments(one) for key, one in moments.items()}
     return {
         "mean": np.array(moments.mean),
         "var": np.array(moments.var),
@@ -90,10 +89,6 @@ def _moments(moments: Any) -> dict[str, Any]:
 
 
 def _load(moments: Any, state: dict[str, Any]) -> None:
-    if isinstance(moments, dict):
-        for key, one in moments.items():
-            _load(one, state[key])
-        return
     for name in ("mean", "var"):
         setattr(moments, name, np.array(state[name]))
     moments.count = state["count"]

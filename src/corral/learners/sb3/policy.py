@@ -1,4 +1,4 @@
-"""What Stable-Baselines3 has learnt, as a policy that evaluations ask."""
+"""A model of Stable-Baselines3 as a policy, for evaluations."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from corral.core import Decision, Generators, Step
+from corral.engine.tree import mapped
 from corral.learners.torch_import import torch
 
 FORWARD_ROWS = 16
@@ -14,7 +15,7 @@ FORWARD_ROWS = 16
 
 
 class TrainedActor(Protocol):
-    """Who is asked: `SB3PPO`, or what it was at one moment."""
+    """What predicts: `SB3PPO`, or a frozen copy of its policy."""
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any: ...
 
@@ -25,8 +26,8 @@ class SB3Policy:
     """Asks the learner, in passes of a fixed size.
 
     Args:
-        learner: whose weights and scales, as they are when it is asked.
-        deterministic: the likeliest action, rather than one drawn at random.
+        learner: predicts, with its weights and scales at that time.
+        deterministic: take the most likely action instead of drawing one.
         chunk: rows of a pass.
     """
 
@@ -41,15 +42,15 @@ class SB3Policy:
         self._chunk = chunk
 
     def deterministic(self) -> SB3Policy:
-        """Always the likeliest action."""
+        """Return a policy that takes the most likely actions."""
         return SB3Policy(self._learner, deterministic=True)
 
     def stochastic(self) -> SB3Policy:
-        """Drawn at random."""
+        """Return a policy that draws its actions."""
         return SB3Policy(self._learner, deterministic=False)
 
     def frozen(self) -> SB3Policy:
-        """As `deterministic`, of the learner as it is now: it learns nothing more."""
+        """Return a deterministic copy that later updates do not change."""
         return SB3Policy(self._learner.frozen(), deterministic=True)
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
@@ -58,7 +59,7 @@ class SB3Policy:
             return Decision(self._drawn(step.obs, rng))
         rows = len(step)
         parts = [
-            self._learner.predict(as_env_action(step.obs, self._filled(first, rows)))
+            self._learner.predict(_some(step.obs, self._filled(first, rows)))
             for first in range(0, rows, self._chunk)
         ]
         return Decision(np.concatenate(parts)[:rows])
@@ -76,12 +77,9 @@ class SB3Policy:
         with torch.random.fork_rng():
             for row in range(len(rng)):
                 torch.manual_seed(int(rng[row].integers(2**62)))
-                drawn.append(self._learner.predict(as_env_action(obs, [row]), False))
+                drawn.append(self._learner.predict(_some(obs, [row]), False))
         return np.concatenate(drawn)
 
 
-def as_env_action(obs: Any, rows: Any) -> Any:
-    """Some rows of observations."""
-    if isinstance(obs, dict):
-        return {key: part[rows] for key, part in obs.items()}
-    return obs[rows]
+def _some(obs: Any, rows: Any) -> Any:
+    return mapped(lambda part: part[rows], obs)

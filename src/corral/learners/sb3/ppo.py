@@ -114,11 +114,11 @@ class SB3PPO(PPOSettings):
     # Act and learn --------------------------------------------------------------------
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        """Actions for a batch of observations as the envs give them."""
+        """Return actions for a batch of unscaled observations."""
         return self.model.predict(self.scales(obs), deterministic=deterministic)[0]
 
     def frozen(self) -> FrozenScales:
-        """What predicts as it does now, whatever is learnt later."""
+        """Return a copy that later updates do not change."""
         policy = self.model.policy
         # Its distribution holds on to the last graph, which cannot be copied.
         known = {
@@ -147,7 +147,7 @@ class SB3PPO(PPOSettings):
     # Save and load --------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything it takes to go on as if nothing had happened."""
+        """Return everything that is needed to continue exactly."""
         net = self.model.policy.state_dict()
         return {
             "net": {name: value.detach().clone() for name, value in net.items()},
@@ -158,7 +158,7 @@ class SB3PPO(PPOSettings):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved, of a learner with the same spaces and nets."""
+        """Continue from a saved state of a learner with the same spaces and nets."""
         self._load_net(state["net"])
         self.model.policy.optimizer.load_state_dict(state["optimiser"])
         self.generators.load_state_dict(state["generators"])
@@ -166,7 +166,7 @@ class SB3PPO(PPOSettings):
         self._epochs_before += state["updates"] - self.epochs
 
     def load_policy(self, state: dict[str, Any], log_std: float | None = None) -> None:
-        """Start from the nets of another, and nothing else of it."""
+        """Start from the nets of another learner, and nothing else of it."""
         self._load_net(state["net"])
         if log_std is not None and hasattr(self.model.policy, "log_std"):
             with torch.no_grad():
@@ -209,7 +209,7 @@ class FrozenScales:
         self._scales = scales
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        """Actions for a batch of observations as the envs give them."""
+        """Return actions for a batch of unscaled observations."""
         return self._policy.predict(self._scales(obs), deterministic=deterministic)[0]
 
     def frozen(self) -> FrozenScales:

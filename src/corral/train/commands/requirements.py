@@ -61,7 +61,7 @@ class Need:
         return Need(self.extras + other.extras, self.modules + other.modules)
 
     def check(self) -> None:
-        """MissingExtra if a module is not installed."""
+        """Raise MissingExtra if a module is not installed."""
         missing = [name for name in sorted(set(self.modules)) if not _is_there(name)]
         if missing:
             said = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
@@ -69,7 +69,7 @@ class Need:
 
     @property
     def command(self) -> str:
-        """What to type; quoted, since some shells take brackets for patterns."""
+        """The command to install them; quoted, since some shells expand brackets."""
         along = set().union(*(WITHIN.get(extra, set()) for extra in self.extras))
         named = sorted(set(self.extras) - along)
         return f"pip install 'corral[{','.join(named)}]'"
@@ -94,7 +94,7 @@ def training_in(config: Path, learner: str | None = None) -> Need:
     try:
         text = config.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return training_of("", learner)  # that it is not there is told by the command
+        return training_of("", learner)  # the command itself reports a missing file
     return training_of(_value(text, "recipe"), learner or _value(text, "learner"))
 
 

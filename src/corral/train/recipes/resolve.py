@@ -26,14 +26,14 @@ except ImportError as error:
 CHECKPOINTS_PER_RUN = 10
 MAX_NAME_CHARACTERS = 200
 RENAMED_SETTINGS = {
-    "activation_fn": "ppo.activation",
+    "activation_fn": "activation",
     "env_id": "env",
     "eval_freq": "evaluate_every",
-    "learning_rate": "ppo.lr",
+    "learning_rate": "lr",
     "n_envs": "num_envs",
     "n_eval_episodes": "evaluate_episodes",
     "n_timesteps": "total_steps",
-    "net_arch": "ppo.hidden",
+    "net_arch": "hidden",
     "normalize": "normalise_obs",
     "total_timesteps": "total_steps",
 }
@@ -259,16 +259,12 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
         return f"{key} is {error['input']!r}: {error['msg']}"
     known = list(_keys(kind))
     last = str(parts[-1])
-    # As it was written, or the same name in another group: lr -> ppo.lr.
-    near = [RENAMED_SETTINGS[last]] if last in RENAMED_SETTINGS else []
+    names = {name: name.rpartition(".")[2] for name in known}
+    # By its name here, as it was written, or in another group: lr -> ppo.lr.
     near = (
-        near
+        [name for name in known if names[name] == RENAMED_SETTINGS.get(last)]
         or difflib.get_close_matches(key, known, n=1)
-        or [
-            name
-            for name in known
-            if difflib.get_close_matches(last, [name.rpartition(".")[2]])
-        ]
+        or [name for name in known if difflib.get_close_matches(last, [names[name]])]
     )
     meant = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
     return f"unknown key {key} (with value {error['input']!r}){meant}"

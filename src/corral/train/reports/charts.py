@@ -1,6 +1,6 @@
 """Pictures as inline SVG: the one place of the package that imports matplotlib.
 
-They are drawn in the page's own colours: whatever is drawn in INK follows the text
+They are drawn in the page's own colours: everything in INK follows the text
 colour of the page, so that one picture serves light and dark.
 """
 

@@ -1,4 +1,4 @@
-"""What a run says on the console: its results, what is odd about them, how to go on."""
+"""What a run prints on the console: results, warnings, and the next command."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Announcements:
     """The lines of one run.
 
     Args:
-        console: where they go.
+        console: prints them.
         config: of the run.
         directory: of the run.
-        command: what the user typed; empty where the run is led from Python.
-        signed: whether the run can be opened again without being trusted.
+        command: the command line; empty if the run was started from Python.
+        signed: whether the run can be opened again without --trust.
     """
 
     console: ConsoleSink
@@ -35,10 +35,10 @@ class Announcements:
     command: Sequence[str] = ()
     signed: bool = True
     _told: set[str] = field(default_factory=set)
-    """What is told once."""
+    """Messages that are shown only once, and were."""
 
     def beginning(self) -> None:
-        """What the console's figures mean."""
+        """Explain the figures on the console."""
         text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
         self.console.say(text, "dim")
 
@@ -47,7 +47,7 @@ class Announcements:
     def evaluation(
         self, steps: int, results: Mapping[str, float], improved: bool
     ) -> None:
-        """The results of an evaluation, and what is odd about them."""
+        """Print the results of an evaluation, and warnings about it."""
         metric = self.config.best_metric
         mark = "  best so far" if improved else ""
         success = results.get("eval/success_rate")
@@ -59,7 +59,7 @@ class Announcements:
         self._unended_evaluation(results)
 
     def _unended_evaluation(self, results: Mapping[str, float]) -> None:
-        """Episodes that were not run to their own end."""
+        """Warn about episodes that were truncated or failed."""
         config = self.config
         cut, failed = (
             int(results.get(f"eval/{name}", 0)) for name in (CUT_KEY, FAILED_KEY)
@@ -79,7 +79,7 @@ class Announcements:
             )
 
     def final_evaluation(self, result: Evaluation, more: Mapping[str, float]) -> str:
-        """How good the best policy is; returns what was said."""
+        """Print the result of the best policy; return the text."""
         text = (
             f"Best policy: return {score(result.mean, result.std)} over "
             f"{self.config.final_episodes} new episodes."
@@ -95,16 +95,16 @@ class Announcements:
     # What the user should know once ---------------------------------------------------
 
     def cut_episodes(self, slots: Collection[int]) -> None:
-        """Episodes are longer than what lies between two checkpoints, in these."""
+        """Warn once that no episode ended in these slots between two checkpoints."""
         if not slots or "cut" in self._told:
             return
         self._told.add("cut")
         every = self.config.checkpoint_every or 1
         self.console.say(
             f"Episodes are cut short: in slot {min(slots)} none has ended in "
-            f"{every * self._rows_per_update:,} steps, and a checkpoint ends all of "
-            "them. If they go on for longer, what comes then is never seen: raise "
-            f"checkpoint_every (now {every} updates).",
+            f"{every * self._rows_per_update:,} steps, and a checkpoint ends all "
+            "running episodes. If episodes are longer, their later steps are never "
+            f"seen: raise checkpoint_every (now {every} updates).",
             "yellow",
         )
 
@@ -113,7 +113,7 @@ class Announcements:
         return (self.config.steps_per_update or 0) // self.config.num_envs
 
     def failed_video(self, trouble: str | None) -> None:
-        """The first reason; how many there were is told at the end."""
+        """Show the first reason; the number of failed videos follows at the end."""
         if trouble is not None and "video" not in self._told:
             self._told.add("video")
             self.console.say(f"No video: {trouble}.", "dim")
@@ -121,23 +121,23 @@ class Announcements:
     # The end --------------------------------------------------------------------------
 
     def trained(self, steps: int, seconds: float) -> None:
-        """All updates are done."""
+        """Print that all updates are done."""
         self.console.say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
 
     def exported(self, paths: Sequence[Path]) -> None:
-        """The policy was written in other forms as well."""
+        """Print the files that were exported for other programs."""
         for path in paths:
             self.console.say(f"Also        {path}")
 
     def finished(self, failed_videos: int) -> None:
-        """Everything is written."""
+        """Print where the report is and how to evaluate."""
         if failed_videos > 1:
             self.console.say(f"{failed_videos} videos could not be recorded.", "dim")
         self.console.say(f"Report      {self.directory.report}", "cyan")
         self.console.say(f"Evaluate    {self.typed('eval')}", "cyan")
 
     def interrupted(self, update: int, steps: int) -> None:
-        """The loop was stopped, and everything is saved."""
+        """Print how to continue after Ctrl-C."""
         say = self.console.say
         count = "" if self.config.updates is None else f" of {self.config.updates}"
         say(
@@ -153,13 +153,13 @@ class Announcements:
             )
 
     def stopped_at_once(self, trained: bool) -> None:
-        """By a second Ctrl-C, or by one while it was finishing."""
+        """Print how to continue after a second Ctrl-C, or one at the end."""
         lines = [f"Go on       {self.typed('train', '--resume')}"]
         lines = [*self._kept(), *self._with_what_is_left(lines, trained)]
         self.console.say("\n".join(["Stopped at once.", *lines]), "yellow")
 
     def failure(self, failure: RunFailure, trained: bool) -> str:
-        """The text of the error that ended the run: what is kept, how to go on."""
+        """Return the text of the error that ended the run: what is kept, what next."""
         written = written_about(self.directory, failure.error, self.signed)
         lines = failure.resuming(self.directory)
         lines = [*self._kept(), *written, *self._with_what_is_left(lines, trained)]
@@ -178,7 +178,7 @@ class Announcements:
         return [left, *lines, f"Evaluate    {self.typed('eval')}"]
 
     def typed(self, *words: str) -> str:
-        """A command about this run."""
+        """Return a command line about this run."""
         trust = [] if self.signed else ["--trust"]
         return shlex.join(["corral", *words, str(self.directory.path), *trust])
 

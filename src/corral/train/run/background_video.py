@@ -1,4 +1,4 @@
-"""Records videos beside the training, which does not wait for them.
+"""Records videos in the background while training continues.
 
     training ── record(scene, path) ──► a thread ──► the scene's worker
                                       └── the GIF is at `path` once it is whole
@@ -7,15 +7,14 @@ The scene's env draws in a worker, which also puts the pictures together; the th
 asks the scene's policy, a copy of its own. So a video draws no random number of the
 training's, and takes little of its time.
 
-Guarantees: one video at a time; nothing goes on after `close`, whatever it was at; what
-goes wrong is told and raised nowhere.
+Guarantees: one video at a time; nothing continues after `close`;
+errors are noted and never raised.
 """
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import NamedTuple
 
 from corral.engine.executors.process import kill_workers_of
 from corral.train.run.atomic_write import replacing
@@ -28,9 +27,7 @@ VIDEO_WAIT_SECONDS = 0.2
 """Seconds of a wait for a video."""
 
 
-class _VideoRequest(NamedTuple):
-    scene: VideoScene
-    path: Path
+VideoRequest = tuple[VideoScene, Path]
 
 
 class BackgroundVideo:
@@ -47,16 +44,16 @@ class BackgroundVideo:
         # Not by `join`: before Python 3.13, Ctrl-C in it makes a thread that goes on
         # look like one that has ended.
         self._idle.set()
-        self._next: _VideoRequest | None = None
+        self._next: VideoRequest | None = None
         self._closed = False
 
     def record(self, scene: VideoScene, path: Path) -> None:
-        """Record it, now or after the video that is under way.
+        """Record it, now or after the current video.
 
         Only the newest scene waits: one that came before it is never recorded.
         """
         with self._lock:
-            self._next = _VideoRequest(scene, path)
+            self._next = scene, path
             if self._thread is None and not self._closed:
                 self._start()
 
@@ -66,7 +63,7 @@ class BackgroundVideo:
         return not self._idle.is_set()
 
     def wait(self) -> None:
-        """Until nothing is under way, nor waits."""
+        """Wait until all videos are done."""
         # In slices: Ctrl-C just before a wait is noticed when that wait is over.
         while not self._idle.wait(VIDEO_WAIT_SECONDS):
             pass
@@ -79,7 +76,7 @@ class BackgroundVideo:
             self.trouble = self.trouble or lines[0].rstrip(".")
 
     def close(self) -> None:
-        """Give up what is under way, and take nothing more."""
+        """Abort the current video, and accept no more."""
         with self._lock:
             self._closed = True
             thread = self._thread
@@ -105,13 +102,13 @@ class BackgroundVideo:
     def _run(self) -> None:
         while (order := self._next_request()) is not None:
             try:
-                self._record_video(order)
-            except BaseException as error:  # nobody else would hear of it
+                self._record_video(*order)
+            except BaseException as error:  # a thread has no caller to raise to
                 if not self._closed:  # else it was ended
                     self.note_failure(error)
 
-    def _next_request(self) -> _VideoRequest | None:
-        """What comes next; without it the thread's work is done."""
+    def _next_request(self) -> VideoRequest | None:
+        """The next video to record; None ends the thread."""
         with self._lock:
             order, self._next = self._next, None
             if order is None or self._closed:
@@ -120,8 +117,8 @@ class BackgroundVideo:
                 return None
             return order
 
-    def _record_video(self, order: _VideoRequest) -> None:
-        gif = order.scene.record()
+    def _record_video(self, scene: VideoScene, path: Path) -> None:
+        gif = scene.record()
         if not self._closed:
-            with replacing(order.path) as file:
+            with replacing(path) as file:
                 file.write(gif)

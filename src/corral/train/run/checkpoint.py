@@ -1,4 +1,4 @@
-"""Everything a run needs to go on as if nothing had happened, in one file.
+"""Everything a run needs to continue exactly, in one file.
 
     checkpoint = Checkpoint.load(directory.last)
     checkpoint.check(config, spec, directory.last)
@@ -22,6 +22,7 @@ import numpy as np
 
 import corral
 from corral.core import EnvSpec
+from corral.engine.tree import mapped
 from corral.errors import CheckpointError
 from corral.train.run.atomic_write import replacing
 
@@ -32,7 +33,7 @@ ARRAY = "__ndarray__"
 
 @dataclass(slots=True)
 class Checkpoint:
-    """A moment of a run, between two updates, with no episode under way."""
+    """The state of a run between two updates, with no episode running."""
 
     env: str
     observation_space: str
@@ -42,7 +43,7 @@ class Checkpoint:
     steps: int
     """Env steps done."""
     seconds: float
-    """Training took so long until here."""
+    """Seconds of training so far."""
     learner: dict[str, Any]
     """Weights, optimiser, schedules, generators."""
     normalisers: dict[str, Any]
@@ -58,22 +59,22 @@ class Checkpoint:
         content = {"format": FORMAT, "corral": corral.__version__, **asdict(self)}
         # In memory first: torch says less about a full disk than the system does.
         buffer = io.BytesIO()
-        torch.save(_packed(content), buffer)
+        torch.save(mapped(_packed, content), buffer)
         with replacing(path) as file:
             file.write(buffer.getbuffer())
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Read the file, if it is one of ours."""
+        """Read and check the file."""
         content = _read(path)
         if "format" not in content:
-            raise CheckpointError(f"{path} is no checkpoint of a run. {_other(path)}")
+            raise CheckpointError(f"{path} is not a run's checkpoint. {_other(path)}")
         if content["format"] != FORMAT:
             raise CheckpointError(
                 f"{path} is of format {content['format']}, written by Corral "
                 f"{content.get('corral', '?')}; this is Corral {corral.__version__}, "
-                f"which reads format {FORMAT}. Install that version to go on with it, "
-                "or train anew"
+                f"which reads format {FORMAT}. Install that version to continue, or "
+                "start a new run"
             )
         names = [field.name for field in fields(cls)]
         missing = [name for name in names if name not in content]
@@ -96,7 +97,7 @@ class Checkpoint:
                     )
 
     def check(self, env: str, spec: EnvSpec, path: Path) -> None:
-        """Refuse it for an env that it was not made with."""
+        """Refuse a checkpoint of another env."""
         now = {
             "env": env,
             "observation_space": str(spec.observation_space),
@@ -107,7 +108,8 @@ class Checkpoint:
             if then != value:
                 raise CheckpointError(
                     f"{path} was made with another {name.replace('_', ' ')}: {then} "
-                    f"then, {value} now. Use the one it was made with, or train anew"
+                    f"then, {value} now. Use the one it was made with, or start a new "
+                    "run"
                 )
 
 
@@ -135,20 +137,20 @@ def _read(path: Path) -> dict[str, Any]:
         with warnings.catch_warnings():  # torch's, of a file it then refuses
             warnings.simplefilter("ignore", UserWarning)
             content = torch.load(data, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever bytes can do to torch's reader
+    except Exception as error:  # a damaged file may raise anything in torch's reader
         raise CheckpointError(
-            f"{path} is no checkpoint: {_reason(error, data)}. {_other(path)}"
+            f"{path} is not a checkpoint: {_reason(error, data)}. {_other(path)}"
         ) from None
     if not isinstance(content, dict):
         raise CheckpointError(
-            f"{path} is no checkpoint: it holds {content!r:.60}. {_other(path)}"
+            f"{path} is not a checkpoint: it holds {content!r:.60}. {_other(path)}"
         )
     unpacked: dict[str, Any] = _unpacked(content)
     return unpacked
 
 
 def _reason(error: Exception, data: io.BytesIO) -> str:
-    """What is wrong with a file; torch's own text advises to run code from it."""
+    """What is wrong with a file; torch's own text advises running code from it."""
     found = _CODE.search(str(error))
     if found:
         return (
@@ -176,7 +178,7 @@ _TYPES: dict[Any, tuple[str, ...]] = {
 
 
 def _other(path: Path) -> str:
-    return f"Take another checkpoint of {path.parent}, or train anew"
+    return f"Use another checkpoint of {path.parent}, or start a new run"
 
 
 def _packed(value: Any) -> Any:
@@ -185,13 +187,7 @@ def _packed(value: Any) -> Any:
 
     if isinstance(value, np.ndarray):
         return {ARRAY: torch.from_numpy(np.array(value))}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, dict):
-        return {key: _packed(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_packed(one) for one in value)
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _unpacked(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where a run's files are.
+"""The files of a run.
 
 runs/cartpole/2026-01-31_12-00-00/
   config.yaml        what it was asked to do, every setting
@@ -22,7 +22,6 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,84 +34,30 @@ RUN_FOLDERS = ("checkpoints", "tensorboard", "videos", "wandb")
 """Folders of a run, in which no other run is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """The paths of one run."""
+    """The paths of one run, as drawn above."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """Every setting."""
-        return self.path / CONFIG_FILE
-
-    @property
-    def about(self) -> Path:
-        """Versions, machine, command, result."""
-        return self.path / "about.json"
-
-    @property
-    def metrics(self) -> Path:
-        """A line per update."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def episodes(self) -> Path:
-        """A line per episode."""
-        return self.path / "episodes.jsonl"
-
-    @property
-    def faults(self) -> Path:
-        """A line per restart."""
-        return self.path / "faults.jsonl"
-
-    @property
-    def fault(self) -> Path:
-        """The episode that ended it, where one did, to be replayed."""
-        return self.path / "fault.zip"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of them."""
-        return self.path / "checkpoints"
-
-    @property
-    def last(self) -> Path:
-        """Where the run goes on, equal to one that was never interrupted."""
-        return self.checkpoints / "last.pt"
-
-    @property
-    def best(self) -> Path:
-        """The best policy so far."""
-        return self.checkpoints / "best.pt"
-
-    @property
-    def interrupted(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / CONFIG_FILE
+        self.about = path / "about.json"
+        self.metrics = path / "metrics.jsonl"
+        self.episodes = path / "episodes.jsonl"
+        self.faults = path / "faults.jsonl"
+        self.fault = path / "fault.zip"
+        self.error = path / "error.txt"
+        self.report = path / "report.html"
+        self.tensorboard = path / "tensorboard"
+        self.videos = path / "videos"
+        self.checkpoints = path / "checkpoints"
+        self.last = self.checkpoints / "last.pt"
+        """Where the run continues, equal to one that was never interrupted."""
+        self.best = self.checkpoints / "best.pt"
+        self.interrupted = self.checkpoints / "interrupted.pt"
         """Where Ctrl-C stopped it."""
-        return self.checkpoints / "interrupted.pt"
-
-    @property
-    def tensorboard(self) -> Path:
-        """A folder of event files."""
-        return self.path / "tensorboard"
-
-    @property
-    def videos(self) -> Path:
-        """A folder of moving pictures."""
-        return self.path / "videos"
-
-    @property
-    def report(self) -> Path:
-        """The page."""
-        return self.path / "report.html"
-
-    @property
-    def error(self) -> Path:
-        """The whole traceback of what ended it, where something did."""
-        return self.path / "error.txt"
 
     def written(self) -> tuple[Path, ...]:
-        """Everything in it that a run writes to."""
+        """Return every path that a run writes to."""
         files = (self.config, self.about, self.metrics, self.episodes, self.report)
         folders = (self.checkpoints, self.tensorboard, self.videos)
         moments = (self.last, self.best, self.interrupted)
@@ -124,7 +69,7 @@ class RunDirectory:
         write_text(self.about, json.dumps({**known, **facts}, indent=2) + "\n")
 
     def read_about(self) -> dict[str, Any]:
-        """What about.json says."""
+        """Read about.json."""
         try:
             facts = json.loads(self.about.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -135,7 +80,7 @@ class RunDirectory:
 
 
 def create(name: str, chosen: Path | None = None) -> RunDirectory:
-    """A folder for a new run; one that exists is never written into."""
+    """Create the folder of a new run; an existing one is refused."""
     if chosen is None:
         _refuse_links(RUNS_FOLDER / name)
         path = _unused(RUNS_FOLDER / name / time.strftime("%Y-%m-%d_%H-%M-%S"))
@@ -145,7 +90,7 @@ def create(name: str, chosen: Path | None = None) -> RunDirectory:
             typed = shlex.join(["corral", "train", "--resume", str(path)])
             raise OptionError(
                 f"the run directory {path} exists already; choose another with --out, "
-                f"or go on with what is in it: {typed}"
+                f"or continue the run in it: {typed}"
             )
     directory = RunDirectory(path)
     try:
@@ -153,14 +98,14 @@ def create(name: str, chosen: Path | None = None) -> RunDirectory:
             folder.mkdir(parents=True)
     except OSError as error:
         raise WriteFailed(
-            f"the run directory {path} cannot be made: {error.strerror}; choose "
+            f"the run directory {path} cannot be created: {error.strerror}; choose "
             "another with --out"
         ) from error
     return directory
 
 
 def find(path: Path) -> RunDirectory:
-    """The directory of a run that there is; a file in it stands for it."""
+    """Find the directory of a run by its path or that of a file in it."""
     for candidate in (path, path.parent, path.parent.parent):
         if (candidate / CONFIG_FILE).is_file():
             return RunDirectory(candidate)
@@ -174,7 +119,7 @@ def find(path: Path) -> RunDirectory:
 
 
 def every_run(root: Path = RUNS_FOLDER) -> Iterator[RunDirectory]:
-    """Those under a folder, however deep, each once; oldest first within a name."""
+    """Yield the runs under a folder, at any depth, each once; sorted by path."""
     for folder in sorted(_folders(root)):
         if (folder / CONFIG_FILE).is_file():
             yield RunDirectory(folder)

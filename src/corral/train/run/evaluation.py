@@ -32,7 +32,8 @@ class Evaluator:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._config = parts.config
-        self._pool: Pool | None = None
+        self.pool: Pool | None = None
+        """The envs, once they are needed."""
         self.on_restart: Callable[[Fault], None] | None = None
         """Called with every restart; see `Pool.call_on_restart`."""
 
@@ -74,29 +75,24 @@ class Evaluator:
             obs_norm=parts.obs_norm,
         )
 
-    @property
-    def pool(self) -> Pool | None:
-        """The envs, once there are any."""
-        return self._pool
-
     def seed(self, purpose: EvaluationSeed) -> int:
         """What the episodes' seeds are made from."""
         return episode_seed(self._config.seed, purpose)
 
     def _opened(self) -> Pool:
-        if self._pool is None:
+        if self.pool is None:
             # As the envs that collect were placed: measuring again would say the same.
             layout = self._parts.pool.layout
             workers = None if layout.backend == "serial" else layout.workers
-            self._pool = self._parts.open_pool(layout.backend, workers)
-            self._pool.call_on_restart(self.on_restart)
-        return self._pool
+            self.pool = self._parts.open_pool(layout.backend, workers)
+            self.pool.call_on_restart(self.on_restart)
+        return self.pool
 
     def close(self) -> None:
         """Close the envs."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
 
 
 def _mean_length(result: Evaluation) -> float:
@@ -122,8 +118,8 @@ class Best:
             near = difflib.get_close_matches(self._metric, metrics, n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
             raise OptionError(
-                f"best_metric is {self._metric!r}, which is not measured{meant} There "
-                f"are: {', '.join(sorted(metrics))}"
+                f"best_metric is {self._metric!r}, which is not measured{meant} "
+                f"Measured metrics: {', '.join(sorted(metrics))}"
             )
         value = metrics[self._metric]
         if math.isnan(value):  # nothing is known of it, as where all episodes failed

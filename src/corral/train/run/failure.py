@@ -1,4 +1,4 @@
-"""What ended a run, and the one command that goes on with it.
+"""What ended a run, and the command that continues it.
 
     slot 3, worker 1, pid 4711: ZeroDivisionError in step: division by zero
     At my_env.py, line 12, in step: return force / self.mass
@@ -41,7 +41,7 @@ from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 
 LIMIT_FACTOR = 10
-"""How many times as much of a limit is proposed where it was used up."""
+"""Factor by which a limit that was reached is raised in the advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class RunFailure:
-    """An error of a run, told to the user of `corral train` or of `start.begin`.
+    """An error of a run, explained to the user of `corral train` or `start.begin`.
 
     Args:
         error: what was raised.
         config: of the run.
-        command: as it was typed; empty where the run was begun from Python.
-        signed: whether the run can be opened again without being trusted.
+        command: the command line; empty if the run was started from Python.
+        signed: whether the run can be opened again without --trust.
     """
 
     error: BaseException
@@ -76,7 +76,7 @@ class RunFailure:
         return SETTINGS_SYNTAX if self.command else PYTHON_SYNTAX
 
     def description(self) -> str:
-        """What happened, where in the user's code, and all that is known of it."""
+        """Return what happened and where in the user's code."""
         first, *rest = self._error_text().rstrip().splitlines() or [""]
         place = location_of_error(self.error)
         at = [] if place is None else [f"At {place}"]
@@ -130,12 +130,9 @@ class RunFailure:
         return {"restarts_per_minute": LIMIT_FACTOR * config.restarts_per_minute}
 
     def _processes(self) -> dict[str, str]:
-        """What is restarted has to be in a process of its own."""
-        return (
-            {"backend": "process"}
-            if self.config.backend in _BACKENDS_WITHOUT_PROCESSES
-            else {}
-        )
+        """Restarts need processes."""
+        alone = self.config.backend in ("serial", "thread")
+        return {"backend": "process"} if alone else {}
 
     # How to go on ---------------------------------------------------------------------
 
@@ -185,15 +182,18 @@ class RunFailure:
         slower = _with_lower_lr(self.config)
         policy = "best policy" if has_best else "last checkpoint"
         why = f"It would diverge again: begin another run from its {policy}."
-        if not self.command:
-            call = (
-                f"corral.train.run.start.begin({f'{path}/config.yaml'!r}, {slower!r}, "
-                f"init_from=Path({path!r}))"
-            )
-        else:
-            begin = ["corral", "train", f"{path}/config.yaml", "--init-from", path]
-            call = shlex.join([*begin, *_flags(slower)])
+        call = another_run(path, slower, typed=bool(self.command))
         return [f"First       {why}", f"Go on       {call}"]
+
+
+def another_run(path: str, settings: Mapping[str, Any], typed: bool) -> str:
+    """Return the command, or the call, that starts a run with another's weights."""
+    config = f"{path}/config.yaml"
+    if typed:
+        begin = ["corral", "train", config, "--init-from", path]
+        return shlex.join([*begin, *_flags(settings)])
+    given = f"{config!r}, {dict(settings)!r}, init_from=Path({path!r})"
+    return f"corral.train.run.start.begin({given})"
 
 
 def _with_lower_lr(config: RunConfig) -> dict[str, float]:
@@ -205,7 +205,6 @@ def _with_lower_lr(config: RunConfig) -> dict[str, float]:
     return {key: float(f"{lr / LIMIT_FACTOR:g}")}
 
 
-_BACKENDS_WITHOUT_PROCESSES = ("serial", "thread")
 _FILES = (".yaml", ".yml")
 
 

@@ -1,10 +1,9 @@
-"""A run that is over, looked at again: its policy on fresh episodes."""
+"""A run opened again, to evaluate its policy on new episodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from corral.core import EnvSpec
@@ -23,16 +22,16 @@ from corral.train.run.start import changed, in_the_users_words, load_moment
 
 
 class LoadedRun:
-    """The policy of a checkpoint, and envs to see it in.
+    """The policy of a checkpoint, and envs to evaluate it in.
 
     Args:
         path: a run's directory, or a checkpoint in it.
         which: best or last, where a directory is named.
         num_envs: how many envs; as many as the run had if None.
         workers: as the run's if None.
-        trust: run what the run's config names, whoever signed it.
+        trust: run the code that its config names, even if it is not signed by you.
         settings: dotted keys -> values, as a resumed run may change them.
-        command: what the user typed; empty where it is called from Python.
+        command: the command line; empty if called from Python.
     """
 
     def __init__(
@@ -66,12 +65,12 @@ class LoadedRun:
     def evaluate(
         self, episodes: int, seed: int, stochastic: bool = False
     ) -> Evaluation:
-        """Exactly so many episodes."""
+        """Run exactly this many episodes."""
         with in_the_users_words(self.config, self._command):
             return self._evaluator.episodes(episodes, seed, stochastic)
 
     def restarts(self) -> list[str]:
-        """A line for each env or worker that was restarted, the latest if many."""
+        """Return a line for each restart of an env or worker, the latest if many."""
         pool = self._evaluator.pool
         if pool is None:
             return []
@@ -79,18 +78,13 @@ class LoadedRun:
         return [line_of(fault, n) for n, fault in enumerate(pool.faults, first)]
 
     def video(self, seed: int) -> bytes:
-        """One episode as a GIF."""
+        """Record one episode as a GIF."""
         return VideoScene.of(self._parts, seed).record()
 
     def __enter__(self) -> LoadedRun:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._evaluator.close()
         self._parts.pool.close()
 
@@ -122,7 +116,7 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
 
 
 def checkpoint_of(directory: RunDirectory, which: str) -> Path:
-    """Its best or last one; another if it has none of that name."""
+    """Return the best or last checkpoint, or another if that one is missing."""
     chosen = {"best": directory.best, "last": directory.last}[which]
     others = (directory.best, directory.last, directory.interrupted)
     if not chosen.exists():

@@ -1,4 +1,4 @@
-"""Where a run's metrics go: its files, the terminal, and wherever else was asked."""
+"""Where a run's metrics go: its files, the terminal, and W&B if asked."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Outputs:
         self._metrics = Fanout([*sinks, console])
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
-        """What was measured at one moment."""
+        """Write metrics of one moment."""
         self._metrics.write(metrics, step)
 
     def write_episodes(self, rows: list[dict[str, float]], step: int) -> None:
-        """Every episode that ended, as `row_of` has it."""
+        """Write every episode that ended, as rows of `row_of`."""
         if rows:
             self._episodes.write_all(rows, step)
 
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
-        """A restart, and how many there were so far."""
+        """Write a restart and the number of restarts so far."""
         if self._faults is None:
             self._faults = JsonlSink(self._directory.faults)
         row: dict[str, Any] = {
@@ -89,7 +89,7 @@ def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:
     name = f"{path.parent.name}-{path.name}"
     run_id = directory.read_about().get("wandb")
     if run_id is None:
-        # Nobody else's: another run may have a folder of the same name elsewhere.
+        # Unique: another run may have a folder of the same name elsewhere.
         plain = "".join(letter if letter.isalnum() else "-" for letter in name)
         run_id = f"{plain[-40:]}-{os.urandom(4).hex()}".lstrip("-")
         directory.update_about(wandb=run_id)
@@ -103,7 +103,7 @@ def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:
 
 
 def cut(directory: RunDirectory, step: int) -> None:
-    """Forget what was written after a step: the run goes on from there."""
+    """Remove what was written after a step, since the run continues from there."""
     for path in (directory.metrics, directory.episodes, directory.faults):
         if path.exists():
             _cut(path, [line for line in jsonl.read(path) if line["step"] <= step])

@@ -29,7 +29,7 @@ class RecentEpisodes:
         self._rows: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """More of them, as `row_of` has them."""
+        """Add rows of `row_of`."""
         self._rows.extend(rows)
 
     def means(self) -> dict[str, float]:
@@ -38,7 +38,7 @@ class RecentEpisodes:
 
 
 def row_of(episode: EpisodeSummary) -> dict[str, float]:
-    """What is kept of an episode."""
+    """Return the row that is written about an episode."""
     return {
         "return": episode.return_,
         "length": episode.length,
@@ -50,7 +50,7 @@ def row_of(episode: EpisodeSummary) -> dict[str, float]:
 
 
 def numbers_of(info: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers in an episode's last info; what is no number is left out."""
+    """Return the numbers in an episode's last info."""
     found = ((f"{INFO_PREFIX}{key}", _number(value)) for key, value in info.items())
     return {name: number for name, number in found if number is not None}
 
@@ -66,7 +66,7 @@ def means_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a row means are taken of; success under one name, whatever the env's."""
+    """The numbers of a row to average; success always under the same name."""
     infos = {
         key[len(INFO_PREFIX) :]: row[key] for key in row if key.startswith(INFO_PREFIX)
     }
@@ -78,7 +78,7 @@ def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """Also one of numpy's, or an array of one; None for whatever else there is."""
+    """A number, also of numpy or in an array of size 1; None for other values."""
     if isinstance(value, (np.generic, np.ndarray)) and value.size == 1:
         value = value.item()
     return value if isinstance(value, (int, float)) else None

@@ -78,8 +78,7 @@ def _add_returns(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
     )
     said = [
         f"Training: mean of the last {RECENT_EPISODES} episodes, with exploration, as "
-        "on the "
-        "console."
+        "on the console."
     ]
     if evaluated:
         said.append(
@@ -126,9 +125,8 @@ def _add_episodes(built: Page, metrics: Lines) -> None:
         return
     built.heading("Episodes")
     built.paragraph(
-        f"Training: mean of the last {RECENT_EPISODES} episodes. Evaluation: mean "
-        "over its "
-        "episodes. Other names are entries of the info that ends an episode.",
+        f"Training: mean of the last {RECENT_EPISODES} episodes. Evaluation: mean over "
+        "its episodes. Other names are entries of the info that ends an episode.",
         soft=True,
     )
     built.grid(shown)

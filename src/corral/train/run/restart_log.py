@@ -1,4 +1,4 @@
-"""Restarts of envs and workers, told as they come: a line each, and a row in a file."""
+"""Reports restarts of envs and workers: a line on the console and one in a file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from corral.train.run.outputs import MAX_ERROR_CHARACTERS, Outputs
 
 
 class RestartLog:
-    """Reports what the pools of a run have restarted.
+    """Reports the restarts in a run's pools.
 
     Args:
-        outputs: where to.
-        pools: those that there are by now.
+        outputs: where they are written.
+        pools: returns the pools that exist by now.
     """
 
     def __init__(
@@ -26,18 +26,18 @@ class RestartLog:
         self._seen: weakref.WeakKeyDictionary[Pool, int] = weakref.WeakKeyDictionary()
         self._counted = 0
         self.count = 0
-        """How many were told."""
+        """Number of restarts reported."""
         self.processes = 0
-        """Those of them that took a process along."""
+        """Number of these that ended a process."""
 
     def report_new(self, step: int) -> None:
-        """Tell the new ones."""
+        """Report new restarts."""
         for pool in self._pools():
             if pool is not None:
                 self._report(pool, step)
 
     def since_last_time(self) -> int:
-        """How many were told since this was asked last."""
+        """Return the number of restarts reported since the last call."""
         new, self._counted = self.count - self._counted, self.count
         return new
 
@@ -56,7 +56,7 @@ class RestartLog:
 
 
 def line_of(fault: Fault, count: int) -> str:
-    """One restart in one line: what was restarted, why, and how many there were."""
+    """Return one line: what was restarted, why, and the number of restarts."""
     place = f"slot {fault.slot}" if fault.slot is not None else "all slots"
     return (
         f"Restarted   {place} of worker {fault.worker}: "

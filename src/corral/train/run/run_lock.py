@@ -1,4 +1,4 @@
-"""A run's directory belongs to one program at a time.
+"""A lock: only one program at a time trains in a run's directory.
 
 Guarantees: the program that holds the lock is the only one, wherever the file system
 supports locks; the end of the program, however it comes, releases it.
@@ -14,7 +14,7 @@ from corral.train.run.directory import RunDirectory
 
 try:
     import fcntl
-except ImportError:  # Windows, where nobody is kept out
+except ImportError:  # Windows: no lock
     fcntl = None  # type: ignore[assignment]
 
 
@@ -41,14 +41,14 @@ class RunLock:
             self.close()
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def is_held(directory: RunDirectory) -> bool | None:
-    """Whether a program holds the lock on it; None if that cannot be told."""
+    """Return whether a program holds the lock; None if unknown."""
     if fcntl is None:
         return None
     descriptor = os.open(directory.path, os.O_RDONLY)

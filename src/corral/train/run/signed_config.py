@@ -1,9 +1,10 @@
-"""A run's config.yaml: settings, and a last line that says who wrote them.
+"""A run's config.yaml: settings, and a signature in the last line.
 
     # signature: hmac-sha256 KEY MAC
 
-To evaluate or resume a run is to run what its config names: `env: module:function`,
-with `env_kwargs`. So a config is taken for ours only if this user's key signed exactly
+To evaluate or resume a run is to run what its config names: `env: module:function`
+with `env_kwargs`, and `learner: module:Class`. So a config is trusted only if this
+user's key signed exactly
 its bytes, and with them where links among the run's files lead, since a resumed run
 writes to those. Nothing else in the folder is code: checkpoints are read as data, and a
 config beside a checkpoint of another run still runs what it always ran. The folder's

@@ -1,8 +1,7 @@
-"""How fast one env would have been: the same policy, one env, no other beside it."""
+"""The speed of one env alone with the same policy, to compare a run with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter
 
 from corral.engine.pool import Pool
@@ -13,33 +12,15 @@ MEASURED_SECONDS = 0.4
 MEASURED_ROWS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedComparison:
-    """A run against one env at a time."""
-
-    one: float
-    """Env steps per second that one env collects."""
-    collecting: float
-    """The same of the run, while it collected."""
-    whole: float
-    """How many times faster collecting and learning were together."""
-
-    def __str__(self) -> str:
-        return (
-            f"Collecting ran at {self.collecting:,.0f} steps/s, "
-            f"{self.collecting / self.one:.1f}× one env at a time "
-            f"({self.one:,.0f} steps/s); learning included, the run was "
-            f"{self.whole:.1f}× as fast."
-        )
-
-
-def compare(
-    parts: Parts, steps: int, collecting: float, learning: float
-) -> SpeedComparison:
-    """Measure one env, and hold the run's seconds against it."""
+def compared(parts: Parts, steps: int, collecting: float, learning: float) -> str:
+    """Measure one env, and compare it with a run's steps and seconds, in words."""
     one = one_env(parts)
-    alone = steps / one + learning
-    return SpeedComparison(one, steps / collecting, alone / (collecting + learning))
+    speed = steps / collecting
+    whole = (steps / one + learning) / (collecting + learning)
+    return (
+        f"Collecting ran at {speed:,.0f} steps/s, {speed / one:.1f}× one env at a time "
+        f"({one:,.0f} steps/s); learning included, the run was {whole:.1f}× as fast."
+    )
 
 
 def one_env(parts: Parts) -> float:

@@ -1,4 +1,4 @@
-"""How a run begins: anew, with the weights of another, or where it was left."""
+"""Start a run: new, with the weights of another run, or resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from corral.train.run.atomic_write import remove_drafts
 from corral.train.run.checkpoint import Checkpoint, load_learner
 from corral.train.run.directory import RUNS_FOLDER, RunDirectory, create, find
 from corral.train.run.evaluation import Best
-from corral.train.run.failure import RunFailure, written_about
+from corral.train.run.failure import RunFailure, another_run, written_about
 from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts, build_run
 from corral.train.run.recent_episodes import RECENT_EPISODES
@@ -39,7 +39,7 @@ def begin(
     wandb: bool = False,
     command: Sequence[str] = (),
 ) -> Training:
-    """A new run of a recipe or a YAML file."""
+    """Start a new run of a recipe or a YAML file."""
     config = resolve(source, settings)
     if wandb:
         # For its MissingExtra, before anything is begun.
@@ -63,15 +63,11 @@ def begin(
             lock.close()
         parts.pool.close()
         raise
-    console = training.outputs.console
-    console.say(f"{_title(config)}; {_where(parts)}", "bold")
-    console.say(f"Writing to {directory.path}")
-    _say_if_unsigned(console, unsigned)
-    _register(directory, console)
+    _introduce(training, f"Writing to {directory.path}", unsigned)
     try:
         if weights is None:
-            parts.warm_up(console.say)
-        training.save_beginning()
+            parts.warm_up(training.outputs.console.say)
+        training.save(directory.last)  # so that every run can be resumed
     except BaseException:
         training.close()
         raise
@@ -86,14 +82,14 @@ def resume(
     trust: bool = False,
     command: Sequence[str] = (),
 ) -> Training:
-    """The run in a directory, where its checkpoint left it.
+    """Resume the run in a directory from its checkpoint.
 
     Args:
         path: a run's directory, or a checkpoint in it.
-        settings: dotted keys -> values that are to be others from here on.
+        settings: dotted keys -> new values.
         wandb: log to Weights & Biases as well.
-        trust: run what its config names, whoever signed it.
-        command: what the user typed; empty where it is called from Python.
+        trust: run the code that its config names, even if it is not signed by you.
+        command: the command line; empty if called from Python.
     """
     directory = find(path)
     before = signed_config.read_to_run(directory, trust)
@@ -113,7 +109,7 @@ def resume(
 
 
 RANKING_SETTINGS = ("best_metric", "best_is")
-"""What says which checkpoint is the best; an earlier best by others means nothing."""
+"""Settings that decide which checkpoint is best; others make an earlier best void."""
 
 
 def _resumed(
@@ -157,12 +153,9 @@ def _resumed(
     except BaseException:
         parts.pool.close()
         raise
-    console = training.outputs.console
-    console.say(f"{_title(config)}; {_where(parts)}", "bold")
     count = "" if config.updates is None else f" of {config.updates}"
-    console.say(f"Going on from {source}: update {moment.update}{count}")
-    _say_if_unsigned(console, unsigned)
-    _register(directory, console)
+    line = f"Going on from {source}: update {moment.update}{count}"
+    _introduce(training, line, unsigned)
     return training
 
 
@@ -186,7 +179,7 @@ def _training(
 
 
 def _register(directory: RunDirectory, console: ConsoleSink) -> None:
-    """So that `corral list` finds it from any directory."""
+    """Register the run, so that `corral list` finds it from any directory."""
     try:
         run_register.add(directory)
     except OSError as error:
@@ -209,7 +202,7 @@ def changed(
     settings: Mapping[str, Any],
     command: Sequence[str] = (),
 ) -> RunConfig:
-    """The config with other settings, if they change no number of the training."""
+    """Return the config with new settings; refuse those that change the training."""
     where = str(directory.config)
     values = config.model_dump()
     for key, value in settings.items():
@@ -238,15 +231,8 @@ def _refused(
     said = f"a resumed run cannot change {key} from {then!r} to {now!r}: {why}"
     if key == "name":
         return said
-    if command:
-        words = ["corral", "train", f"{path}/config.yaml", "--init-from", path]
-        again = shlex.join([*words, "--set", f"{key}={now}"])
-    else:
-        again = (
-            f"begin({f'{path}/config.yaml'!r}, {{{key!r}: {now!r}}}, "
-            f"init_from=Path({path!r}))"
-        )
-    return f"{said}. Begin another run with its weights: {again}"
+    again = another_run(path, {key: now}, typed=bool(command))
+    return f"{said}. Start another run with its weights: {again}"
 
 
 _WHY_FIXED = {
@@ -262,7 +248,7 @@ _WHY_FIXED = {
 def in_the_users_words(
     config: RunConfig, command: Sequence[str], directory: RunDirectory | None = None
 ) -> Iterator[None]:
-    """Where envs cannot be built, say where in the user's code, and what to type."""
+    """Say where in the user's code an env failed, and which command to run next."""
     try:
         yield
     except FaultError as error:
@@ -288,18 +274,18 @@ _KEYWORD = re.compile(r'\b(\w+)="(\w+)"')
 
 
 def _newest(directory: RunDirectory) -> Path:
-    """Where Ctrl-C stopped it, else the last checkpoint, else whatever there is."""
+    """Where Ctrl-C stopped it, else the last checkpoint, else the best one."""
     for path in (directory.interrupted, directory.last, directory.best):
         if path.exists():
             return path
     raise CheckpointError(
         f"{directory.checkpoints} holds no checkpoint to go on from: the run ended "
-        "before its first one. Begin it anew"
+        "before its first one. Start a new run"
     )
 
 
 def load_moment(parts: Parts, moment: Checkpoint, path: Path) -> None:
-    """Bring learner and scales to where a checkpoint left them."""
+    """Load learner and normalisers from a checkpoint."""
     with _fitting(path):
         parts.learner.load_state_dict(moment.learner)
         parts.load_normalisers(moment.normalisers)
@@ -307,7 +293,7 @@ def load_moment(parts: Parts, moment: Checkpoint, path: Path) -> None:
 
 @contextmanager
 def _fitting(path: Path) -> Iterator[None]:
-    """Whatever does not fit is told with the path it came from."""
+    """Add the path to errors about a checkpoint that does not fit."""
     try:
         yield
     except (CheckpointError, OptionError) as error:
@@ -320,7 +306,7 @@ def _fitting(path: Path) -> Iterator[None]:
 
 
 def _weights_path(path: Path) -> Path:
-    """The best checkpoint of a run, or the file that was named."""
+    """The best checkpoint of a run, or the named file."""
     if path.suffix == ".pt":
         return path
     directory = find(path)
@@ -352,12 +338,18 @@ def _check_scales(parts: Parts, moment: Checkpoint) -> None:
         )
 
 
-def _say_if_unsigned(console: ConsoleSink, why: str) -> None:
-    if why:
+def _introduce(training: Training, line: str, unsigned: str) -> None:
+    """Print what the run is, and register it."""
+    console, parts = training.outputs.console, training.parts
+    console.say(f"{_title(parts.config)}; {_where(parts)}", "bold")
+    console.say(line)
+    if unsigned:
         console.say(
-            f"This run is not signed: {why}. To evaluate or resume it, add --trust.",
+            f"This run is not signed: {unsigned}. To evaluate or resume it, add "
+            "--trust.",
             "yellow",
         )
+    _register(training.directory, console)
 
 
 # Words --------------------------------------------------------------------------------
@@ -404,7 +396,7 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
 
 
 def threshold_of(env: str | None) -> float | None:
-    """What its authors call solved, where they say so."""
+    """Return the env's reward threshold in Gymnasium's registry, if it has one."""
     import gymnasium
 
     spec = None if env is None else gymnasium.registry.get(env)

@@ -14,14 +14,14 @@ from contextlib import contextmanager, suppress
 
 
 class StopSignals:
-    """Whether the user, or a scheduler, asked the run to stop."""
+    """Whether Ctrl-C or SIGTERM asked the run to stop."""
 
     def __init__(self) -> None:
         self.came = False
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """Take the signals meanwhile; in the main thread, which alone may do so."""
+        """Handle the signals in this block; only the main thread can."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -41,5 +41,5 @@ class StopSignals:
         self.came = True
         # Not by the console: it may be what was interrupted.
         said = "\nStopping when this update is done, to save it. Again: at once.\n"
-        with suppress(OSError):  # nobody may be listening
+        with suppress(OSError):  # stderr may be closed
             os.write(2, said.encode())

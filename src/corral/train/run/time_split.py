@@ -8,7 +8,7 @@
     evaluating  validation episodes
     saving      checkpoints, metrics, copies of the policy for videos
 
-A sample is taken at most once a second, since asking a pool who was busy costs some
+A sample is taken at most once a second, since a pool's statistics cost some
 milliseconds.
 """
 

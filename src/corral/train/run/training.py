@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
+from pathlib import Path
 from typing import Any
 
 from corral.engine.worker.seeds import EvaluationSeed
@@ -46,7 +46,7 @@ from corral.train.run.parts import Parts
 from corral.train.run.recent_episodes import RecentEpisodes, row_of
 from corral.train.run.restart_log import RestartLog
 from corral.train.run.run_lock import RunLock
-from corral.train.run.single_env_speed import compare
+from corral.train.run.single_env_speed import compared
 from corral.train.run.stop_signals import StopSignals
 from corral.train.run.time_split import TimeSplit
 
@@ -92,7 +92,7 @@ class Training:
         parts.pool.call_on_restart(self._restarted)
         self.background_video = BackgroundVideo()
         self.lock: RunLock | None = None
-        """On the directory; given back at the end."""
+        """On the directory; released at the end."""
         self.recent = RecentEpisodes()
         self._signals = StopSignals()
         self._time_split = TimeSplit(parts.pool)
@@ -110,7 +110,7 @@ class Training:
         """Slots in which no episode has ended since the last checkpoint."""
 
     def run(self) -> int:
-        """Train to the end, or to Ctrl-C; returns the exit status."""
+        """Train to the end, or to Ctrl-C; return the exit status."""
         config, progress = self.config, self.progress
         self.announce.beginning()
         with self._saying_what_is_kept():
@@ -181,7 +181,7 @@ class Training:
             self.outputs.write(results, self.progress.steps)
             improved = self.best.improved(self._latest | results)
             if improved:
-                self._moment().save(self.directory.best)
+                self.save(self.directory.best)
                 self._tell_best(results)
             self.announce.evaluation(self.progress.steps, results, improved)
             if self.config.video == "evaluations":
@@ -195,7 +195,7 @@ class Training:
         )
 
     def checkpoint(self) -> None:
-        """End the running episodes, and keep everything the run needs to go on."""
+        """End the running episodes, and save everything the run needs to continue."""
         with self._time_split.spent_on("saving"):
             self.announce.cut_episodes(self._unended)
             self._unended = set(self._slots)
@@ -203,14 +203,10 @@ class Training:
             self._save_last()
 
     def _save_last(self) -> None:
-        self._moment().save(self.directory.last)
+        self.save(self.directory.last)
         self.directory.interrupted.unlink(missing_ok=True)
         # A fault came after the checkpoint before this one: the run is past it now.
         self.directory.fault.unlink(missing_ok=True)
-
-    def save_beginning(self) -> None:
-        """Before the first update, so that every run can be resumed."""
-        self._moment().save(self.directory.last)
 
     @property
     def _is_trained(self) -> bool:
@@ -224,9 +220,10 @@ class Training:
         tenth = self.config.total_steps / CHECKPOINTS_PER_RUN
         return self.progress.steps // tenth > self._steps_before // tenth
 
-    def _moment(self) -> Checkpoint:
+    def save(self, path: Path) -> None:
+        """Write a checkpoint."""
         spec, progress = self.parts.pool.spec, self.progress
-        return Checkpoint(
+        moment = Checkpoint(
             env=self.config.env,
             observation_space=str(spec.observation_space),
             action_space=str(spec.action_space),
@@ -238,10 +235,11 @@ class Training:
             best=self.best.value,
             results=progress.results,
         )
+        moment.save(path)
 
     @property
     def seconds(self) -> float:
-        """Training took so long, interruptions left out."""
+        """Seconds of training, without interruptions."""
         return self.progress.seconds + self._time_split.seconds
 
     # The end --------------------------------------------------------------------------
@@ -272,10 +270,10 @@ class Training:
         return DONE
 
     def interrupt(self) -> int:
-        """Save where it stopped, and say how to go on; no video is waited for."""
+        """Save where it stopped, and say how to continue; skip unfinished videos."""
         self.background_video.close()
         self.announce.failed_video(self.background_video.trouble)
-        self._moment().save(self.directory.interrupted)
+        self.save(self.directory.interrupted)
         self.directory.update_about(state="interrupted", seconds=self.seconds)
         self._write_report()
         self.announce.interrupted(self.progress.update, self.progress.steps)
@@ -305,7 +303,7 @@ class Training:
         }
 
     def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
-        """How much faster it was than one env, in so many seconds of training."""
+        """Compare the run's speed with that of one env."""
         learning = seconds * split["learning"]
         collecting = seconds * sum(
             split[part] for part in ("env", "policy", "waiting", "copying")
@@ -314,10 +312,12 @@ class Training:
         if not steps or self.restarts.processes:
             return {}  # in this process, such an env would be the end of the run
         try:
-            text = str(compare(self.parts, steps, collecting, learning))
-        except FaultError as error:  # alone, nobody restarts what breaks
+            text = compared(self.parts, steps, collecting, learning)
+        except FaultError as error:  # a single env is not restarted
             reason = str(error).partition("\n")[0]
-            self.outputs.console.say(f"One env alone was not measured: {reason}", "dim")
+            self.outputs.console.say(
+                f"The speed of one env was not measured: {reason}", "dim"
+            )
             return {}
         self.outputs.console.say(text)
         return {"faster": text}
@@ -328,12 +328,12 @@ class Training:
             scene = VideoScene.of(self.parts, self.evaluator.seed(EvaluationSeed.VIDEO))
             self.directory.videos.mkdir(exist_ok=True)
             self.background_video.record(scene, self.directory.videos / f"{name}.gif")
-        except Exception as error:  # a run does not end for want of a picture
+        except Exception as error:  # a run does not fail because of a video
             self.background_video.note_failure(error)
         self.announce.failed_video(self.background_video.trouble)
 
     def _wait_for_videos(self) -> None:
-        """Ctrl-C gives them up, and nothing else of what ends a run."""
+        """Wait for videos; Ctrl-C skips them and nothing else."""
         say = self.outputs.console.say
         try:
             if self.background_video.busy:
@@ -348,14 +348,14 @@ class Training:
         write_text(self.directory.report, report.page(self.directory))
 
     def _restarted(self, fault: Fault) -> None:
-        """At once: an update may take minutes."""
+        """Report at once: an update may take minutes."""
         self.restarts.report_new(self.progress.steps)
 
     # Troubles -------------------------------------------------------------------------
 
     @contextmanager
     def _saying_what_is_kept(self) -> Iterator[None]:
-        """Whatever goes wrong: what happened, where it is written, how to go on."""
+        """Explain any error: what happened, where it is written, how to continue."""
         try:
             yield
         except KeyboardInterrupt:  # the second one, or one while it was finishing
@@ -363,13 +363,13 @@ class Training:
             self.announce.stopped_at_once(self._is_trained)
             raise
         except Exception as error:
-            told = self.announce
-            failure = RunFailure(error, self.config, told.command, told.signed)
+            announce = self.announce
+            failure = RunFailure(error, self.config, announce.command, announce.signed)
             state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
             with suppress(CorralError, OSError):  # the disk may be what is wrong
                 self.restarts.report_new(self.progress.steps)
             self._note(state=state, result=failure.description())
-            message = told.failure(failure, self._is_trained)
+            message = announce.failure(failure, self._is_trained)
             if not isinstance(error, CorralError):
                 raise RunFailed(message) from error
             error.args = (message, *error.args[1:])
@@ -398,22 +398,17 @@ class Training:
     def __enter__(self) -> Training:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.close()
         except CorralError:
-            if error is None:
+            if kind is None:
                 raise
 
 
 @contextmanager
 def _naming_culprits(rollout: Gathered) -> Iterator[None]:
-    """Where learning fails, say which env gave what cannot be learnt from."""
+    """Where learning diverges, name the env whose values are not finite."""
     try:
         yield
     except TrainingDiverged as error:
