@@ -361,4 +361,4 @@ def test_a_run_that_is_not_signed_is_replayed_with_trust(corral, monkeypatch):
 def test_options_that_clash_are_answered_as_the_command_line_has_them(corral):
     yaml("Sound", backend="thread")
     status, _, err = corral("train", "my.yaml", "--set", "on_fault=restart")
-    assert status == 2 and "Use --set backend=process" in err
+    assert status == 2 and "use --set backend=process" in err
