@@ -60,7 +60,7 @@ def test_the_whole_of_it(here, capsys):
         (["CartPole-v1", "--kwargs", "3"], 2, "is not a JSON object"),
         (["CartPole-v1", "--num-envs", "8,0"], 2, "integer >= 1, got '0'"),
         (["CartPole-v1", "--policy-ms", "-1"], 2, "must be a number >= 0"),
-        (["CartPole-v1", "--seconds", "0"], 2, "more than 0"),
+        (["CartPole-v1", "--seconds", "0"], 2, "must be a number > 0"),
         (["CartPole-v1", "--backend", "threads"], 2, "did you mean thread?"),
         (["CartPole-v1", "--html", "no/such/folder.html"], 2, "cannot be written"),
         (["CartPole-v1", "--html", "."], 2, "--html . is a directory; name a file"),
