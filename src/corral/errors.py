@@ -21,9 +21,9 @@ CorralError
 │   ├── CheckFailed      an env or executor breaks its contract (also AssertionError)
 │   └── MissingExtra     an optional package is not installed  (also ImportError)
 ├── TrainingDiverged     a loss or a weight is not finite      (also ArithmeticError)
-├── RunFailed            a training ended for a reason that is none of these
+├── RunFailed            a training ended by an exception that is not Corral's
 ├── WriteFailed          a file of a run could not be written  (also OSError)
-└── FaultError           something went wrong beside the caller; carries a Fault
+└── FaultError           an env or a worker failed; carries a Fault
     ├── EnvError         an environment raised
     ├── ItemError        a function given to `corral.map` raised
     ├── StartError       a worker or an environment could not be built
@@ -43,13 +43,13 @@ class CorralError(Exception):
     """The root of the tree."""
 
     fault: Fault | None = None
-    """What went wrong beside the caller, if that is why it was raised."""
+    """What failed in an env or a worker, if that is the cause."""
     faults: tuple[Fault, ...] = ()
-    """All of them, where several slots of one batch failed; `fault` is the first."""
+    """All faults, where several slots of one batch failed; `fault` is the first."""
     step: Any = None
-    """The Step of those slots of the batch that were fine; None if there are none."""
+    """The Step of the slots of the batch without a fault; None if there are none."""
     episodes: tuple[Any, ...] = ()
-    """(run_episodes, evaluate) Those that had been finished by then."""
+    """(run_episodes, evaluate) The episodes that were finished by then."""
 
 
 class UsageError(CorralError):
@@ -104,7 +104,7 @@ class UnsafeFile(UsageError, PermissionError):
     """A file that would run code is not signed by this user, and was not trusted."""
 
     said: str = ""
-    """The text up to what to do, which depends on where it was asked for."""
+    """The text without its last part, what to do, which differs by caller."""
 
 
 class CheckpointError(UsageError, ValueError):
@@ -112,7 +112,7 @@ class CheckpointError(UsageError, ValueError):
 
 
 class CheckFailed(UsageError, AssertionError):
-    """An environment or an executor does not do what it has to."""
+    """An environment or an executor breaks its contract."""
 
 
 class MissingExtra(UsageError, ImportError):
@@ -124,7 +124,7 @@ class TrainingDiverged(CorralError, ArithmeticError):
 
 
 class RunFailed(CorralError):
-    """A training ended by an exception that is not Corral's: its cause."""
+    """A training ended by an exception that is not Corral's; see its cause."""
 
 
 class WriteFailed(CorralError, OSError):
@@ -133,38 +133,38 @@ class WriteFailed(CorralError, OSError):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """What it takes to run an episode again, up to where it failed."""
+    """Everything to replay an episode, up to where it failed."""
 
     kit: Any
-    """What the env is built with, as `corral.engine.worker.rebuild_spec` keeps it."""
+    """How to build the env, a `corral.engine.worker.rebuild_spec.RebuildSpec`."""
     task: Any
-    """`core.NO_TASK` if it was given none."""
+    """`core.NO_TASK` if the episode had none."""
     seed: int | None = None
     options: dict[str, Any] | None = None
     actions: tuple[Any, ...] = ()
     """From its first step to the one that failed."""
     asked: tuple[str, Any] | None = None
-    """What was asked of the env after those steps, if that is what failed."""
+    """The call to the env after those steps, if the call failed."""
     missing: str = ""
-    """Why it cannot be run again, if it cannot."""
+    """Why it cannot be replayed, if it cannot."""
     notes: tuple[str, ...] = ()
-    """Why it may go another way, run again."""
+    """Why a replay may go differently."""
     before: tuple[Any, ...] = ()
-    """The last actions before the reset that failed, if other envs were beside it."""
+    """The last actions before a failed reset, if other envs shared the process."""
     beside: EpisodeRecord | None = None
-    """What another env of its process did meanwhile, if there were any."""
+    """What another env of its process did meanwhile, if there was one."""
     # A new field goes here, with a default, as in Fault.
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What went wrong, as a value that can be sent, stored and shown."""
+    """A failure, as a value that can be sent, stored and shown."""
 
     kind: str
     """raised | died | hung | start | shardmate"""
     command: str
-    """What was being done: construct, reset, step, render, call, get_attr, set_attr,
-    apply, close, start, map, or a piece of the way home."""
+    """The command that failed: construct, reset, step, render, call, get_attr,
+    set_attr, apply, close, start, map, or a part of sending the result."""
     slot: int | None = None
     worker: int | None = None
     pid: int | None = None
@@ -174,12 +174,12 @@ class Fault:
     seed: int | None = None
     """The episode's; the pool's where a worker or an env could not be built."""
     step: int | None = None
-    """Which step of its episode, counted from 1; 0 before the first."""
+    """The step of the episode, counted from 1; 0 before the first."""
     task: Any = None
     has_task: bool = False
-    """Whether it was given one, since None may well be one."""
+    """Whether the episode had a task, since None may be a task."""
     options: dict[str, Any] | None = None
-    """What the episode was reset with."""
+    """The reset options of the episode."""
     last_actions: tuple[Any, ...] = ()
     error_type: str | None = None
     error_text: str | None = None
@@ -188,35 +188,35 @@ class Fault:
     stack: str = ""
     """Where a hung worker was, as Python saw it."""
     limit: float | None = None
-    """(hung) Seconds that it was given."""
+    """(hung) The timeout, in seconds."""
     restarts: int = 0
     """How often this slot had been restarted before."""
     gave_up: bool = False
-    """Whether it would have been restarted, had that not been too often already."""
+    """Whether it was not restarted because the restarts were used up."""
     beside: int | None = None
-    """(shardmate) The slot that took the worker down, where that is known."""
+    """(shardmate) The slot that ended the worker, where that is known."""
     item: int | None = None
-    """The item's place among those given to `corral.map`."""
+    """The index of the item given to `corral.map`."""
     company: int = 0
-    """How many other envs were in its process, where that may be why."""
+    """Number of other envs in its process, where they may be the cause."""
     alone: bool | None = None
-    """Whether it fails alone in a process as well: in files of earlier versions."""
+    """Whether it also fails alone in a process; only in files of earlier versions."""
     exception: BaseException | None = field(default=None, compare=False)
-    """The env's own exception, where it survived the journey."""
+    """The env's own exception, where it could be pickled."""
     episode: EpisodeRecord | None = field(default=None, compare=False, repr=False)
-    """What it takes to run the episode again, where it was one slot's."""
+    """Everything to replay the episode, where the fault is one slot's."""
     others: int = 0
-    """(died) How many other slots its worker had, which are lost with it."""
+    """(died) Number of other slots of its worker, which are lost with it."""
     # A new field goes here, with a default: saved faults hold values in this order.
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a report, from which `corral.replay(path)` runs the episode again."""
-        # By name: how reports are worded and written is known further up.
+        # By name: the report is written by a room above this one.
         importlib.import_module("corral.engine.faults.fault_file").save(self, path)
 
 
 class FaultError(CorralError):
-    """Something went wrong beside the caller."""
+    """An env or a worker failed."""
 
     fault: Fault
 

@@ -260,7 +260,7 @@ def test_parts_of_an_action_are_named_by_their_path(make_pool: MakePool) -> None
 WRONG_SLOTS: list[tuple[Any, str]] = [
     ([0, 3], "slots 0 to 2"),
     ([-1], "slots 0 to 2"),
-    ([1, 1], "named twice"),
+    ([1, 1], "only once"),
     ([], "empty"),
     ([0.5], "integers"),
     ([[0, 1]], "integers"),

@@ -605,6 +605,6 @@ def test_options_without_a_meaning_are_refused() -> None:
 def test_two_groups_of_one_slot_are_refused() -> None:
     with (
         Pool(Countdown, 1, backend="serial") as pool,
-        pytest.raises(OptionError, match="two groups need two slots"),
+        pytest.raises(OptionError, match="two groups need at least two slots"),
     ):
         corral.collect(pool, Copycat(), 4, mode="two_groups")

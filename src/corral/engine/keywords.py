@@ -32,9 +32,9 @@ def checked_keywords(
     """Refuse keywords that the decorated function does not have.
 
     Args:
-        onward: takes what the function's `**options` are given.
+        onward: the function that gets the `**options`.
         refused: keywords of `onward` that have no meaning here, and why.
-        pool: takes the keywords that belong where the function's pool is made.
+        pool: the function whose keywords belong where the pool is made.
     """
     why = dict(refused or {})
     elsewhere = _keyword_only(pool) if pool is not None else ()
@@ -145,10 +145,10 @@ ALIASES = {
     "episodes": ("n_eval_episodes", "n_episodes", "num_episodes"),
     "max_length": ("max_episode_steps", "max_steps"),
 }
-"""Our keywords, and what other libraries call them."""
+"""Corral's keywords, and their names in other libraries."""
 
 ENVS_OWN = ("render_mode", "max_episode_steps", "disable_env_checker")
-"""What `gymnasium.make` takes for the environment."""
+"""Arguments of `gymnasium.make` for the environment."""
 
 _CLEAN = "worker processes are always started clean, on every platform; leave it out"
 _APART = "give what is in it as keywords of the call itself"
@@ -158,13 +158,14 @@ NEEDLESS = {
     "daemon": ("backend", "worker processes always end with the program; leave it out"),
     "shared_memory": ("backend", "shared memory is always used; leave it out"),
     "chunksize": ("items", "a worker gets its next item when it is free; leave it out"),
-    "deterministic": ("policy", "that is for the policy to decide"),
+    "deterministic": ("policy", "the policy decides that; leave it out"),
 }
-"""What other libraries take and Corral does not need, where it has this keyword."""
+"""Keywords of other libraries that Corral does not need: the keyword of ours by which
+a function is recognised, and the hint."""
 
 
 def _hint(word: str, names: Sequence[str], pool: Collection[str]) -> str:
-    """What to write instead of this word."""
+    """The keyword to write instead."""
     if word in ENVS_OWN and "env_kwargs" in names:
         return f'it goes to the environment: env_kwargs={{"{word}": ...}}'
     ours = [one for one in names if word in ALIASES.get(one, ())]

@@ -1,14 +1,14 @@
-"""Modules that have moved: an old name still imports what is there now.
+"""Modules that have moved: the old name still imports the module.
 
     corral.run.start          is corral.train.run.start
     corral.workers.kit        is corral.engine.worker.rebuild_spec
 
-Three things name modules and outlive a release: saved faults (functions and values, by
-pickle), configs of runs (`env: module:function`), and users' own imports. So one finder
-answers for all of them, in the caller and in workers. It is asked first, since folders
-of an older checkout, with nothing in them but bytecode, would be found as packages.
+Saved faults (functions and values, by pickle), configs of runs (`env: module:function`)
+and users' own imports name modules and outlive a release. One finder serves all of
+them, in the caller and in workers. It comes first in `sys.meta_path`, since Python
+would find folders of an older checkout, with only bytecode in them, as packages.
 
-An old name is a module of its own that hands out the attributes of the new one.
+An old name is a module of its own with the attributes of the new one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROOMS = {
     "transport": "engine.transport",
     "workers": "engine.worker",
 }
-"""Where everything below goes under its own name, but for what MODULES says."""
+"""Old packages and where their modules are now, except those in MODULES."""
 
 MODULES = {
     "adapters.flattened": "engine.adapters.flattened_agents",
@@ -78,10 +78,10 @@ MODULES = {
     "workers.kit": "engine.worker.rebuild_spec",
     "workers.luggage": "engine.worker.serialization",
 }
-"""Modules with another name than before, where saved files or programs name them."""
+"""Renamed modules that saved files or programs may name."""
 
 PUBLIC = ("doctor", "testing")
-"""Rooms of old whose names are public: a module of today has them."""
+"""Old packages whose names are public modules today."""
 
 NAMES = {
     ("run.revisit", "Revisit"): "LoadedRun",
@@ -91,7 +91,7 @@ NAMES = {
 
 
 def current(name: str) -> str | None:
-    """The name that a module has now; None if it is no old name."""
+    """The present name of a module; None if the name is not an old one."""
     package, _, old = name.partition(".")
     if package != "corral" or not old or old in PUBLIC:
         return None
@@ -141,6 +141,6 @@ class OldPaths:
 
 
 def install() -> None:
-    """Ask here, before all others; once per process."""
+    """Install the finder, before all others; once per process."""
     if not any(isinstance(finder, OldPaths) for finder in sys.meta_path):
         sys.meta_path.insert(0, OldPaths())

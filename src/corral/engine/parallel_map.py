@@ -2,9 +2,9 @@
 
 scores = corral.map(score, candidates, per_worker=load_model)
 
-items ──► whichever worker is free ──► results, in the order of the items
-  ▲               │ raised, died or hung
-  └── run again ──┘ (on_fault="restart")
+items ──► the next free worker ──► results, in the order of the items
+  ▲             │ raised, died or hung
+  └─ run again ─┘ (on_fault="restart")
 """
 
 from __future__ import annotations
@@ -107,29 +107,29 @@ def map(
 ) -> Sequence[Any]:
     """Call `fn` with every item, in parallel; the results in the order of the items.
 
-    Each worker has one item at a time and gets the next when it is free; `items` is
-    read no faster than that, so it may be a generator of any length. Every worker's
-    global random generators are seeded differently on every call: for results that
-    can be repeated, seed from the item.
+    Each worker has one item at a time and gets the next when it is free. `items` is
+    read no faster than that, so it may be a generator of any length. The global random
+    generators of the workers are seeded differently on every call: for reproducible
+    results, seed from the item.
 
     Args:
-        fn: called in the workers; lambdas and closures will do.
-        items: anything that can be iterated.
+        fn: called in the workers; lambdas and closures work.
+        items: any iterable.
         on_fault: "raise", or "restart": an item is run again if `fn` raised or if its
-            worker died or hung, in which case another worker takes that one's place.
-            One that fails again and again does not stop the others: in its place among
-            the results stands its `corral.errors.Fault`.
+            worker died or hung, in which case the worker is replaced. An item that
+            keeps failing does not stop the others: its result is its
+            `corral.errors.Fault`.
         max_restarts: how often an item may be run again.
-        item_timeout: seconds for one item.
-        workers: how many; as many as usable cores by default, or as items if fewer.
-        backend: "process", "thread" or "serial"; the last two can neither restart nor
-            keep time.
-        per_worker: builds what `this_worker().resource` gives to `fn`.
+        item_timeout: seconds allowed for one item (default: no limit).
+        workers: number of workers (default: the usable cores, or the items if fewer).
+        backend: "process", "thread" or "serial"; the last two support neither restarts
+            nor timeouts.
+        per_worker: builds `this_worker().resource`, once in each worker.
         shared: read-only arrays, one copy in memory, in `this_worker().shared`.
         worker_init: called once in each worker, before anything else.
-        threads_per_worker: for OMP, BLAS and torch in worker processes; None leaves
-            them alone.
-        devices: handed to workers round robin, as `this_worker().device`.
+        threads_per_worker: threads for OMP, BLAS and torch in worker processes; None
+            leaves them unchanged.
+        devices: devices of the workers, round robin, as `this_worker().device`.
 
     Raises:
         ItemError: `fn` raised; it names the item, and the cause is what `fn` raised.
@@ -138,7 +138,7 @@ def map(
         StartError: `worker_init` or `per_worker` raised.
         FactoryError: the function or an item cannot be pickled.
 
-    Whatever is raised, every worker is ended first: a process at once, or a second
+    Before anything is raised, every worker is ended: a process at once, or a second
     later if it is busy; a thread when its item is done.
 
     Example:
@@ -183,7 +183,7 @@ def map(
 
 @dataclass(slots=True)
 class _MapItem:
-    """One call that was asked for."""
+    """One call of `fn`."""
 
     index: int
     payload: Any
@@ -191,7 +191,7 @@ class _MapItem:
 
 
 class _MapRun:
-    """One map under way: who has which item, and what came back."""
+    """One map under way: the items of the workers, and the results."""
 
     def __init__(self, executor: Executor, travels: bool, restarts: int | None) -> None:
         self._executor = executor
@@ -200,17 +200,17 @@ class _MapRun:
         """How often an item may be run again; None if the first fault is raised."""
         self._free = list(range(len(executor.shards)))
         self._busy: dict[int, _MapItem] = {}
-        """By worker. One that is neither free nor busy is being replaced."""
+        """By worker. A worker that is neither free nor busy is being replaced."""
         self._again: deque[_MapItem] = deque()
         self._in_vain: Counter[int] = Counter()
-        """How often in a row a worker ended that had no item to blame."""
+        """By worker: how often in a row it ended without an item."""
         self._results: list[Any] = []
         executor.on_return = self._free.append
 
     def over(self, items: Iterator[Any]) -> list[Any]:
         pending = enumerate(items)
         while True:
-            # Nothing is read ahead, but where all wait for a worker to return.
+            # Nothing is read ahead, except while all workers are being replaced.
             item = self._next(pending) if self._free or not self._busy else None
             if item is None and not self._busy:
                 return self._results
@@ -222,7 +222,7 @@ class _MapRun:
                 self._take()
 
     def _next(self, pending: Iterator[tuple[int, Any]]) -> _MapItem | None:
-        """What is to be run again, else the next item; None if there is none."""
+        """An item to run again, or the next item; None if there is none."""
         if self._again:
             return self._again.popleft()
         index, item = next(pending, (0, _NO_MORE_ITEMS))
@@ -230,7 +230,7 @@ class _MapRun:
             return None
         self._results.append(None)
         if self._travels:
-            # Opened beside the function, so that one that cannot be is its own fault.
+            # Unpickled by the worker, so that a failure is this item's fault.
             item = serialization.Unpacked(serialization.pack(item, f"item {index}"))
         return _MapItem(index, item)
 
@@ -244,7 +244,7 @@ class _MapRun:
             self._replace_worker(error.fault)
 
     def _take(self) -> None:
-        """Wait for results, or for a worker to return."""
+        """Wait for results, or for a replaced worker."""
         free = len(self._free)
         try:
             answers = self._executor.first_answers(lambda: len(self._free) > free)
@@ -264,7 +264,7 @@ class _MapRun:
                 (self._results[item.index],) = reply.values
 
     def _failed(self, item: _MapItem, fault: Fault) -> None:
-        """Have an item run again, or leave it at that."""
+        """Run an item again, or keep its fault as its result."""
         fault = replace(fault, item=item.index, restarts=item.runs - 1)
         if self._restarts is None:
             raise error_for(fault)
@@ -274,7 +274,7 @@ class _MapRun:
             self._results[item.index] = replace(fault, gave_up=True)
 
     def _replace_worker(self, fault: Fault) -> None:
-        """A worker is gone: take what it left, and have another in its place."""
+        """Take the answers that a worker left, and replace it."""
         worker = fault.worker
         if worker is None or self._restarts is None:
             raise self._named(fault) from None
@@ -325,7 +325,7 @@ def _restarts(on_fault: str, most: Any, item_timeout: Any, backend: str) -> int 
 
 
 def _count(items: Iterable[Any], backend: str, workers: int | None) -> int:
-    """How many workers, but no more than there are items, where that is known."""
+    """The number of workers: no more than items, where their number is known."""
     if backend == "serial":
         return 1
     wanted = int(workers or usable_cores())

@@ -815,7 +815,7 @@ def test_an_interrupted_step_in_the_caller_is_told_by_the_next() -> None:
     envs.reset(seed=0)
     with pytest.raises(KeyboardInterrupt):
         envs.step(envs.action_space.sample())
-    with pytest.raises(ClosedError, match="Ctrl-C came"):
+    with pytest.raises(ClosedError, match="Ctrl-C interrupted"):
         envs.step(envs.action_space.sample())
     envs.close()
 

@@ -116,6 +116,6 @@ def test_in_debug_mode_a_view_that_is_kept_too_long_is_an_error(parts):
     step = parts.receiver.take_all(False, True)
     kept = step.obs
     rows = parts.state.tickets_of(parts.state.all) & 1
-    with pytest.raises(StaleViewError, match="still held"):
+    with pytest.raises(StaleViewError, match="still holds a view"):
         parts.receiver.stale_views.expire(parts.state.all, rows)
     assert not np.array_equal(kept.ravel(), [2.0] * SLOTS)

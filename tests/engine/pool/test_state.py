@@ -201,9 +201,9 @@ def test_every_second_is_the_policys_or_waiting_or_copying(monkeypatch):
     ("slots", "text"),
     [
         ([], "slots is empty"),
-        ([0, 0], "named twice"),
-        ([3], "there are slots 0 to 2"),
-        ([-1], "there are slots 0 to 2"),
+        ([0, 0], "only once"),
+        ([3], "this pool has slots 0 to 2"),
+        ([-1], "this pool has slots 0 to 2"),
         ([[0]], "expected a list of integers"),
         ([0.5], "expected a list of integers"),
     ],

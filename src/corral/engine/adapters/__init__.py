@@ -1,4 +1,4 @@
-"""Any env -> Adapter, or the reason why not."""
+"""The adapter of any env, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def adapt(env: Any) -> Adapter:
     if isinstance(env, gymnasium.Env):
         return GymnasiumAdapter(env)
     if isinstance(env, PettingZooAdapter):
-        return env  # by who asked for several agents
+        return env  # `make_multi` has adapted it already
     if env is None:
         raise OptionError(
             "the factory returned None, not an environment; "

@@ -1,13 +1,14 @@
-"""An env that `aec_to_parallel` of PettingZoo has converted, without its detours.
+"""A shortcut into envs that PettingZoo's `aec_to_parallel` has converted.
 
 Most of PettingZoo's and MPE's parallel envs are of this kind: agents in turn inside, a
 conversion around them. The conversion reads `agents`, `rewards` and the like some
 seventy times a step, each time through every wrapper; in a small env that is most of
-the time. Here they are read where they are, and an action that no wrapper would object
-to is handed to the env itself: what does not fit its space goes through all of them.
+the time. Here they are read from the env itself, and an action that every wrapper would
+pass on goes to the env itself; an action that does not fit its space goes through all
+of them.
 
-The env notices nothing: its `reset`, `step` and `observe` are called with what the
-conversion calls them with, in the same order.
+The env notices nothing: its `reset`, `step` and `observe` are called with the same
+arguments in the same order.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NAMES = _ASKED | _READ
 
 
 def without_detours(env: Any) -> Any:
-    """A ParallelEnv's `reset` and `step`: its own, or the same in less time."""
+    """A ParallelEnv's `reset` and `step`: its own, or a shortcut."""
     if kind_of(env) != _CONVERSION or is_patched(env, _COURSE):
         return env
     passage, choosy = PassThroughLayers(_NAMES), False
@@ -45,7 +46,7 @@ def without_detours(env: Any) -> Any:
     while kind_of(layer) in PASS_ACTIONS and not is_patched(layer, _ASKED, _READ):
         choosy |= kind_of(layer) in PASS_LEGAL_ACTIONS
         layer = passage.add(layer, _ASKED)
-    # Bare envs may have a `last` of their own, which only the conversion knows to call.
+    # Bare envs may have a `last` of their own, which only the conversion calls.
     return env if layer is first else Cycle(env, layer, passage, choosy)
 
 
@@ -54,9 +55,9 @@ class Cycle:
 
     Args:
         env: the converted env.
-        inner: the env inside the wrappers that hand everything on.
-        passage: those wrappers, the conversion among them.
-        choosy: whether one of them looks at the actions.
+        inner: the env inside the wrappers that pass everything on.
+        passage: those wrappers, including the conversion.
+        choosy: whether one of them checks the actions.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Cycle:
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, Any]:
-        """Start an episode; observations and infos of those that are there."""
+        """Start an episode; observations and infos of the living agents."""
         env, inner, self._direct = self._env, self._inner, False
         if not self._passage.stands():
             return env.reset(seed=seed, options=options)  # type: ignore[no-any-return]
@@ -97,9 +98,9 @@ class Cycle:
         for agent in inner.agents:
             if agent != inner.agent_selection:
                 self._refuse(agent)
-            inner.observe(agent)  # nobody looks, but the env may count it
+            inner.observe(agent)  # the result is not used, but the env may count it
             action = actions[agent]
-            # Where the env has sent everybody away, a wrapper keeps the action back.
+            # Without agents, a wrapper does not pass the action on.
             fits = inner.agents and (
                 not choosy or _fits(inner.action_space(agent), action)
             )

@@ -1,8 +1,8 @@
-"""PettingZoo's own wrappers, and what is behind them.
+"""PettingZoo's own wrappers, and shortcuts past them.
 
 An AECEnv keeps `agents`, `rewards` and the like in tables, and each wrapper around it
-hands a question for one on to the next, at 0.5 µs and more a time. What the wrappers
-named here would only hand on can be had from the env itself.
+passes a read on to the next, at 0.5 µs and more each. What the wrappers named here only
+pass on can be read from the env itself.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ PASS_LEGAL_ACTIONS = {
     (f"{_WRAPPERS}.assert_out_of_bounds", "AssertOutOfBoundsWrapper"),
     (f"{_WRAPPERS}.clip_out_of_bounds", "ClipOutOfBoundsWrapper"),
 }
-"""They hand on every action that is in its space, and see to it that it is."""
+"""They check that an action is in its space, and pass it on if it is."""
 PASS_ACTIONS = PASS_LEGAL_ACTIONS | {
     (f"{_WRAPPERS}.order_enforcing", "OrderEnforcingWrapper")
 }
-"""They hand on every action that is in its space, every observation and every table."""
+"""They pass on every action that is in its space, every observation and every table."""
 PASS_TABLES = PASS_ACTIONS | {
     (f"{_WRAPPERS}.terminate_illegal", "TerminateIllegalWrapper"),
 }
-"""They hand on every table; what they change in one they change in the env's."""
+"""They pass on every table; what they change in one they change in the env's."""
 
 TABLES = frozenset(
     ("agents", "agent_selection", "rewards", "terminations", "truncations", "infos")
@@ -31,12 +31,12 @@ TABLES = frozenset(
 
 
 def kind_of(layer: Any) -> tuple[str, str]:
-    """What it is, for those who do not import PettingZoo."""
+    """The layer's module and class, without importing PettingZoo."""
     return type(layer).__module__, type(layer).__name__
 
 
 def is_patched(layer: Any, methods: Iterable[str], tables: Iterable[str] = ()) -> bool:
-    """Whether somebody has put one of these on this very object, or on its class."""
+    """Whether one of these is overridden on this object, or on its class."""
     own, kind = vars(layer), type(layer)
     return (
         any(name in own for name in (*methods, *tables))
@@ -52,14 +52,14 @@ def _is_theirs(method: Any) -> bool:
 
 
 class PassThroughLayers:
-    """Layers that only hand on, for as long as that is what they are.
+    """Layers that only pass on, for as long as they are unchanged.
 
-    Each of them can be given another `step`, another env or another class at any time,
-    also in the middle of an episode, so whoever goes past them asks before every step.
-    That takes 1 µs for three layers.
+    User code can give each of them another `step`, another env or another class at any
+    time, also in the middle of an episode, so `stands` is called before every step. It
+    takes 1 µs for three layers.
 
     Args:
-        names: what may not be put on a layer, since it is handed on.
+        names: attributes that must not be overridden on a layer.
     """
 
     def __init__(self, names: frozenset[str]) -> None:
@@ -68,7 +68,7 @@ class PassThroughLayers:
         self._methods: list[tuple[type, str, Any]] = []
 
     def add(self, layer: Any, methods: Iterable[str] = (), inside: str = "env") -> Any:
-        """Go past this layer, whose methods are known; returns what is inside it."""
+        """Add a layer and its known methods; returns the layer inside it."""
         names = self._names if inside == "env" else frozenset(methods)
         kind, following = type(layer), vars(layer)[inside]
         self._layers.append((layer, kind, inside, following, names))
@@ -76,7 +76,7 @@ class PassThroughLayers:
         return following
 
     def stands(self) -> bool:
-        """Whether every layer is where and what it was."""
+        """Whether every layer is unchanged."""
         for layer, kind, inside, following, names in self._layers:
             held = vars(layer)
             if held[inside] is not following or not names.isdisjoint(held):
@@ -90,7 +90,7 @@ class PassThroughLayers:
 
 
 def keeper_of(env: Any) -> tuple[Any, PassThroughLayers]:
-    """The layer of an AECEnv that its tables can be read from, and the way there."""
+    """The layer of an AECEnv whose tables can be read, and the layers around it."""
     layer, passage = env, PassThroughLayers(TABLES)
     while kind_of(layer) in PASS_TABLES and not is_patched(layer, (), TABLES):
         layer = passage.add(layer)

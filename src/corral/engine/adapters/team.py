@@ -6,15 +6,15 @@
 To the rest of the engine such an env is one env, whose observation is a dict of arrays
 (in one buffer) and whose action is one. Per group, with its agents as the first axis:
 
-    obs          what each agent sees: zeros while it is not alive, save in the step
-                 that ends it, where its last observation stands here
-    alive        whether it is there, and will be asked to act
-    acting       (agents in turn) whether it is asked now
+    obs          each agent's observation: zeros while it is not alive, except in the
+                 step that ends it, which has its last observation
+    alive        whether the agent is alive, and will act
+    acting       (agents in turn) whether it acts now
     reward, terminated, truncated      of the transition that led here
-    mask         which actions it may take, where the env can say so by its infos
+    mask         which actions it may take, where the env's infos can carry a mask
 
-Why so: block, recorder, final observations, infos and restarts then hold for agents
-without knowing of them; the reward of the env is the sum over its agents.
+So block, recorder, final observations, infos and restarts work for several agents
+without knowing of them. The reward of the env is the sum over its agents.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from corral.engine.layout.packed import PackedCodec
 from corral.errors import OptionError
 
 TEAM_KEY = "corral.team"
-"""Where an env's metadata has its Team."""
+"""The key of an env's metadata that holds its Team."""
 STATE_KEY = "state"
 """The name of the whole env's state, beside those of the groups."""
 MASK_KEY = "action_mask"
-"""What PettingZoo's envs call their masks, in observations and in infos."""
+"""PettingZoo's key of action masks, in observations and in infos."""
 
 MAX_MASKED_ACTIONS = 1 << 16
-"""Of more actions masks are left in the infos: most such envs have none at all."""
+"""With more actions, masks stay in the infos: most such envs have none at all."""
 
 Agent = Hashable
 
@@ -64,7 +64,7 @@ class Group:
 
     @property
     def mask_in_obs(self) -> bool:
-        """Whether observations carry the mask, so that infos need not."""
+        """Whether observations carry the mask."""
         space = self.observation_space
         if not (
             self.mask and isinstance(space, spaces.Dict) and MASK_KEY in space.spaces
@@ -115,7 +115,7 @@ class Team:
 
     @property
     def observation_space(self) -> TeamSpace:
-        """What the engine takes for the env's observation space."""
+        """The env's observation space, as the engine uses it."""
         parts: dict[str, Space[Any]] = {
             group.name: group.leaves(self.turns) for group in self.groups
         }
@@ -125,7 +125,7 @@ class Team:
 
     @property
     def action_space(self) -> spaces.Dict:
-        """What the engine takes for the env's action space."""
+        """The env's action space, as the engine uses it."""
         return spaces.Dict(
             {
                 group.name: batched(group.action_space, len(group.agents))
@@ -139,7 +139,7 @@ class TeamSpace(spaces.Dict):
 
 
 def packed(space: TeamSpace) -> PackedCodec:
-    """How such values live in a block."""
+    """The codec of a team's observations."""
     return PackedCodec(codec_for(spaces.Dict(space.spaces)))
 
 
@@ -147,16 +147,16 @@ register_codec(TeamSpace, packed)
 
 
 def team_of(env: Any, turns: bool, state: bool) -> Team:
-    """What an env of PettingZoo's says about its agents."""
+    """The team of a PettingZoo env."""
     possible = getattr(env, "possible_agents", None)
     if not possible:
         raise OptionError(
-            f"{env} has no possible_agents; every agent that may ever appear has to be "
-            "known beforehand, since the arrays have room for all of them"
+            f"{env} has no possible_agents; it must list every agent that may ever "
+            "appear, since the arrays have room for all of them"
         )
     agents = tuple(possible)
     if len(set(agents)) < len(agents):
-        raise OptionError(f"{env} names an agent twice in possible_agents: {agents}")
+        raise OptionError(f"{env} lists an agent twice in possible_agents: {agents}")
     found: list[tuple[Space[Any], Space[Any], list[Agent]]] = []
     for agent in agents:
         observation, action = env.observation_space(agent), env.action_space(agent)
@@ -177,7 +177,7 @@ def team_of(env: Any, turns: bool, state: bool) -> Team:
 
 
 def batched(space: Space[Any], count: int) -> Space[Any]:
-    """Of `count` values at once; parts keep the order that the space has them in.
+    """The space of `count` values at once; parts keep their order.
 
     Gymnasium's `batch_space` sorts the parts of a Dict, and leaves go by order.
     """
@@ -217,14 +217,12 @@ def _check_fixed(agent: Agent, kind: str, space: Any) -> None:
 def _state_space(env: Any) -> Space[Any]:
     space = getattr(env, "state_space", None)
     if not isinstance(space, Space):
-        raise OptionError(
-            f"state=True, but {env} has no state_space that says how large its state is"
-        )
+        raise OptionError(f"state=True needs a state_space, and {env} has none")
     return space
 
 
 def _names(groups: Sequence[Sequence[Agent]]) -> list[str]:
-    """A name for each: the agents' common stem, if nothing else has it."""
+    """A name for each group: the agents' common stem, if it is unique."""
     wanted = ["+".join(dict.fromkeys(map(_stem, agents))) for agents in groups]
     names: list[str] = []
     for name, agents in zip(wanted, groups, strict=True):

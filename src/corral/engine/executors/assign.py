@@ -1,4 +1,4 @@
-"""Slots -> workers: how many, of which kind, and why."""
+"""How many workers, of which kind, and why."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Placement:
     sharing: str = ""
     """Why several slots have one process, where they do."""
     extra_envs: int = 0
-    """How many envs were built, and closed, to find out what is said here."""
+    """How many extra envs were built, and closed again, for the trial."""
 
     def __str__(self) -> str:
         where = _workers(self.workers, self.backend)
@@ -54,7 +54,7 @@ def _workers(count: int, backend: str) -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may use: affinity and cgroup limits counted."""
+    """Cores that this process may use, by affinity and cgroup limits."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -95,27 +95,27 @@ def worker_and_index(slot: int, shards: Sequence[range]) -> tuple[int, int]:
 
 
 def enough_workers(slots: int, cores: int) -> int:
-    """As few workers as leave the largest shard as small as all cores would."""
+    """The fewest workers with which the largest shard is as small as with all cores."""
     most = min(slots, cores)
     return math.ceil(slots / math.ceil(slots / most))
 
 
 MAX_PROCESSES = 64
-"""For envs that wait. A worker that holds Gymnasium and nothing else takes 25 MiB and
-0.13 s to start (64 of them on 2 cores: 1.6 GiB, 8.2 s), one with torch 160 MiB. Eight
-envs that sleep 1 ms gain 1.95 times in 2 processes, 6.8 times in 8."""
+"""For envs that wait. A worker with Gymnasium and nothing else takes 25 MiB and 0.13 s
+to start (64 of them on 2 cores: 1.6 GiB, 8.2 s), one with torch 160 MiB. Eight envs
+that sleep 1 ms run 1.95 times as fast in 2 processes, 6.8 times in 8."""
 MAX_THREADS = 256
 """The same for threads: 64 of them take 4 MiB and start in 0.04 s, and 512 envs that
 sleep 20 ms are 3.3 times as fast in 256 as in 64."""
 THREADS_ADVANTAGE = 1.1
-"""Threads start at once and share their memory: they may be that much slower than
-processes and are chosen all the same, where the env says that it is made for them."""
+"""Threads start at once and share their memory: where the env declares that it is made
+for them, they are chosen even if they are this much slower than processes."""
 
 
 def useful_processes(
     num_envs: int, cores: int, measured: Measurement
 ) -> tuple[int, str]:
-    """How many, where processes are asked for and no number; and why, if not usual."""
+    """The number of processes if the user gave none; and why, if not the usual one."""
     usual = enough_workers(num_envs, cores)
     waits = measured.computing < WAITING_CPU_SHARE
     if not waits or measured.step_time < MIN_WAITING_STEP_SECONDS:
@@ -143,8 +143,8 @@ FORKS_REASON = (
 def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
     """The quickest of caller, processes and threads, for a batch of such steps.
 
-    Envs that fork get processes: a forked child that comes back from a step is ended
-    there, and would go on as a copy of the caller's program elsewhere.
+    Envs that fork get processes: a worker process ends a forked child that returns from
+    a step; in the caller it would continue as a copy of the caller's program.
     """
     serial = serial_time(num_envs, measured)
     kinds = [("process", process_time, MAX_PROCESSES)]
@@ -168,8 +168,8 @@ def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
 
 
 def worker_counts(num_envs: int, cores: int, computing: float, most: int) -> set[int]:
-    """About as many as cores; more, where envs wait and so leave the cores idle."""
-    # One core may better be left to the parent, where that leaves two workers.
+    """About as many as cores; more where envs wait and leave the cores idle."""
+    # It may be better to leave one core to the parent, if two workers remain.
     counts = {cores, max(2, cores - 1)} if cores > 1 else set()
     if computing < WAITING_CPU_SHARE:
         useful = min(most, math.ceil(cores / max(computing, 1e-6)))

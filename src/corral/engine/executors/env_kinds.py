@@ -1,7 +1,7 @@
-"""Which slots have envs of one kind: one look at two of them is then enough.
+"""Which slots have envs of one kind: a trial of two of them is then enough.
 
-Factories are of one kind if they differ in numbers alone: a rank, a seed, a port. What
-they are given otherwise (ids, classes, paths, options) has to be the same.
+Factories are of one kind if they differ in numbers alone: a rank, a seed, a port. All
+other arguments (ids, classes, paths, options) must be equal.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from corral.core import Factory
 from corral.engine.worker import serialization
 
 MAX_KINDS = 3
-"""Each is tried with two envs; of more, nothing is found out."""
+"""Each kind is tried with two envs; with more kinds there is no trial."""
 MAX_DEPTH = 6
 
 
 def slots_to_probe(factories: Sequence[Factory]) -> list[int]:
-    """Slots whose envs are to be tried together; none if there are too many kinds."""
+    """Slots whose envs are tried together; none if there are too many kinds."""
     kinds: dict[Any, list[int]] = {}
     shapes: dict[int, Any] = {}
     for slot, factory in enumerate(factories):
@@ -37,12 +37,10 @@ def slots_to_probe(factories: Sequence[Factory]) -> list[int]:
 
 def _shape(value: Any, depth: int) -> Any:
     """Equal for values that differ in numbers alone."""
-    if value is None or isinstance(value, (bool, str, bytes)):
+    if value is None or isinstance(value, (bool, str, bytes, type)):
         return value
     if isinstance(value, (int, float, np.number)):
         return "a number"
-    if isinstance(value, type):
-        return value
     inside = _parts(value) if depth else None
     if inside is None:
         return _digest(value)
@@ -51,7 +49,7 @@ def _shape(value: Any, depth: int) -> Any:
 
 
 def _parts(value: Any) -> tuple[Any, Sequence[Any]] | None:
-    """What it is, and what it is made of; None if it cannot be taken apart."""
+    """A value's type and its parts; None if it cannot be taken apart."""
     if isinstance(value, functools.partial):
         names = tuple(value.keywords)
         return ("partial", names), [value.func, *value.args, *value.keywords.values()]
@@ -77,5 +75,5 @@ def _content(cell: Any) -> Any:
 def _digest(value: Any) -> Any:
     try:
         return hashlib.sha256(serialization.dumps(value)).digest()
-    except Exception:  # it cannot be sent; then it is like no other
+    except Exception:  # it cannot be pickled, so it is equal to itself alone
         return "this one", id(value)

@@ -11,7 +11,7 @@ from corral.errors import OptionError
 class EnvList(list[Any]):
     """One env per slot: `envs[0] = Wrapper(envs[0])` puts the wrapper into slot 0.
 
-    There are as many slots as there are, so nothing can be added or taken away.
+    The number of slots is fixed, so nothing can be added or removed.
 
     >>> slots = ["a", "b"]
     >>> envs = EnvList(slots, slots.__setitem__)
@@ -20,8 +20,8 @@ class EnvList(list[Any]):
     (['a', 'c'], ['a', 'c'])
 
     Args:
-        envs: those there are now.
-        exchange: called with a slot and the env that is to go on in it.
+        envs: the present envs.
+        exchange: called with a slot and its new env.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class EnvList(list[Any]):
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise OptionError(
-            f"there are {len(self)} slots, each with one env; envs[slot] = env puts "
-            "another one there, and nothing else changes this list"
+            f"this list has one env for each of {len(self)} slots, and its length is "
+            "fixed; envs[slot] = env replaces an env"
         )
 
     append = extend = insert = pop = remove = clear = sort = reverse = _refuse
     __delitem__ = __iadd__ = __imul__ = _refuse
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        return list, (list(self),)  # a copy is nobody's
+        return list, (list(self),)  # a copy is a plain list

@@ -1,11 +1,11 @@
-"""OpenMP's helper threads, sent home before they take the workers' cores.
+"""Ends OpenMP's idle helper threads before they take the workers' cores.
 
 torch opens a parallel region for layers as small as 8 x 64, and afterwards libgomp's
-helpers wait for the next one busily, for milliseconds: on cores that the workers need
-now. Sent home they are hired again by the next region, which costs some 0.1 ms, so this
-is done only where a batch takes much longer and the cores do not suffice for all.
-Nothing else changes: torch computes with as many threads as before. What it brings is
-measured by `benchmarks/torch_threads.py`.
+helpers spin for milliseconds, waiting for the next one, on cores that the workers need
+now. The next region starts them again, which costs some 0.1 ms, so they are ended only
+where a batch takes much longer and there are not enough cores for all. Nothing else
+changes: torch computes with as many threads as before. `benchmarks/torch_threads.py`
+measures the gain.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from time import perf_counter
 MIN_BATCH_SECONDS = 0.6e-3
 """Seconds that a batch takes: several times what starting the threads again costs."""
 MAX_PAUSE_SECONDS = 1e-3
-"""Seconds that going home may take; beside programs that have all cores busy it takes
-tens of them, since each helper needs one to leave."""
+"""Seconds that ending them may take; beside programs that keep all cores busy it takes
+tens of milliseconds, since each helper needs a core to end."""
 RETRY_AFTER_BATCHES = 100
-"""Batches until it is tried again."""
+"""Batches until the next try."""
 _PAUSE_SOFT = 1
-"""`omp_pause_soft`: what was set, as the number of threads, stays."""
+"""`omp_pause_soft`: settings such as the number of threads stay."""
 _MAPS = Path("/proc/self/maps")
 
 
@@ -52,7 +52,7 @@ class HelperThreads:
         """Whether there are any, so that it matters how long a batch takes."""
 
     def before_batch(self) -> None:
-        """The workers are about to begin: who waits for work does not wait here."""
+        """The workers are about to begin: end the idle helpers."""
         if self._runtimes is None:
             # Not "torch": that is there long before its libraries are loaded.
             if "torch._C" not in sys.modules:
@@ -79,7 +79,7 @@ class HelperThreads:
 
 
 def loaded() -> list[OpenMPRuntime]:
-    """Every GNU OpenMP in this process that can send its helpers home."""
+    """Every GNU OpenMP in this process that can end its helpers."""
     try:
         lines = _MAPS.read_text().splitlines()
     except OSError:  # not Linux

@@ -4,7 +4,7 @@
        │          inherited: block, mailbox, bells, lifeline, log; nothing else
        ├── ProcessSetup, BuildShard, BindBlock ──►│  (mailbox)
        ├── entries, rings ───────────────────────►│  (block)
-       └── lifeline ─────────────────────────────►│  hangs up when the parent is gone
+       └── lifeline ─────────────────────────────►│  hangs up when the parent ends
 
 Not forked: the parent may hold threads, locks or a CUDA context. Not multiprocessing's
 spawn either: that imports the user's `__main__` again.
@@ -87,9 +87,9 @@ from corral.engine.worker.probe import ProbeResult, ProbeStage
 from corral.errors import ClosedError, Fault
 
 PROBED_EXIT_SECONDS = 0.3
-"""Seconds for a worker that has tried envs to end by itself."""
+"""Seconds for a worker to end by itself after a trial of envs."""
 PROBE_GRACE_SECONDS = 0.1
-"""Seconds for a worker that tries envs to notice by itself that it takes too long."""
+"""Seconds for a worker to notice by itself that a trial takes too long."""
 
 
 class ProcessExecutor(SignalledExecutor):
@@ -98,7 +98,7 @@ class ProcessExecutor(SignalledExecutor):
     capabilities = Capabilities(survives_deaths=True, deadlines=True, own_globals=True)
 
     def __init__(self, assignment: Assignment, room: int = 0) -> None:
-        """Lay out the control part, with room for what `reassign` may ask for."""
+        """Lay out the control part, with room for the workers of a `reassign`."""
         super().__init__(assignment)
         # Room for the whole pool in each queue: `reassign` may make shards larger.
         workers = max(room, len(self.shards))
@@ -130,7 +130,7 @@ class ProcessExecutor(SignalledExecutor):
             keep(arrays.close)
         lifeline = Lifeline.create()
         keep(lifeline.close)
-        # One for all: who hangs is asked alone.
+        # One file for all workers: a hung worker writes its stack alone.
         stack = stacks.open_file()
         keep(os.close, stack)
         self._output = WorkerOutput()
@@ -160,7 +160,7 @@ class ProcessExecutor(SignalledExecutor):
     # Starting -------------------------------------------------------------------------
 
     def launch(self) -> None:
-        """Start those that are missing; they import while the parent goes on."""
+        """Start the workers that are missing; they import while the parent goes on."""
         missing = range(len(self._processes), len(self.shards))
         if not missing:
             return
@@ -189,7 +189,7 @@ class ProcessExecutor(SignalledExecutor):
         )
 
     def reassign(self, shards: list[range]) -> None:
-        """Go on with other workers than were launched, before anything is built."""
+        """Change the shards, and so the number of workers, before envs are built."""
         keep = len(shards)
         for part in self._mailboxes[keep:]:
             part.close()
@@ -210,12 +210,12 @@ class ProcessExecutor(SignalledExecutor):
         question: ProbeRequest,
         reached: Callable[[str], Any],
     ) -> ProbeResult:
-        """Have a worker try envs of these slots that are not the pool's own.
+        """Have a worker build envs of these slots for a trial.
 
         Raises:
-            TimeoutError: it takes much longer than the question says.
-            FaultError: an env failed or ended the process, before or after a stage was
-                `reached`.
+            TimeoutError: it takes much longer than the question allows.
+            FaultError: an env failed or ended the process; `reached` was called with
+                the stages before.
         """
         self._post(
             worker,
@@ -231,13 +231,13 @@ class ProcessExecutor(SignalledExecutor):
     def repeats_recording(
         self, worker: int, probe_slots: Sequence[int], doubt: bytes, limit: float
     ) -> bool:
-        """Whether envs in another process repeat what those that were tried did."""
+        """Whether envs in another process repeat a trial."""
         message = RepeatRecording(self._job(worker, probe_slots), doubt)
         self._post(worker, self._pack(message))
         return bool(self._await_probe(worker, limit))
 
     def _await_probe(self, worker: int, limit: float) -> Any:
-        """The same as `_await_start`, in seconds in which the worker had a core."""
+        """As `_await_start`; counts only seconds in which the worker had a core."""
         pid = self._pid(worker)
         began, queued = time.monotonic(), run_delay(pid) or 0.0
         while True:
@@ -251,7 +251,7 @@ class ProcessExecutor(SignalledExecutor):
             return self._health.checked(worker, answer)
 
     def respawn(self, worker: int) -> None:
-        """Start another process in the place of one that has tried envs."""
+        """Replace a process after a trial of envs."""
         process, mailbox = self._processes[worker], self._mailboxes[worker]
         mailbox.hang_up()
         wait_until(process, time.monotonic() + PROBED_EXIT_SECONDS)
@@ -269,7 +269,7 @@ class ProcessExecutor(SignalledExecutor):
         self._bells[worker] = spawned.bell
 
     def _clear_worker_state(self, worker: int) -> None:
-        """What the block says about a worker that is replaced."""
+        """Clear the words of the block about a worker that is replaced."""
         control, offset = self._control, self._control.bell_offset(worker)
         control.memory[offset : offset + CACHE_LINE_BYTES] = bytes(CACHE_LINE_BYTES)
         control.vitals[worker] = 0.0
@@ -290,7 +290,7 @@ class ProcessExecutor(SignalledExecutor):
         return specs
 
     def _job(self, worker: int, probe_slots: Sequence[int] | None = None) -> Job:
-        """What a worker is told to build: its shard, or envs to be tried."""
+        """What a worker builds: its shard, or envs for a trial."""
         slots = self.shards[worker] if probe_slots is None else range(len(probe_slots))
         generation, shared = self._generations[worker], self._inheritance.shared
         return self._packed.job(worker, generation, slots, shared, probe_slots)
@@ -330,7 +330,7 @@ class ProcessExecutor(SignalledExecutor):
         return serialization.dumps(message)
 
     def _put(self, worker: int, packed: Any) -> None:
-        """Post it, with an eye on the worker: one that hangs may never read it."""
+        """Post a message, and check the worker meanwhile: it may hang."""
         mailbox = self._mailboxes[worker]
         mailbox.put(packed)
         while not mailbox.flush(HEALTH_CHECK_SECONDS):
@@ -349,7 +349,7 @@ class ProcessExecutor(SignalledExecutor):
 
     def _await_death(self, worker: int) -> None:
         super()._await_death(worker)
-        # It lives on without its mailbox, as if somebody had closed all descriptors.
+        # It is alive without its mailbox: an env may have closed all descriptors.
         end(self._processes[worker])
         self._raise_if_dead(worker)
 
@@ -370,7 +370,7 @@ class ProcessExecutor(SignalledExecutor):
     # Replacing ------------------------------------------------------------------------
 
     def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
-        """Start another in the place of a worker that ended; does not wait for it."""
+        """Start a worker in the place of one that ended; does not wait for it."""
         self._forget(worker)
         ring_for_lost_rings(self._bell, self.done)
         messages = StartMessages(
@@ -389,7 +389,7 @@ class ProcessExecutor(SignalledExecutor):
         self._open_channels()
 
     def _forget(self, worker: int) -> None:
-        """What was known of a worker, sent to it and fetched from it."""
+        """Reset what is known of a worker, was sent to it and fetched from it."""
         self._lost.pop(worker, None)
         self._health.forget(worker)
         self._unwanted[worker] = 0
@@ -399,7 +399,7 @@ class ProcessExecutor(SignalledExecutor):
         self._clear_worker_state(worker)
         self._sent[worker] = self._consumed[worker][0] = 0
         self._fetched[worker] = self._posted[worker]
-        self._posted_seen = b""  # looking through it may have ended half-way
+        self._posted_seen = b""  # the last look may have been interrupted
         self._generations[worker] += 1
 
     def _install_replacement(self, worker: int) -> None:
@@ -449,7 +449,7 @@ class ProcessExecutor(SignalledExecutor):
             child_processes.end_marked(self._inheritance.token)
 
     def __del__(self) -> None:
-        # Ctrl-C may come before there is anybody else to close us.
+        # Ctrl-C may come before a pool owns the executor.
         if getattr(self, "_resources", None) is not None:
             self.close(0.0)
 
@@ -463,7 +463,7 @@ class ProcessExecutor(SignalledExecutor):
                 self._mailboxes[worker].post(Ask("close"), timeout=0.0)
             self._announce(worker, [MAIL_ENTRY])
             self._bells[worker].flush()
-        # One that is posting a letter we will not read has to stop trying.
+        # A worker that is posting a letter, which is not read any more, must stop.
         self._mailboxes[worker].close()
 
     def _is_closing(self, worker: int) -> bool:
@@ -478,23 +478,23 @@ class ProcessExecutor(SignalledExecutor):
                 part.close()
         with suppress(Exception):
             self._resources.close()
-        # Whoever they lead to leads back to us: without them, who drops a closed pool
-        # drops its memory too.
+        # Clear these references: they form a cycle with the pool and would keep its
+        # memory alive after close().
         self._away = {}
         self.on_return = lambda worker: None
         open_executors.discard(self)
 
 
 def _probe_timeout(question: ProbeRequest) -> float:
-    """Seconds for what the question is about; who times envs waits for slow ones."""
+    """Seconds for a trial; one that times envs also waits for slow constructors."""
     building = 4 * question.long_to_build if question.seconds else 0.0
     return question.limit + question.seconds + building + PROBE_GRACE_SECONDS
 
 
 def _fill_standard_descriptors() -> None:
-    """In a parent without stdout ours would get its number, and a worker lose it.
+    """Open 0 to 2, so that in a parent without stdout no pipe gets their numbers.
 
-    They stay: by the time we could close them they may be somebody else's.
+    They stay open: other code may have replaced them by the time of `close`.
     """
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor < 3:
@@ -503,12 +503,12 @@ def _fill_standard_descriptors() -> None:
 
 
 def kill_workers_of(thread: threading.Thread) -> None:
-    """Kill the workers that a thread has started: it sees that they died.
+    """Kill the workers that a thread has started, so that it stops waiting for them.
 
-    For who must not wait for a thread that waits for them. It may be starting more, so
-    do it again until the thread has ended.
+    For callers that must not wait for the thread. It may be starting more workers, so
+    call this again until the thread has ended.
     """
-    with suppress(RuntimeError):  # one was opened while we looked
+    with suppress(RuntimeError):  # an executor was opened meanwhile
         for executor in list(open_executors):
             if isinstance(executor, ProcessExecutor) and executor._thread is thread:
                 for process in list(executor._processes):

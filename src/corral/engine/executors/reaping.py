@@ -1,7 +1,7 @@
-"""The end of a worker process: seen, waited for, and made sure of with its children.
+"""The end of a worker process: noticed, waited for, and enforced with its children.
 
-`WorkerHealth` says whether a worker has died or is at one thing for longer than it may
-take, and makes the fault of it. It asks the system and the worker's line of `vitals`.
+`WorkerHealth` finds workers that have died or overrun a deadline, and makes the faults.
+It reads the process table and the worker's line of `vitals`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from corral.engine.worker.letters import BuildFailed
 from corral.errors import Fault
 
 SILENT_EXIT_SECONDS = 2.0
-"""Seconds that a worker may do nothing about being asked to end."""
+"""Seconds that a worker may take to react when it is asked to end."""
 KILLED_EXIT_SECONDS = 2.0
-"""The same for the kernel, after SIGKILL: it may hold one that waits for a device."""
+"""The same for the kernel after SIGKILL: a process may be waiting for a device."""
 COMMAND_NAMES = {
     STEPPING: "step",
     RESETTING: "reset",
@@ -47,17 +47,17 @@ COMMAND_NAMES = {
     ANSWERING: "call",
     CLOSING: "close",
 }
-"""How a fault names what a worker was doing."""
+"""How a fault names the current command of a worker."""
 
 
 class WorkerHealth:
-    """Whether workers live and are in time; the faults of those that are not.
+    """Whether workers are alive and in time; the faults of those that are not.
 
     Args:
-        assignment: its deadlines and seed.
-        control: where workers say what they are at.
-        stack: the descriptor of the file that a hung process writes its stacks to.
-        output: what workers have printed.
+        assignment: deadlines and seed.
+        control: workers write their current command there.
+        stack: descriptor of the file that a hung process writes its stacks to.
+        output: the workers' output.
         mark: by worker, the mark of the processes that its envs have started.
     """
 
@@ -85,29 +85,29 @@ class WorkerHealth:
             ANSWERING: assignment.item_timeout,
         }
         self._unresponsive: dict[int, tuple[int, float]] = {}
-        """Which command a worker was seen to leave untouched, and since when."""
+        """By worker: the command that it has not taken yet, and since when."""
 
     def watch(self, shards: list[range]) -> None:
-        """From now on the workers serve these slots, and have to be in time."""
+        """The workers serve these slots now; deadlines hold."""
         self._shards = shards
         limits = [*self._limits.values(), self._assignment.options.memory_limit]
-        # One that makes room for another may hang in its last `close`.
+        # A worker that is retired may hang in its last `close`.
         self.has_deadlines = any(limit is not None for limit in limits)
         self._limits[CLOSING] = self._assignment.close_timeout
 
     def forget(self, worker: int) -> None:
-        """Another worker comes in its place."""
+        """The worker is replaced."""
         self._unresponsive.pop(worker, None)
 
     def end(self, worker: int, process: subprocess.Popen[bytes]) -> int:
-        """End a worker with all that its envs have started; returns the exit code."""
+        """End a worker and all processes that its envs have started; its exit code."""
         code = end(process)
         if self._control.stop[worker, 0] != WORKER_ENDED:
             child_processes.end_marked(self._mark(worker))
         return code
 
     def death(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
-        """The fault of a worker that has ended, or is ended now."""
+        """End a worker that died or hangs; its fault."""
         code = self.end(worker, process)
         command, slot, slots = "start", None, 0
         if self._shards:
@@ -130,11 +130,11 @@ class WorkerHealth:
     def lateness(
         self, worker: int, process: subprocess.Popen[bytes], sent: int
     ) -> Fault | None:
-        """The fault of a worker that overran a deadline, which ends it.
+        """End a worker that overran a deadline; its fault, or None if it is in time.
 
         Args:
-            worker: which.
-            process: its.
+            worker: its number.
+            process: its process.
             sent: how many commands it was sent.
         """
         limit = self._overrun(worker, sent)
@@ -152,7 +152,7 @@ class WorkerHealth:
         )
 
     def _overrun(self, worker: int, sent: int) -> float | None:
-        """The limit that a worker is past."""
+        """The limit that a worker has overrun."""
         now = time.perf_counter()
         since, doing = self._control.vitals[
             worker, [BUSY_SINCE, CURRENT_COMMAND]
@@ -160,8 +160,8 @@ class WorkerHealth:
         taken = int(self._control.consumed[worker][0])
         if since or sent == taken:
             self._unresponsive.pop(worker, None)
-        else:  # it has not noticed that it is asked to do something
-            # It may have been seen like this before, with another command since.
+        else:  # it has not taken its next command
+            # The count starts anew if that is another command than last time.
             if self._unresponsive.get(worker, (-1, now))[0] != taken:
                 self._unresponsive[worker] = taken, now
             since = self._unresponsive[worker][1]
@@ -173,7 +173,7 @@ class WorkerHealth:
         return limit
 
     def is_closing(self, worker: int, pid: int) -> bool:
-        """Whether a worker that was asked to close can be seen to do anything."""
+        """Whether a worker that was asked to close is doing something."""
         busy = self._control.vitals[worker, BUSY_SINCE] or not self._shards
         return bool(busy) and not stacks.is_stopped(pid)
 
@@ -193,7 +193,7 @@ class WorkerHealth:
         )
 
     def checked(self, worker: int, answer: Any) -> Any:
-        """What a worker answered that was to build something; raises if it failed."""
+        """The answer of a worker that builds something; raises if that failed."""
         if isinstance(answer, BuildFailed):
             output = self._output.tail(worker)
             raise error_for(replace(answer.fault, kind="start", output=output))
@@ -203,7 +203,7 @@ class WorkerHealth:
 def current_command(
     control: ControlViews, worker: int, shard: range
 ) -> tuple[str, int | None]:
-    """The command a worker was last seen at, and the slot, if it was at any."""
+    """A worker's current or last command, and its slot, if any."""
     vitals = control.vitals[worker].tolist()
     command = COMMAND_NAMES.get(vitals[CURRENT_COMMAND], "step")
     at = int(vitals[CURRENT_SLOT])
@@ -211,7 +211,7 @@ def current_command(
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Look without reaping: while its entry stands, its group cannot be another's."""
+    """Look without reaping: until then, no other group gets its number."""
     if process.returncode is not None:
         return True
     if not hasattr(os, "waitid"):
@@ -219,12 +219,12 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
     try:
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, process.pid, flags) is not None
-    except ChildProcessError:  # somebody else waited for it
+    except ChildProcessError:  # other code has reaped it
         return True
 
 
 def wait_until(process: subprocess.Popen[bytes], deadline: float) -> None:
-    """Give a process that long to end by itself."""
+    """Wait for a process to end by itself, until the deadline."""
     wait_for_all({0: process}, deadline, lambda _: True)
 
 
@@ -233,12 +233,12 @@ def wait_for_all(
     deadline: float,
     answers: Callable[[int], bool],
 ) -> None:
-    """Give processes that long to end by themselves; those that are silent, less.
+    """Wait for processes to end by themselves; kill those that do not react.
 
     Args:
         processes: by worker.
         deadline: by time.monotonic.
-        answers: whether a worker is seen to do something about it right now.
+        answers: whether a worker is busy ending right now.
     """
     left = dict(processes)
     heard = dict.fromkeys(left, time.monotonic())
@@ -260,7 +260,7 @@ def wait_for_all(
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a worker, its group and its offspring; does not wait."""
+    """Kill a worker, its group and its children; does not wait."""
     if process.returncode is None:
         children = child_processes.children_of(process.pid)
         with suppress(ProcessLookupError, PermissionError):
@@ -269,7 +269,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def end(process: subprocess.Popen[bytes]) -> int:
-    """Kill what is left of the worker's group, then reap; returns the exit code."""
+    """Kill the worker's group, then reap; returns the exit code."""
     kill(process)
     with suppress(subprocess.TimeoutExpired):
         return process.wait(KILLED_EXIT_SECONDS)

@@ -1,7 +1,8 @@
-"""A worker that takes the place of one that ended, started beside the others.
+"""A worker that replaces one that ended, started while the others go on.
 
-A thread starts it and brings it to where the one before was, so that the survivors and
-the caller go on meanwhile. The caller's own thread puts it in place, between two waits.
+A thread starts the process and sends it what the worker before it knew, so that the
+survivors and the caller go on meanwhile. The caller's thread installs it between two
+waits.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from corral.errors import CorralError, Fault, FaultError
 
 
 class StartMessages(NamedTuple):
-    """All that a worker is told until it serves, packed."""
+    """The pickled messages to a worker until it serves."""
 
     setup: bytes
     build: bytes
@@ -38,15 +39,15 @@ class StartMessages(NamedTuple):
 
 
 class Replacement:
-    """One worker on its way.
+    """One worker that is being started.
 
     Args:
-        worker: whose place it takes.
+        worker: the worker that it replaces.
         delay: seconds to wait first.
         spawn: starts the process.
-        messages: what it is told.
+        messages: what it is sent.
         timeout: seconds for each of its answers.
-        health: makes the fault of one that fails.
+        health: makes its fault if it fails.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Replacement:
         self.worker = worker
         self.spawned: SpawnedWorker | None = None
         self.error: CorralError | None = None
-        """Why there is no worker after all."""
+        """Why the worker could not be started."""
         self._delay = delay
         self._spawn, self._messages = spawn, messages
         self._timeout, self._health = timeout, health
@@ -102,7 +103,7 @@ class Replacement:
             self.spawned = None
 
     def _prepare(self, spawned: SpawnedWorker) -> None:
-        """Bring a new process to where the one before it was."""
+        """Have the process build and bind, as the one before it did."""
         mailbox, timeout, health = spawned.mailbox, self._timeout, self._health
         try:
             mailbox.post_bytes(self._messages.setup, timeout)
@@ -120,21 +121,21 @@ class Replacement:
             raise error_for(replace(fault, command="start")) from error
 
     def result(self) -> SpawnedWorker:
-        """The worker, once finished; raises if there is none after all."""
+        """The worker, once finished; raises if it could not be started."""
         if self.error is not None:
             raise self.error
         assert self.spawned is not None
         return self.spawned
 
     def cancel(self) -> None:
-        """Give it up; its envs are closed if they are built already."""
+        """Cancel the start; envs that are built already are closed."""
         self._cancelled.set()
         spawned = self.spawned
         if spawned is not None:
             spawned.mailbox.hang_up()
 
     def end(self, deadline: float) -> None:
-        """After `cancel`: see to it that nothing is left of it."""
+        """After `cancel`: end the process and the thread."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
         spawned = self.spawned
         if spawned is None:
@@ -147,10 +148,10 @@ class Replacement:
 
 
 def ring_for_lost_rings(bell: Doorbell, done: NDArray[np.uint32]) -> None:
-    """A worker may be killed after it said `done` and before it rang for that.
+    """Ring for results whose worker was killed between `done` and its ring.
 
-    Others may be between the two right now; they are given a moment. Who waits looks at
-    what is done all the same, so one ring too many does no harm.
+    Other workers may be between the two right now; they get a moment. The caller checks
+    `done` anyway, so one ring too many does no harm.
     """
     missing = 1 << 32
     for _ in range(20):

@@ -75,7 +75,7 @@ class SerialExecutor(Executor):
 
     @property
     def envs(self) -> EnvList:
-        """The environments themselves; one that is put in goes on in its slot."""
+        """The environments themselves; assigning one replaces the env of its slot."""
         envs = self._worker.shard.envs
         return EnvList([adapter.env for adapter in envs.adapters], envs.exchange)
 
@@ -155,12 +155,11 @@ class SerialExecutor(Executor):
         try:
             while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
                 self._run_next()
-            # Those that are waited for may have been sent after others.
+            # The slots that the caller waits for may have been sent after others.
             while only_some and not is_done():
                 self._run_next()
         finally:
             self._stop(outside)
-        # All that was asked for was run here, one after the other.
         return not only_some or is_done()
 
     def step_inline(self, mode: int) -> None:
@@ -178,7 +177,7 @@ class SerialExecutor(Executor):
             self._stop(outside)
 
     def _begin(self) -> WorkerContext | None:
-        """The caller's thread is a worker only this long, and maybe of another pool."""
+        """Make the caller's thread this pool's worker; it may also be another's."""
         outside, here.context = here.context, self._worker.context
         self._running = True
         return outside
@@ -192,8 +191,8 @@ class SerialExecutor(Executor):
     def _run_next(self) -> None:
         if not self._queue:
             raise ClosedError(
-                "Ctrl-C came while an environment was being run, and its result is "
-                "lost; close this pool and make a new one"
+                "Ctrl-C interrupted an environment, and its result is lost; close this "
+                "pool and make a new one"
             )
         command = MORE_FOLLOWS_BIT
         while command & MORE_FOLLOWS_BIT:
@@ -204,7 +203,7 @@ class SerialExecutor(Executor):
             self._raise_ended()
 
     def _raise_ended(self) -> NoReturn:
-        """A signal handler has closed us in the middle of a command."""
+        """A signal handler has closed the pool in the middle of a command."""
         faults = [letter.fault for letter in self._letters if letter.fault is not None]
         for fault in faults:
             if isinstance(fault.exception, SystemExit):

@@ -1,10 +1,10 @@
 """The parent's side of workers that sleep: queues, bells and mailboxes.
 
     send   queue entry -> ring the worker's bell
-    wait   the parent's bell, in slices; between them, are all workers still there?
+    wait   for the parent's bell, in slices; check the workers between them
 
-Shared by threads and processes, which differ in how a worker is started, watched and
-ended, and in nothing else.
+Shared by threads and processes, which differ only in how a worker is started, watched
+and ended.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ HEALTH_CHECK_SECONDS = 0.02
 BUSY_HEALTH_CHECK_SECONDS = 0.001
 """The same while they post letters too big for their mailbox."""
 WORKER_SPIN_SECONDS = 50e-6
-"""Longest time a worker burns before it sleeps: about what a wake-up costs."""
+"""Longest time that a worker spins before it sleeps: about the cost of a wake-up."""
 PARENT_SPIN_SECONDS = 400e-6
-"""The same for the parent, which has a core for itself when it spins at all."""
+"""The same for the parent, which spins only where it has a core for itself."""
 
 
 class SignalledExecutor(Executor):
-    """What threads and processes have in common, seen from the parent."""
+    """What threads and processes have in common, on the parent's side."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
         self._inbox: list[Letter] = []
         self._replies: dict[int, Reply] = {}
         self._lost: dict[int, Fault] = {}
-        """Workers that ended by themselves, with the fault of each."""
+        """By worker: the fault of those that ended by themselves."""
         self._away: dict[int, Replacement] = {}
         """Workers that are being replaced."""
         self._closed = False
@@ -75,19 +75,19 @@ class SignalledExecutor(Executor):
         self._assign(assignment.shards)
 
     def _assign(self, shards: list[range]) -> None:
-        """Say who runs what; nothing may have been sent yet."""
+        """Set the shards; nothing may have been sent yet."""
         self.shards = shards
         assignment = self._assignment
         workers = len(shards)
-        # Who spins burns a core: workers may while there is one for each, the parent
-        # only if there is one left for it. Measured with 64 CartPoles on 16 cores and
-        # 15 workers: nobody spins 394k steps/s, workers 457k, both 553k.
+        # Spinning takes a core: workers spin while there is a core for each, the parent
+        # only if one is left for it. Measured with 64 CartPoles on 16 cores and 15
+        # workers: 394k steps/s without spinning, workers spin 457k, both 553k.
         self._worker_spin = WORKER_SPIN_SECONDS if workers <= assignment.cores else 0.0
         self._spin = PARENT_SPIN_SECONDS if workers + 1 <= assignment.cores else 0.0
         self._sent = [0] * workers
         self._fetched = [0] * workers
         self._unwanted = [0] * workers
-        """Answers that nobody waits for any more."""
+        """By worker: answers that were given up and will be dropped."""
         self._places = [
             (worker, index)
             for worker, shard in enumerate(shards)
@@ -104,7 +104,7 @@ class SignalledExecutor(Executor):
         self._informed_seen = bytes(self._informed_words)
 
     def _open_queues(self) -> None:
-        """Of the workers there are; the control part may have room for more."""
+        """The queues of the present workers; the control part may have more."""
         workers = len(self.shards)
         self._queues = [queue.data for queue in self._control.queue[:workers]]
 
@@ -123,7 +123,7 @@ class SignalledExecutor(Executor):
             self._helpers.before_batch()
         try:
             for worker, queue, bell in self._channels:
-                # No need to look for room: mail leaves some, and no slot is under way.
+                # There is room: mail leaves one entry, and no slot is under way.
                 position = sent[worker]
                 queue[position % len(queue)] = command
                 sent[worker] = position + 1 & TICKET_MASK
@@ -195,13 +195,13 @@ class SignalledExecutor(Executor):
         if worker in self._lost:
             raise error_for(self._lost[worker])
         if worker in self._away:
-            return  # it is told again when it has returned
+            return  # `on_return` sends it again
         try:
             self._announce(worker, [MAIL_ENTRY])
             self._bells[worker].flush()
             self._post(worker, packed)
         except FaultError:
-            raise  # it is gone, and what it was told with it
+            raise  # the worker ended, and the message with it
         except BaseException:
             self._interrupted = True
             raise
@@ -300,8 +300,8 @@ class SignalledExecutor(Executor):
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Post every question before waiting for any answer."""
-        # All are packed before one is posted: an answer that nobody will fetch, since
-        # another question could not be packed, would be the next question's.
+        # Pickle all before posting one: if a later one could not be pickled, the answer
+        # to an earlier one would be taken for the next question's.
         packed = {
             worker: self._pack_or_refuse(asked, f"with a {asked.verb!r} question")
             for worker, asked in questions.items()
@@ -339,10 +339,10 @@ class SignalledExecutor(Executor):
     def first_answers(self, enough: Callable[[], bool]) -> dict[int, Reply]:
         """Wait until an item was run, or it is `enough`; the answers so far."""
         while True:
-            # Answers decide, and rings only wake us: who dies may have lost some.
+            # Answers decide, and rings only wake the parent: some may be lost.
             rings = self._bell.count
             self._collect()
-            # Looked at every time: others that answer quickly must not hide a death.
+            # Every time: workers that answer quickly must not hide one that died.
             self.check_workers()
             if self._replies or enough():
                 return self.answered()
@@ -354,7 +354,7 @@ class SignalledExecutor(Executor):
         return answered
 
     def _fetch(self, worker: int, timeout: float | None) -> object:
-        """One message, with an eye on the worker's health."""
+        """One message; checks the worker meanwhile."""
         deadline = deadline_after(timeout)
         while True:
             left = deadline - time.monotonic()
@@ -400,7 +400,7 @@ class SignalledExecutor(Executor):
         return None
 
     def _await_death(self, worker: int) -> None:
-        """Its mailbox is closed, so it is ending: give the exit code a moment."""
+        """The worker's mailbox is closed, so it is ending: wait for its exit code."""
         deadline = time.monotonic() + 2.0
         while time.monotonic() < deadline:
             self._raise_if_dead(worker)
@@ -412,15 +412,15 @@ class SignalledExecutor(Executor):
         fault = self._lost.get(worker) or self._fault_if_dead(worker)
         if fault is None and self._interrupted:
             raise ClosedError(
-                "Ctrl-C came while this pool was sending, and what it waits for was "
-                "never asked; close it and make a new one"
+                "Ctrl-C interrupted this pool while it was sending, so the results "
+                "that it waits for will not come; close it and make a new one"
             )
         if fault is not None:
             self._lost[worker] = fault
             raise error_for(fault)
 
     def check_workers(self) -> None:
-        """See whether all workers are there and in time, and raise if not."""
+        """Raise if a worker has died or is late; install replacements."""
         for worker in range(len(self.shards)):
             if worker in self._away:
                 self._install_replacement(worker)
@@ -436,13 +436,13 @@ class SignalledExecutor(Executor):
         while True:
             try:
                 self._sort(worker, self._mailboxes[worker].fetch(0.0))
-            except (TimeoutError, MailboxClosed):  # the rest of it was never sent
+            except (TimeoutError, MailboxClosed):  # the rest was never sent
                 break
         letters, self._inbox = self._inbox, []
         return letters
 
     def _install_replacement(self, worker: int) -> None:
-        """Put a worker in its place, if it is ready."""
+        """Install a replacement, if it is ready."""
 
 
 def deadline_after(timeout: float | None) -> float:

@@ -1,4 +1,4 @@
-"""How a worker process is started: what it inherits and is told, and what we keep.
+"""How a worker process is started: what it inherits and is sent.
 
 parent ── Popen(python -c bootstrap) ──► worker: own session, SIGINT ignored
              inherited: block, mailbox, bells, lifeline, log; nothing else
@@ -85,7 +85,7 @@ class Inheritance:
         }
 
     def mark(self, worker: int, generation: int) -> str:
-        """By which the processes are known that a worker's envs have started."""
+        """The mark of the processes that a worker's envs start."""
         return child_processes.mark_of(self.token, worker, generation)
 
     def descriptors_in(self, arguments: dict[str, Any]) -> list[int]:
@@ -96,7 +96,7 @@ class Inheritance:
 
 
 class PackedJobs:
-    """What workers are told, with the user's functions as bytes, packed once."""
+    """The jobs of workers, with the user's functions pickled once."""
 
     def __init__(self, assignment: Assignment) -> None:
         pack = serialization.pack
@@ -119,17 +119,17 @@ class PackedJobs:
         shared: SharedArrays | None,
         made_of: Sequence[int] | None = None,
     ) -> Job:
-        """What one worker is told to build.
+        """The job of one worker.
 
         Args:
-            worker: which.
-            generation: how many have run these slots before.
+            worker: its number.
+            generation: how many workers have run these slots before.
             slots: its shard.
             shared: arrays for all workers.
-            made_of: slots whose factories it uses, if not those of its own.
+            made_of: slots whose factories it uses (default: its own).
         """
         factories = self._assignment.factories
-        # Packed together: a factory that is used for many slots travels once.
+        # Pickled together: a factory of many slots is pickled once.
         own = [factories[slot] for slot in (slots if made_of is None else made_of)]
         return Job(
             worker=worker,
@@ -175,7 +175,7 @@ class SpawnedWorker:
     bell: Doorbell
 
     def shut_down(self) -> None:
-        """Let it close what it has built, then end it; bounded."""
+        """Let it close its envs, then end it; bounded."""
         self.mailbox.hang_up()
         wait_until(self.process, time.monotonic() + SILENT_EXIT_SECONDS)
         end(self.process)
@@ -190,7 +190,7 @@ def spawn_worker(
     inheritance: Inheritance,
     output: WorkerOutput,
 ) -> SpawnedWorker:
-    """Start one process; whatever was opened for it is closed if that fails.
+    """Start one process; if that fails, close everything that was opened for it.
 
     Raises:
         StartError: the system refuses.
@@ -215,7 +215,7 @@ def spawn_worker(
         reads, writes = zip(*pipes, strict=True)
         arguments = inheritance.arguments_for(worker, bell, far.fileno(), writes[2])
         process = _popen(
-            # ascii: whatever the locale makes of other characters.
+            # ascii, since the locale may change other characters.
             [ascii(serialization.absolute_path()), ascii(arguments)],
             stdout=writes[0],
             stderr=writes[1],
@@ -231,11 +231,11 @@ def spawn_worker(
 
 
 def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Run our bootstrap; Ctrl-C meanwhile comes afterwards."""
+    """Start the bootstrap; Ctrl-C meanwhile is delivered afterwards."""
     command = [*interpreter(), "-c", main.BOOTSTRAP, *arguments]
     process = None
-    # A worker is born with SIGINT blocked, and shows no traceback of its own before it
-    # gets to ignoring it.
+    # A worker starts with SIGINT blocked, so that it prints no traceback before it
+    # ignores the signal.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process = subprocess.Popen(
@@ -256,13 +256,14 @@ def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
 
 
 def interpreter() -> list[str]:
-    """What runs workers: the Python that runs us, with the flags that it was given."""
+    """The command of workers: this interpreter with its flags."""
     program = os.fsdecode(spawn.get_executable() or "")
     if not program:
         raise FileNotFoundError(errno.ENOENT, "Python does not know its own program")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    # These raise SystemError for every absent attribute of a module once the working
-    # directory was deleted, unless told to leave it off the path; workers get ours.
+    # These versions raise SystemError for every absent attribute of a module once the
+    # working directory was deleted, unless -P leaves it off the path; workers get the
+    # parent's path anyway.
     if (3, 13, 0) <= sys.version_info[:3] < (3, 13, 3) and "-P" not in flags:
         flags.append("-P")
     return [program, *flags]

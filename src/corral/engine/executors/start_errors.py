@@ -1,4 +1,4 @@
-"""What the operating system refuses at the start, as the error that says so."""
+"""Refusals of the operating system at the start, as StartError."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from corral.errors import Fault
 
 @contextmanager
 def start_errors(seed: int | None, worker: int | None = None) -> Iterator[None]:
-    """An OSError in here is a StartError: descriptors, memory, processes, programs.
+    """Turn an OSError into a StartError: descriptors, memory, processes, programs.
 
     Args:
         seed: the pool's, if it means anything to the caller.
-        worker: whose start it is; None for the whole pool's.
+        worker: the worker that is started; None for the whole pool.
     """
     try:
         yield

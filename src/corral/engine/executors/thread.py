@@ -1,7 +1,7 @@
 """Workers as threads of this process: no pickling, no start-up, one GIL.
 
-Pays for envs that release the GIL (physics in C, network, sleep). Threads run under
-the caller's thread counts and global generators, and cannot be given up when they hang.
+For envs that release the GIL (physics in C, network, sleep). Threads use the caller's
+thread counts and global generators, and cannot be ended when they hang.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ThreadExecutor(SignalledExecutor):
         self._bell = self._bells.pop(0)
 
     def __del__(self) -> None:
-        # Ctrl-C may come before there is anybody else to close us.
+        # Ctrl-C may come before a pool owns the executor.
         if hasattr(self, "_threads") and not self._threads:
             self.close(0.0)
 
@@ -141,14 +141,14 @@ class ThreadExecutor(SignalledExecutor):
         return views
 
     def _fault_if_dead(self, worker: int) -> Fault | None:
-        """Threads do not die, whatever an env raises; one that did must not hang us."""
+        """Threads do not die, whatever an env raises; a dead one must not hang recv."""
         if self._threads[worker].is_alive():
             return None
         command, slot = current_command(self._control, worker, self.shards[worker])
         return Fault("died", command, slot, worker, os.getpid())
 
     def close(self, timeout: float | None) -> None:
-        """Ask the threads to close their envs; one that hangs is left behind."""
+        """Ask the threads to close their envs; a thread that hangs is left behind."""
         if self._closed:
             return
         self._closed = True

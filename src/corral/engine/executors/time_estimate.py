@@ -1,12 +1,12 @@
 """How long a batch of steps would take: in the caller, on processes, on threads.
 
     in the caller   slots × step
-    on workers      the larger of   largest shard × step        nobody has it quicker
+    on workers      the larger of   largest shard × step        the slowest worker
                                     slots × computing / cores   cores are shared
                     and what waking so many workers costs
     on threads      the same, with steps that queue for the GIL
 
-Pure arithmetic on what a probe measured; the constants were measured as well.
+Pure arithmetic on the measurements of a probe; the constants were measured as well.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class BatchOverhead:
     crowded: tuple[float, float]
     """The same with more workers than cores, each of which has to be woken."""
     threads: float
-    """What a batch takes longer on threads, which hand the GIL around."""
+    """What a batch takes longer on threads, which pass the GIL around."""
 
 
-# On 2 and on 16 cores; the twins, and what concerns crowds and threads, on 2.
+# Measured on 2 and on 16 cores; the Python twins, `crowded` and `threads` on 2.
 COMPILED_OVERHEAD = BatchOverhead(
     serial_per_slot=0.3e-6,
     worker_per_slot=0.5e-6,
@@ -55,21 +55,21 @@ OVERHEAD = COMPILED_OVERHEAD if compiled.COMPILED else PYTHON_OVERHEAD
 
 
 def serial_time(num_envs: int, measured: Measurement) -> float:
-    """What a batch takes in the caller."""
+    """Seconds of a batch in the caller."""
     return num_envs * (measured.step_time + OVERHEAD.serial_per_slot)
 
 
 def process_time(
     num_envs: int, cores: int, workers: int, measured: Measurement
 ) -> float:
-    """What a batch takes on so many processes."""
+    """Seconds of a batch on this number of processes."""
     return _worker_time(num_envs, cores, workers, measured, measured.step_time)
 
 
 def thread_time(
     num_envs: int, cores: int, workers: int, measured: Measurement
 ) -> float:
-    """What a batch takes on so many threads."""
+    """Seconds of a batch on this number of threads."""
     step_time = measured.step_time * stretch(workers, gil_share(measured))
     batch = _worker_time(num_envs, cores, workers, measured, step_time)
     return batch + OVERHEAD.threads
@@ -95,7 +95,7 @@ def gil_share(measured: Measurement) -> float:
     # `stretch` for two threads is 1 + share ** 2, and it is 2 / gain.
     queued = 2.0 / measured.thread_gain - 1.0
     share = math.sqrt(min(1.0, max(0.0, queued)))
-    return min(share, measured.computing)  # nobody holds it while waiting
+    return min(share, measured.computing)  # an env that waits does not hold the GIL
 
 
 def stretch(workers: int, share: float) -> float:

@@ -1,10 +1,10 @@
 """Work that no signal handler can break off half-way.
 
 Python runs signal handlers in the main thread, between any two instructions: one that
-raises (Ctrl-C, an alarm) may come between a process that was started and the line that
-remembers it. Blocking signals does not help: the kernel gives them to another thread
-of ours. Work that is done in a thread of its own is never interrupted: the main thread
-waits for it, and what a handler raises meanwhile comes when it is done.
+raises (Ctrl-C, an alarm) may run between the start of a process and the line that
+stores it. Blocking signals does not help: the kernel delivers them to another thread.
+Work in a thread of its own is never interrupted: the main thread waits for it, and
+raises afterwards what a handler raised meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 def uninterrupted(work: Callable[[], object]) -> None:
     """Do all of the work, or none of it; then raise what a handler raised meanwhile.
 
-    What comes of it has to be kept by the work itself: the caller may get no further.
+    The work must store its results itself: the caller may not get any further.
     """
     here = threading.current_thread() is threading.main_thread()
     if not here or sys.is_finalizing():
@@ -26,7 +26,7 @@ def uninterrupted(work: Callable[[], object]) -> None:
     thread_work = _ThreadWork(work)
     try:
         thread_work.start()
-        thread_work.wait()
+        thread_work.done.wait()
     except BaseException:
         thread_work.forbid_or_finish()
         raise
@@ -40,9 +40,9 @@ class _ThreadWork:
     def __init__(self, work: Callable[[], object]) -> None:
         self.error: BaseException | None = None
         self._work = work
-        self._done = threading.Event()
+        self.done = threading.Event()
         self._begins = threading.Lock()
-        """Held by the work from its beginning on; or by whoever forbids it."""
+        """Held by the work from its beginning on, or by `forbid_or_finish`."""
 
     def start(self) -> None:
         thread = threading.Thread(
@@ -53,19 +53,14 @@ class _ThreadWork:
         except RuntimeError:  # no threads any more: the interpreter is ending
             self._run()
 
-    def wait(self) -> None:
-        self._done.wait()
-
     def forbid_or_finish(self) -> None:
-        """Forbid the work if it has not begun; else see it through."""
+        """Forbid the work if it has not begun; otherwise wait for its end."""
         if self._begins.acquire(blocking=False):
             return
-        while not self._done.is_set():
+        while not self.done.is_set():
             try:
-                self._done.wait()
-            except (
-                BaseException
-            ):  # one more signal: the first one's error is on its way
+                self.done.wait()
+            except BaseException:  # one more signal: the first error is raised
                 continue
 
     def _run(self) -> None:
@@ -76,4 +71,4 @@ class _ThreadWork:
         except BaseException as error:
             self.error = error
         finally:
-            self._done.set()
+            self.done.set()

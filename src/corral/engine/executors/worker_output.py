@@ -19,7 +19,7 @@ from contextlib import suppress
 
 KEPT_OUTPUT_BYTES = 64 * 1024
 OUTPUT_WAIT_SECONDS = 2.0
-"""Seconds to wait for the thread, which is stuck while nobody reads our stdout."""
+"""Seconds to wait for the thread, which blocks while the caller's stdout is full."""
 
 
 class WorkerOutput:
@@ -54,7 +54,7 @@ class WorkerOutput:
                 self._selector.register(descriptor, selectors.EVENT_READ, sink)
 
     def start(self) -> None:
-        """Start passing on; workers that come later are taken in."""
+        """Start the thread; workers can be added later."""
         if self._thread is not None:
             return
         self._thread = threading.Thread(
@@ -72,7 +72,7 @@ class WorkerOutput:
         return self._kept.get(worker, bytearray()).decode(errors="replace")
 
     def close(self) -> None:
-        """Pass on what is there, then stop; does not wait for an env's children."""
+        """Pass on what was read, then stop; does not wait for an env's children."""
         if self._stopping:
             return
         self._stopping = True

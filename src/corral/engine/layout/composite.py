@@ -33,10 +33,10 @@ class CompositePart:
 
 
 class CompositeCodec(Codec):
-    """What Dict and Tuple have in common: parts, read as `value[key]`."""
+    """The common part of Dict and Tuple: parts, read as `value[key]`."""
 
     native: type[Any]
-    """The type of a value that needs no closer look."""
+    """The type of a value that needs no check."""
 
     def __init__(self, members: Iterable[tuple[Any, Codec]]) -> None:
         leaves: list[Leaf] = []

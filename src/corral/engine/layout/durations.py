@@ -1,7 +1,7 @@
 """Durations counted by length: four buckets to the doubling, from 64 ns to minutes.
 
-A count costs one store, whatever came before, and percentiles are right to a tenth:
-enough to say which slot is slow. The C recorder counts by the same rule.
+A count costs one store, and percentiles are right to a tenth, which is enough to find
+a slow slot. The C recorder counts by the same rule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FIRST_EXPONENT = 6
 
 
 def bucket_of(seconds: float) -> int:
-    """Where a duration is counted."""
+    """The bucket of a duration."""
     nanoseconds = max(0, int(seconds * 1e9))
     exponent = nanoseconds.bit_length() - 1
     if exponent < _FIRST_EXPONENT:

@@ -1,4 +1,4 @@
-"""What can be asked of batched envs, which are a whole shard each."""
+"""The limits of batched envs, which are a whole shard each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class BatchedEnvs:
     """Refuses what a pool's batched envs cannot do, before anything is sent.
 
     Args:
-        spec: what the envs said about themselves.
-        shards: the slots of each.
+        spec: the spec of the envs.
+        shards: the slots of each env.
     """
 
     def __init__(self, spec: EnvSpec, shards: Sequence[range]) -> None:
@@ -33,10 +33,10 @@ class BatchedEnvs:
             AutoresetMode.SAME_STEP: MODES["same_step"],
         }
         self._only = itself.get(mode)
-        """The mode in which it restarts episodes by itself, if it does."""
+        """The mode in which the env restarts episodes by itself, if it does."""
 
     def check_mode(self, mode: int) -> None:
-        """Refuse a way of ending episodes that the env cannot go."""
+        """Refuse an autoreset mode that the env does not support."""
         name = _MODE_NAMES[mode]
         if self._only is not None and mode != self._only:
             raise OptionError(

@@ -33,7 +33,7 @@ from corral.errors import FaultError, WorkerDied, WorkerHung
 
 @dataclass(slots=True, eq=False, repr=False)
 class Dispatcher:
-    """Everything that goes to the workers, and the waiting for what comes back."""
+    """Sends everything to the workers, and waits for results."""
 
     state: PoolState
     lifecycle: Lifecycle
@@ -42,7 +42,7 @@ class Dispatcher:
     fault_details: FaultDetails
     recovery: Recovery | None
     on_broken: Callable[[FaultError, list[Letter]], None] = field(init=False)
-    """Adds to a final error what other workers have finished; their last letters."""
+    """Adds the results of other workers, and their last letters, to a final error."""
 
     # Commands -------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class Dispatcher:
         Args:
             slots: which.
             seeds: for each of them, -1 for none.
-            requests: by slot, what else there is to say about its episode.
+            requests: by slot, options and task of its episode, and a big seed.
         """
         state = self.state
         self.executor.reset_seed[slots] = seeds
@@ -114,10 +114,10 @@ class Dispatcher:
         self._sent()
 
     def _sent(self) -> None:
-        """The state and the workers know the same again.
+        """The send is complete: the state and the workers agree again.
 
-        Ctrl-C between the two leaves the pool "sending", in which nothing but close is
-        safe. A signal handler may have closed it meanwhile.
+        Ctrl-C before this leaves the pool "sending", in which only `close` is safe. A
+        signal handler may have closed the pool meanwhile.
         """
         if self.lifecycle.state == SENDING:
             self.lifecycle.state = OPEN
@@ -147,20 +147,20 @@ class Dispatcher:
         self.state.requests.assign(slot, self.state.tickets.of(slot), task)
 
     def new_root(self, seed: int) -> None:
-        """Have every worker count its episodes from the start, with this root seed."""
+        """Have every worker count its episodes from zero, with this root seed."""
         if self.recovery is not None:
             self.recovery.root_seed_set(seed)
         for worker in range(len(self.executor.shards)):
             try:
                 self.executor.post(worker, commands.NewRootSeed(seed))
             except WorkerDied as error:
-                self.recover(error)  # and is told when it has returned
+                self.recover(error)  # its replacement gets the seed
 
     def announce_columns(self, columns: list[Column]) -> None:
-        """Tell the workers of new info columns.
+        """Send new info columns to the workers.
 
-        One that died since it finished must not take along the results that are just
-        being taken: it is noticed when the next ones are waited for.
+        A worker that died after it finished must not spoil the results that are being
+        received: the next wait reports it.
         """
         message = commands.NewColumns(columns)
         for worker in range(len(self.executor.shards)):
@@ -181,7 +181,7 @@ class Dispatcher:
                 self.executor.post_each(messages)
                 return
             except (WorkerDied, WorkerHung) as error:
-                # Once more to the others: what they are told twice counts once.
+                # Again to the others: a message that arrives twice counts once.
                 self.recover(error)
 
     # Waiting --------------------------------------------------------------------------
@@ -192,10 +192,11 @@ class Dispatcher:
         timeout: float | None,
         enough: Callable[[], bool] | None = None,
     ) -> bool:
-        """Whether so many results that were not taken yet are there in time.
+        """Wait for `count` results; False if the timeout passes first.
 
-        Rings only wake us; what is done decides. `enough` says so where it is about
-        some of what is under way, and `count` how many rings to expect until then.
+        Rings only wake the caller; `done` decides. `enough` is given where the caller
+        waits for some of what is under way, and `count` is then the number of rings to
+        expect.
         """
         state = self.state
         target = state.taken + count & TICKET_MASK
@@ -221,7 +222,7 @@ class Dispatcher:
         is_done: Callable[[], bool],
         only_some: bool,
     ) -> bool:
-        """The same, with workers replaced on the way."""
+        """The same, with dead workers replaced meanwhile."""
         deadline = None if timeout is None else monotonic() + timeout
         while True:
             left = None if deadline is None else deadline - monotonic()
@@ -251,7 +252,7 @@ class Dispatcher:
     # Dead workers ---------------------------------------------------------------------
 
     def recover(self, error: FaultError) -> None:
-        """Have a worker replaced, or raise its error if that is not possible."""
+        """Replace a worker, or raise its error if that is not possible."""
         if self.recovery is None:
             self.raise_worker_gone(error)
         try:
@@ -262,7 +263,7 @@ class Dispatcher:
     def raise_worker_gone(
         self, error: FaultError, asked: tuple[str, Any] | None = None
     ) -> NoReturn:
-        """Raise an error that says what a dead worker was doing; the pool is broken."""
+        """Raise the error of a dead worker; the pool is broken."""
         self.lifecycle.state = BROKEN
         worker = error.fault.worker
         if worker is None:

@@ -1,7 +1,6 @@
-"""What the caller has said about each slot's episode, as far as it was not a default.
+"""Seeds, options and tasks that the caller gave for each slot's episode.
 
-A worker that is killed takes with it what its episodes were about; options and tasks
-are not in the block, but they came from here.
+They are not in the block, and a worker that is killed cannot report them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class EpisodeRequests:
         self._requests: dict[int, tuple[int, dict[str, Any]]] = {}
         """The ticket that the slot's latest such episode began with, and about it."""
         self.assigned: dict[int, tuple[int, Any]] = {}
-        """Tasks that no episode has begun with, and the ticket that each came after."""
+        """Tasks that no episode has begun with, and the last ticket before each."""
 
     def reset(
         self,
@@ -55,7 +54,7 @@ class EpisodeRequests:
                 del self.assigned[slot]
 
     def about(self, slot: int, began: int) -> dict[str, Any]:
-        """What was said about the slot's episode that began with this ticket."""
+        """What the caller gave for the slot's episode that began with this ticket."""
         ticket, said = self._requests.get(slot, (None, {}))
         said = dict(said) if ticket == began else {}
         after, task = self.assigned.get(slot, (began, None))

@@ -1,7 +1,7 @@
-"""What the parent can tell of a fault: the episode it broke, its actions, the output.
+"""What the parent knows of a fault: the episode, its actions, the worker's output.
 
-An env that raised has said most of it itself. Of a worker that was killed there is what
-stands in the block, and what the caller had told it.
+The worker of an env that raised has described most of it. Of a worker that was killed,
+the block and the caller's requests are left.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
 MAX_SHOWN_ACTIONS = 8
 """Actions that a fault shows; its episode has them all."""
 MAX_OUTPUT_CHARACTERS = 4096
-"""Characters of output that go with an exception, which says more itself."""
+"""Characters of output that are kept with an exception."""
 QUESTION_COMMANDS = ("call", "render", "get_attr", "set_attr", "apply")
 REPLAYABLE_COMMANDS = ("construct", "reset", "step", *QUESTION_COMMANDS)
-"""Commands that can be given again to an env that stands by itself."""
+"""Commands that can be repeated with an env that is built again."""
 STEPS_BEFORE_RESET = 16
-"""Steps that are kept of those before a reset that failed, which may be why."""
+"""Steps before a failed reset that are kept, since they may be the cause."""
 CRASH_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
-"""Signals by which native code ends; another env in the process may be the reason."""
+"""Signals that end native code; another env in the process may be the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class FaultDetails:
     views: DataViews
 
     def of_exception(self, fault: Fault, asked: tuple[str, Any] | None = None) -> Fault:
-        """An env raised; `asked` is the question that it could not answer."""
+        """The fault of an env that raised; `asked`: the question, if it was one."""
         if fault.worker is not None and not fault.output:
             output = self.executor.output(fault.worker)[-MAX_OUTPUT_CHARACTERS:]
             fault = replace(fault, output=output)
@@ -67,10 +67,10 @@ class FaultDetails:
     def of_dead_worker(
         self, fault: Fault, worker: int, asked: tuple[str, Any] | None = None
     ) -> Fault:
-        """A worker is gone: the fault of the slot that it was at, if it was at any.
+        """The fault of a worker that ended: of the slot that it was running, if any.
 
         Args:
-            fault: what its executor saw.
+            fault: what its executor knows.
             worker: which.
             asked: the question that its slot was asked, if any.
         """
@@ -81,7 +81,7 @@ class FaultDetails:
             )
         if fault.command in QUESTION_COMMANDS and fault.slot is not None:
             return self.of_lost_slot(fault, fault.slot, asked)
-        # One that is not done: where it was seen, if it was; else the first.
+        # The slot that it was running, if that is not done; else the first such slot.
         late = self.state.unfinished(self.executor.shards[worker])
         if not late:
             return replace(fault, slot=None)
@@ -90,7 +90,7 @@ class FaultDetails:
     def of_lost_slot(
         self, fault: Fault, slot: int, asked: tuple[str, Any] | None = None
     ) -> Fault:
-        """A slot's worker is gone: what the block still says about it."""
+        """The fault of a slot whose worker ended, from what the block has of it."""
         words = self.executor.episode[slot].tolist()
         answering = fault.command in QUESTION_COMMANDS
         done = int(self.executor.done[slot])
@@ -115,7 +115,7 @@ class FaultDetails:
         return self._with_episode(self._with_company(fault), ticket, asked, missing)
 
     def task_of(self, slot: int) -> Any:
-        """What the slot's episode was about, as far as the caller has said so."""
+        """The task of the slot's episode, if the caller gave one."""
         words = self.executor.episode[slot].tolist()
         return self.state.requests.about(slot, words[FIRST_BEGIN_TICKET]).get(
             "task", NO_TASK
@@ -145,7 +145,7 @@ class FaultDetails:
 
     def _seed(self, slot: int, words: list[int], ticket: int) -> int | None:
         if words[BEGIN_TICKET] != ticket & TICKET_MASK and self._in_reset(slot, ticket):
-            # It ended before it began: the seed is known if the caller gave it.
+            # The episode had not begun: its seed is known if the caller gave it.
             given = int(self.executor.reset_seed[slot])
             return given if self.state.is_reset(slot) and given >= 0 else None
         return None if words[EPISODE_SEED] < 0 else words[EPISODE_SEED]
@@ -153,17 +153,17 @@ class FaultDetails:
     def _episode_request(self, slot: int, words: list[int]) -> dict[str, Any]:
         about = self.state.requests.about(slot, words[FIRST_BEGIN_TICKET])
         if words[EPISODE_RESTARTS] and words[BEGIN_TICKET] != words[FIRST_BEGIN_TICKET]:
-            about.pop("options", None)  # begun again with its task alone
+            about.pop("options", None)  # restarted with its task alone
             about.pop("seed", None)
         if "task" not in about:
             try:
                 about["task"] = sampled_task(
                     self.assignment.options, slot, words[EPISODE_NUMBER]
                 )
-            except Exception as error:  # it may need what is beside the envs alone
+            except Exception as error:  # it may need what only a worker has
                 about["missing"] = (
                     f"its task is not known: sample_task raised "
-                    f"{type(error).__name__} when it was asked again here"
+                    f"{type(error).__name__} when it was called again in the parent"
                 )
         return about
 
@@ -177,17 +177,16 @@ class FaultDetails:
         missing: str = "",
     ) -> Fault:
         """The fault with its last actions and, if its env is to blame, the episode."""
-        assert fault.slot is not None
+        assert fault.slot is not None and fault.worker is not None
         steps = fault.step or 0
         if not self._is_replayable(fault):
-            actions = self.actions.last(
-                fault.slot, ticket, min(steps, MAX_SHOWN_ACTIONS)
-            )
+            steps = min(steps, MAX_SHOWN_ACTIONS)
+            actions = self.actions.last(fault.slot, ticket, steps)
             return replace(fault, last_actions=actions)
         actions = self.actions.last(fault.slot, ticket, steps)
         before, beside = self._beside(fault, actions)
         episode = EpisodeRecord(
-            kit=self._rebuild_spec(fault),
+            kit=self._rebuild_spec(fault.slot, fault.worker),
             seed=fault.seed,
             options=fault.options,
             task=fault.task if fault.has_task else NO_TASK,
@@ -205,7 +204,7 @@ class FaultDetails:
     def _beside(
         self, fault: Fault, actions: tuple[Any, ...]
     ) -> tuple[tuple[Any, ...], EpisodeRecord | None]:
-        """What the slot did before a reset, and what its neighbour did meanwhile."""
+        """The slot's steps before a reset, and its neighbour's episode meanwhile."""
         slot = fault.slot
         if not fault.company or slot is None:
             return (), None
@@ -217,11 +216,8 @@ class FaultDetails:
         words = self.executor.episode[other].tolist()
         about = self._episode_request(other, words)
         worker, _ = worker_and_index(other, self.executor.shards)
-        kit = rebuild_spec_of(
-            self.assignment, other, worker, self.executor.shards[worker]
-        )
         return before, EpisodeRecord(
-            kit,
+            self._rebuild_spec(other, worker),
             task=about.get("task", NO_TASK),
             seed=about.get("seed") if words[EPISODE_SEED] < 0 else words[EPISODE_SEED],
             options=about.get("options"),
@@ -237,14 +233,13 @@ class FaultDetails:
     def _is_replayable(fault: Fault) -> bool:
         if fault.kind == "shardmate" or fault.command not in REPLAYABLE_COMMANDS:
             return False
-        # Stepped after the end, and the like: nothing that an env did.
+        # The caller's mistakes, such as a step after the end, are not the env's.
         mistake = isinstance(fault.exception, UsageError)
         return not mistake or isinstance(fault.exception, SpaceMismatch)
 
-    def _rebuild_spec(self, fault: Fault) -> RebuildSpec:
-        assert fault.slot is not None and fault.worker is not None
-        shard = self.executor.shards[fault.worker]
-        return rebuild_spec_of(self.assignment, fault.slot, fault.worker, shard)
+    def _rebuild_spec(self, slot: int, worker: int) -> RebuildSpec:
+        shard = self.executor.shards[worker]
+        return rebuild_spec_of(self.assignment, slot, worker, shard)
 
     def _what_is_missing(self, fault: Fault, known: int) -> str:
         steps = fault.step or 0
@@ -253,11 +248,11 @@ class FaultDetails:
         if known == steps:
             return ""
         if self.actions.codec.mailed:
-            return "its actions are of no fixed size, and such are not kept"
+            return "its actions have no fixed size, and such actions are not kept"
         if known < self.actions.rows:
             return "one of its actions did not fit the action space, and was not kept"
         return (
-            f"it had {steps} steps, and of this action space the block keeps the last "
+            f"it had {steps} steps, and for this action space the block keeps the last "
             f"{self.actions.rows} actions: they are known from step "
             f"{steps - known + 1} on"
         )
@@ -266,14 +261,14 @@ class FaultDetails:
         notes = []
         if fault.seed is None:
             notes.append(
-                "the episode began without a seed, so it is begun bare, with other "
-                "random numbers"
+                "the episode began without a seed, so the replay has other random "
+                "numbers"
             )
         questions = self.state.question_count - (fault.command in QUESTION_COMMANDS)
         if questions:
             notes.append(
-                f"the envs were asked {questions} questions before (call, set_attr and "
-                "the like), which are not repeated"
+                f"the pool made {questions} calls to the envs before (call, set_attr "
+                "and the like), which the replay does not repeat"
             )
         return notes
 
@@ -281,7 +276,7 @@ class FaultDetails:
 def rebuild_spec_of(
     assignment: Assignment, slot: int, worker: int, shard: range
 ) -> RebuildSpec:
-    """What a slot's env is built with."""
+    """What it takes to build a slot's env."""
     return RebuildSpec(
         slot=slot,
         worker=worker,
@@ -300,7 +295,7 @@ def rebuild_spec_of(
 
 
 def with_company(fault: Fault, shards: list[range], one_process: bool) -> Fault:
-    """The fault with how many other envs were in its process, if they may be why.
+    """The fault with the number of other envs in its process, if they may be the cause.
 
     Args:
         fault: of an env that raised, or whose process crashed.
@@ -325,21 +320,21 @@ def with_company(fault: Fault, shards: list[range], one_process: bool) -> Fault:
 def with_rebuild_spec(
     fault: Fault, assignment: Assignment, shards: list[range], one_process: bool
 ) -> Fault:
-    """The fault of an env that could not be built, with what it was built from."""
+    """The fault of an env that could not be built, with what it takes to build it."""
     worker, slot = fault.worker, fault.slot
     if worker is None or (fault.kind, fault.command) == ("start", "start"):
-        return fault  # no process to build it in
+        return fault  # there was no process to build it in
     shard = range(slot or 0, 1 + (slot or 0))
     if shards:
         shard = shards[worker]
     if slot is None and (fault.kind == "start" or (shards and len(shard) == 1)):
-        slot = shard.start  # what comes before the first factory comes with any slot
+        slot = shard.start  # what fails before the first factory fails for any slot
     if slot is None:
         return fault
     if shards and not assignment.options.batched:
         fault = with_company(fault, shards, one_process)
     beside = None
-    if fault.company:  # what was built before it
+    if fault.company:  # the env that was built before it
         kit = rebuild_spec_of(assignment, slot - 1, worker, shard)
         beside = EpisodeRecord(kit, NO_TASK)
     kit = rebuild_spec_of(assignment, slot, worker, shard)

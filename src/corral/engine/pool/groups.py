@@ -1,4 +1,4 @@
-"""Two groups of slots that take turns: the policy thinks about one, the other steps.
+"""Two groups of slots that take turns: one steps while the policy acts for the other.
 
     caller     think A ─ send A ─ think B ─ send B ─ think A ─ send A ─
     workers    ───── step B ────── step A ────── step B ────── step A ─
@@ -25,7 +25,7 @@ Group = NDArray[np.intp]
 def two_groups(pool: Pool) -> tuple[Group, Group]:
     """All slots in two groups, as equal as can be, every worker's shard in halves."""
     if pool.num_envs < 2:
-        raise OptionError("two groups need two slots; this pool has one")
+        raise OptionError("two groups need at least two slots; this pool has one")
     groups: tuple[list[int], list[int]] = ([], [])
     for shard in pool.shards:
         # An odd shard gives its extra slot to the group that has fewer.

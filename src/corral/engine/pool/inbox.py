@@ -1,4 +1,4 @@
-"""The inbox holds what came beside the block until its slot is received."""
+"""The inbox holds letters until the results of their slots are received."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Inbox:
             self.letters[letter.slot] = letter
 
     def add_restart(self, slot: int, fault: Fault) -> None:
-        """The slot's result follows a fault that ended in a restart."""
+        """Note that the slot's result follows a fault that ended in a restart."""
         self.letters.setdefault(slot, Letter(slot)).restarted = fault
 
     @property
@@ -56,7 +56,7 @@ class Inbox:
         return [letter for letter in found if letter and letter.restarted]
 
     def faults(self, slots: NDArray[np.intp]) -> list[Fault]:
-        """The faults of slots being taken, whose letters are gone with them."""
+        """The faults of slots being received; their letters are removed."""
         if all(letter.fault is None for letter in self.letters.values()):
             return []
         taken = [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
@@ -72,7 +72,7 @@ class Inbox:
     def infos(
         self, slots: NDArray[np.intp], row: int | NDArray[np.int64], whole: bool
     ) -> tuple[Infos, list[Column]]:
-        """Columns and letters as one, and the columns that came of it."""
+        """Infos from columns and letters, and the columns that are new."""
         columns = self._columns.read(row, None if whole else slots)
         remainders = {}
         if self.letters:
@@ -80,19 +80,17 @@ class Inbox:
                 letter = self.letters.get(slot)
                 if letter is None:
                     continue
-                if letter.restarted is not None:
-                    remainders[position] = {
-                        **(letter.info or {}),
-                        "fault": letter.restarted,
-                    }
-                elif letter.info:
+                if letter.info:
                     remainders[position] = letter.info
+                if letter.restarted is not None:
+                    fault = {"fault": letter.restarted}
+                    remainders[position] = {**(letter.info or {}), **fault}
         new = [c for info in remainders.values() for c in self._columns.define(info)]
         infos = Infos(columns, remainders) if columns or remainders else NO_INFOS
         return infos, new
 
     def take_finals(self, step: Step) -> list[Column]:
-        """What came with ends that a beginning has followed, and new columns of it."""
+        """Infos of ends in steps that also began an episode; return new columns."""
         ended = np.flatnonzero(step.started & (step.terminated | step.truncated))
         if not len(ended):
             return []
@@ -109,7 +107,7 @@ class Inbox:
         return [c for info in remainders.values() for c in self._columns.define(info)]
 
     def complete(self, step: Step) -> None:
-        """Put what came by letter where the block has no place for it."""
+        """Add to a Step what came by letter."""
         for position, slot in enumerate(step.slots.tolist()):
             letter = self.letters.pop(slot, None)
             if letter is None:
@@ -127,7 +125,7 @@ class Inbox:
             step.final_obs = self._codec.assemble(step.final_obs, final)
 
     def _truncate(self, step: Step, position: int, letter: Letter) -> None:
-        """An episode that broke off ends with the observation before."""
+        """An episode that was cut off ends with the observation before."""
         if letter.slot in self._obs:
             self._final_obs[letter.slot] = self._obs[letter.slot]
         if step.started[position]:

@@ -1,8 +1,8 @@
-"""Where a pool is in its life, and who may use it.
+"""The state of a pool, and the thread that may use it.
 
     unbuilt -> open <-> sending -> closed
 
-It is broken once a worker is gone that is not replaced, and forked in a child of
+A pool is broken once a worker has ended that is not replaced, and forked in a child of
 the process that made it.
 """
 
@@ -31,13 +31,13 @@ class Lifecycle:
         _open_pools.add(self)
 
     def close(self) -> None:
-        """Nothing is to be asked of the pool any more."""
+        """The pool cannot be used any more."""
         self.state = CLOSED
         _open_pools.discard(self)
 
     @property
     def has_workers(self) -> bool:
-        """Whether there is anything to be ended, and by us."""
+        """Whether this process has workers to end."""
         return self.state not in (UNBUILT, CLOSED, FORKED)
 
     def check(self) -> None:
@@ -47,7 +47,7 @@ class Lifecycle:
         if get_ident() != self.owner:
             raise OwnershipError(
                 "this pool belongs to the thread that made it; make one pool per "
-                "thread, or hand the calls to its thread"
+                "thread, or make the calls from its thread"
             )
 
 
@@ -56,11 +56,11 @@ def _unusable(state: str) -> CorralError:
         return OwnershipError(
             "this pool belongs to the parent of this forked process; make one here"
         )
-    if state == SENDING:
-        return ClosedError("a send was interrupted; close this pool and make a new one")
-    if state == BROKEN:
-        return ClosedError("a worker of this pool died; close it and make a new one")
-    return ClosedError("this pool is closed; make another one")
+    what = {
+        SENDING: "a send was interrupted; close this pool and make a new one",
+        BROKEN: "a worker of this pool died; close it and make a new one",
+    }
+    return ClosedError(what.get(state, "this pool is closed; make another one"))
 
 
 _open_pools: weakref.WeakSet[Lifecycle] = weakref.WeakSet()

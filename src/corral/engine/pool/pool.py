@@ -55,49 +55,50 @@ class Pool:
     Args:
         env: an id, "module:function", a factory, Gymnasium's spec of an env, or a list
             with one of those per slot.
-        num_envs: how many slots; known already when a list of factories is given.
+        num_envs: number of slots (default: 1, or the length of a list of factories).
         env_kwargs: keyword arguments for the id or factory.
-        wrappers: put around every env, the first one innermost.
-        backend: "auto" measures; "serial", "thread" and "process" do as they say.
-        workers: how many threads or processes; as many as usable cores by default.
+        wrappers: wrappers of every env, the first one innermost.
+        backend: "serial", "thread" or "process"; "auto" measures and chooses.
+        workers: number of threads or processes (default: the usable cores).
         isolation: "slot" gives every slot a process of its own; "auto" does so unless
-            it is known that envs may share one: the env says so, `corral doctor
-            --save` has found so, or two of them do together what one does alone, which
-            is tried; "shared" puts them together without asking.
+            envs are known to be safe in one process: the env declares it, `corral
+            doctor --save` has found it, or a trial shows that two envs do together what
+            one does alone; "shared" lets them share without a trial.
         autoreset: what happens at the end of an episode; can be changed per send.
-        seed: the root of every episode's seed; drawn, and told by `pool.seed`, if None.
+        seed: the root of every episode's seed (default: random; see `pool.seed`).
         infos: "all", "final", "none", or the keys to keep.
         isolate_rng: give each slot its own global random generators.
         sample_task: `sample_task(slot, episode, rng) -> task`, called in the worker for
-            every episode that was not given one.
+            every episode without a task.
         worker_init: called once in each worker, before anything else.
-        per_worker: builds what `this_worker().resource` gives to envs.
+        per_worker: builds `this_worker().resource`, once in each worker.
         shared: read-only arrays, one copy in memory, in `this_worker().shared`.
-        threads_per_worker: for OMP, BLAS and torch in worker processes; None leaves
-            them alone.
-        devices: handed to workers round robin, as `this_worker().device`.
-        copy: whether `recv` gives copies by default, or views into the block.
+        threads_per_worker: threads for OMP, BLAS and torch in worker processes; None
+            leaves them unchanged.
+        devices: devices of the workers, round robin, as `this_worker().device`.
+        copy: whether `recv` returns copies by default, or views into the block.
         debug: raise when a view is kept longer than it lives.
-        start_timeout: seconds for a worker process to build its envs.
-        reset_timeout: seconds for one reset.
-        step_timeout: seconds for one step. All three need processes.
-        on_fault: "raise", or "restart" what broke and go on; needs processes.
-        on_timeout: the same for a worker that was not in time; as `on_fault` if None.
-        max_restarts: how often each slot may be restarted.
+        start_timeout: seconds allowed for a worker process to build its envs.
+        reset_timeout: seconds allowed for one reset.
+        step_timeout: seconds allowed for one step. All three need processes.
+        on_fault: "raise", or "restart" the env or worker that failed and continue;
+            needs processes.
+        on_timeout: the same for a worker that is late (default: as `on_fault`).
+        max_restarts: restarts allowed for each slot.
         restarts_per_minute: the same within any minute.
-        memory_limit: bytes; a slot whose process holds more gets a new one at the end
-            of its episode. Needs isolation="slot".
-        close_timeout: seconds for envs to finish when the pool is closed.
+        memory_limit: bytes; a slot whose process uses more gets a new process at the
+            end of its episode. Needs isolation="slot".
+        close_timeout: seconds allowed for envs to finish when the pool is closed.
         batched: whether `env` builds a `gymnasium.vector.VectorEnv` of `num_envs`
             slots, one in each worker, whose sub-envs are the slots.
-        check_actions: refuse actions that are not in their space, before anything is
-            sent; otherwise the envs get them, as with Gymnasium.
+        check_actions: refuse actions that are not in their space before sending them;
+            otherwise the envs get them, as with Gymnasium.
     """
 
     layout: Placement
     """Where the slots run, and why."""
     spec: EnvSpec
-    """What one env says about itself."""
+    """The spec of one env."""
 
     @checked_keywords()
     def __init__(
@@ -147,7 +148,7 @@ class Pool:
         options: PoolOptions,
         api: ApiOptions | None = None,
     ) -> Pool:
-        """A pool from options that were checked before, with the habits of an API."""
+        """A pool from options that were checked before, for an API."""
         pool = cls.__new__(cls)
         pool._start(env, num_envs, options, api or ApiOptions())
         return pool
@@ -187,7 +188,7 @@ class Pool:
     def _check_envs(
         self, spec: EnvSpec, shards: list[range], policy: FaultPolicy
     ) -> None:
-        """Refuse what was asked for and these envs cannot do."""
+        """Refuse options that these envs do not support."""
         if self._assignment.options.batched:
             self._batches = BatchedEnvs(spec, shards)
             self._batches.check_mode(self._mode)
@@ -246,11 +247,11 @@ class Pool:
         """Start an episode in these slots, or in all.
 
         Args:
-            slots: which; all if None.
-            seed: a new root seed; every slot counts its episodes from the start again.
-            seeds: one per slot asked, for this episode alone.
-            options: one dict for all, or one per slot asked.
-            tasks: one per slot asked.
+            slots: slots to reset (default: all).
+            seed: a new root seed; every slot counts its episodes from zero again.
+            seeds: one for each of these slots, for this episode alone.
+            options: one dict for all, or one for each of these slots.
+            tasks: one for each of these slots.
         """
         self._lifecycle.check()
         state = self._state
@@ -299,7 +300,7 @@ class Pool:
         state.leave()
 
     def _other_mode(self, autoreset: Autoreset) -> int:
-        """What one send asks for instead of the pool's own."""
+        """The mode of one send that differs from the pool's own."""
         mode = mode_of(autoreset)
         if self._batches is not None:
             self._batches.check_mode(mode)
@@ -317,7 +318,7 @@ class Pool:
         self._state.leave()
 
     def assign(self, slot: int, task: Any) -> None:
-        """Give a task to the slot's first episode that starts after what was sent."""
+        """Give a task to the slot's next episode, after the commands already sent."""
         self._lifecycle.check()
         (chosen,) = self._state.choose([slot]).tolist()
         self._dispatcher.assign(chosen, task)
@@ -340,25 +341,27 @@ class Pool:
         """Wait for results and take them, slots ascending.
 
         Args:
-            min_slots: wait for this many; for everything under way if None.
-            max_slots: take no more than this, those sent to longest ago; all that is
-                ready if None.
-            slots: wait for these, and take no others.
-            timeout: seconds, then TimeoutError; the results stay under way.
+            min_slots: wait for this many results (default: everything under way).
+            max_slots: receive at most this many, the slots sent to longest ago
+                (default: all that are ready).
+            slots: wait for these slots, and receive no others.
+            timeout: seconds until TimeoutError; the results stay under way.
             copy: False for views, which stay intact until the slot has been sent to
-                twice more. Batches of all slots or of one whole shard are views, any
-                other is gathered.
+                twice more. Batches of all slots or of one whole shard are views, others
+                are copied.
 
         Raises:
             EnvError: an env raised; `error.step` has the results of the other slots.
-            WorkerDied, WorkerHung: the pool can only be closed; the same, as far as
-                the results were there.
+            WorkerDied, WorkerHung: the pool can only be closed; `error.step` has the
+                results that were there.
         """
         life, state = self._lifecycle, self._state
         if life.state != OPEN or get_ident() != life.owner:
             life.check()
         if not state.waiting:
-            raise OrderError("recv with nothing sent: send or send_reset first")
+            raise OrderError(
+                "recv was called with nothing sent; call send or send_reset"
+            )
         copy = self.copy if copy is None else copy
         if slots is not None:
             if min_slots is not None or max_slots is not None:
@@ -380,18 +383,19 @@ class Pool:
     def _first_ready(
         self, low: int | None, high: int | None, timeout: float | None
     ) -> NDArray[np.intp]:
-        """Wait until so many slots are ready; at most so many of them, the oldest."""
+        """Wait until `low` slots are ready; return at most `high`, the oldest."""
         state = self._state
         high = state.waiting if high is None else high
         low = min(high, state.waiting) if low is None else low
         if not 1 <= low <= high:
             raise OptionError(
-                f"recv(min_slots={low}, max_slots={high}): needs 1 <= min <= max"
+                f"recv(min_slots={low}, max_slots={high}) needs 1 <= min_slots <= "
+                "max_slots"
             )
         if low > state.waiting:
             raise OptionError(
-                f"recv(min_slots={low}) would wait for ever: "
-                f"{state.waiting} slots have a command under way"
+                f"recv(min_slots={low}) would never return: only {state.waiting} slots "
+                "have a command under way"
             )
         ready = state.all[:0]
 
@@ -405,7 +409,7 @@ class Pool:
         return state.oldest(ready, high)
 
     def _wait_for_slots(self, slots: Slots, timeout: float | None) -> NDArray[np.intp]:
-        """Wait for these slots, also if others are ready before them."""
+        """Wait for these slots, even if others are ready before them."""
         state = self._state
         chosen = np.sort(state.choose(slots))
         state.check_under_way(chosen)
@@ -426,14 +430,14 @@ class Pool:
 
     def _timeout_error(self, count: int, timeout: float | None) -> TimeoutError:
         return TimeoutError(
-            f"{count} results were not there after {timeout} s; "
+            f"{count} results did not arrive within {timeout} s; "
             f"{self._state.waiting} slots have a command under way"
         )
 
     def drain(self) -> None:
-        """Wait for everything under way, and drop it; no env's error is raised."""
+        """Wait for everything under way, and drop it; errors of envs are not raised."""
         while self.waiting:
-            with suppress(EnvError):  # its slot can only be reset next
+            with suppress(EnvError):  # its slot needs a reset next
                 self.recv(copy=False)
 
     def observe(self) -> Any:
@@ -473,14 +477,13 @@ class Pool:
         return self.recv(copy=copy)
 
     def _step_inline(self, actions: Any, copy: bool) -> Step | None:
-        """The same in one go, where the caller itself runs the envs.
+        """The same without send and recv, where the caller itself runs the envs.
 
-        What eight CartPoles cost beyond their own steps is mostly the calls on the way:
-        of an env that does nothing, a batch of 8 takes 7.7 µs with send and recv and
-        6.6 µs so.
+        Calls are most of the overhead of eight CartPoles: with an env that does
+        nothing, a batch of 8 takes 7.7 µs with send and recv and 6.6 µs here.
 
         Returns:
-            None, with nothing done, wherever send and recv have more to look at.
+            None, with nothing done, where send and recv have more to check.
         """
         life, state, tickets = self._lifecycle, self._state, self._state.tickets
         if (
@@ -498,7 +501,7 @@ class Pool:
             if self._action_check is not None:
                 self._action_check.check(leaves, mailed, state.all)
         except SpaceMismatch:
-            return None  # send says it again, in its own words
+            return None  # `send` raises it
         mode = self._mode | self._dispatcher.actions.write_all(leaves, tickets.base + 1)
         state.send_all(mode)
         state.leave()
@@ -558,7 +561,7 @@ class Pool:
     def ask_async(
         self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
     ) -> Question:
-        """Ask one question per worker that has any of the slots, and go on."""
+        """Ask one question per worker that has any of the slots; do not wait."""
         self._lifecycle.check()
         return self._questions.ask(verb, self._state.choose(slots).tolist(), payload)
 
@@ -578,14 +581,14 @@ class Pool:
 
     @property
     def fault_count(self) -> int:
-        """How many faults ended in a restart; `faults` has the latest of them."""
+        """Number of faults that ended in a restart; `faults` has the latest."""
         return 0 if self._recovery is None else self._recovery.count
 
     def call_on_restart(self, hook: Callable[[Fault], None] | None) -> None:
-        """Have every restart of an env or a worker told at once, not by `faults` alone.
+        """Call the hook at every restart of an env or a worker.
 
-        The hook is called from within `recv` and whatever else receives; it must not
-        use the pool, but for `faults` and `fault_count`.
+        It is called from within `recv` and other methods that receive. It must not use
+        the pool, except `faults` and `fault_count`.
         """
         if self._recovery is not None:
             self._recovery.on_restart = hook
@@ -595,10 +598,10 @@ class Pool:
         """Whether workers that died or hung are replaced."""
         return self._recovery is not None
 
-    # Looking --------------------------------------------------------------------------
+    # State ----------------------------------------------------------------------------
 
     def stats(self) -> Stats:
-        """Who was busy and what took how long, since the pool was opened."""
+        """How busy workers and caller were, and how long steps took."""
         self._lifecycle.check()
         return stats_of(self._executor, self._state, self._contention)
 
@@ -609,22 +612,22 @@ class Pool:
 
     @property
     def waiting(self) -> int:
-        """How many slots have a command under way."""
+        """Number of slots with a command under way."""
         return self._state.waiting
 
     @property
     def send_count(self) -> int:
-        """How often something was sent, to any slots."""
+        """Number of sends and resets, to any slots."""
         return self._state.send_count
 
     @property
     def question_count(self) -> int:
-        """How many questions were put to the envs."""
+        """Number of questions that the envs were asked."""
         return self._state.question_count
 
     @property
     def sample_task(self) -> Callable[[int, int, np.random.Generator], Any] | None:
-        """What draws the tasks of episodes that were given none."""
+        """The function that draws tasks for episodes without one."""
         return self._assignment.options.sample_task
 
     @property
@@ -636,7 +639,7 @@ class Pool:
         if not self._executor.capabilities.inline:
             raise OptionError(
                 f"the environments are in {self.layout.workers} {self.layout.backend} "
-                'workers; use call and get_attr, or backend="serial"'
+                'workers; use call or get_attr, or backend="serial"'
             )
         return self._executor.envs
 
@@ -661,10 +664,10 @@ class Pool:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a pool owns workers and memory, so it can be neither copied nor pickled; "
-            "make another one from the same arguments"
+            "a pool owns workers and memory, so it cannot be copied or pickled; make "
+            "another pool with the same arguments"
         )
 
     def __del__(self) -> None:
-        if hasattr(self, "_lifecycle"):  # else the arguments were refused
+        if hasattr(self, "_lifecycle"):  # otherwise the arguments were refused
             self.close()

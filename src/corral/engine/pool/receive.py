@@ -1,4 +1,4 @@
-"""The receiver makes a Step of what workers wrote: rows of the block, and letters."""
+"""The receiver makes a Step of the rows of the block, and of letters."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ RowViews = tuple[list[NDArray[Any]], list[NDArray[Any]], list[NDArray[Any]]]
 
 @dataclass(slots=True, eq=False, repr=False)
 class Receiver:
-    """Results of slots that have been taken, as the state has it.
+    """Makes Steps of slots whose results are received.
 
-    A fault of one of them is raised, with the results of the others.
+    A fault of one slot is raised, with the results of the others.
     """
 
     state: PoolState
@@ -64,11 +64,11 @@ class Receiver:
         ]
 
     def take_all(self, copy: bool, debug: bool) -> Step:
-        """The results of every slot, all on the same row: what `step` gives.
+        """The results of every slot, all on the same row: what `step` returns.
 
         Args:
-            copy: whether the caller gets memory of its own.
-            debug: whether a view that is kept too long is an error.
+            copy: return copies, not views.
+            debug: raise when a view is kept too long.
         """
         state, inbox = self.state, self.inbox
         state.take_all()
@@ -107,7 +107,7 @@ class Receiver:
             self.state.leave()
 
     def add_finished_results(self, error: FaultError, letters: list[Letter]) -> None:
-        """Results that are there when a worker is gone for good; waits for none."""
+        """Add the results that are there to the error of a worker that ended."""
         self.inbox.add(letters)
         ready = self.state.ready()
         self.state.take(ready)
@@ -212,11 +212,14 @@ class Receiver:
     # Letters --------------------------------------------------------------------------
 
     def _open_letters(self, letters: Sequence[Letter], slots: NDArray[np.intp]) -> None:
-        """Sort what came by mail; a fault of the slots being taken is raised here."""
+        """Take in letters; raise the faults of the slots being received."""
         self.inbox.add(letters)
         if self.recovery is not None:
             for letter in self.inbox.rebuilt_env_letters(slots):
-                self._note_rebuilt_env(letter, self.recovery)
+                fault = letter.restarted
+                if fault is not None and fault.kind == "raised":
+                    letter.restarted = self.fault_details.of_exception(fault)
+                    self.recovery.env_rebuilt(letter.restarted)
         faults = self._faults(slots)
         if faults:
             error = one_error_for(faults)
@@ -224,18 +227,11 @@ class Receiver:
             raise error from error.__cause__
 
     def _faults(self, slots: NDArray[np.intp]) -> list[Fault]:
-        """What went wrong in these slots, which want a reset before their next step."""
+        """The faults of these slots, which need a reset before their next step."""
         found = self.inbox.faults(slots)
         if found:
             self.state.stop(np.array([fault.slot for fault in found]))
         return [self.fault_details.of_exception(fault) for fault in found]
-
-    def _note_rebuilt_env(self, letter: Letter, recovery: Recovery) -> None:
-        """An env was built again by its worker: complete the fault, and count it."""
-        assert letter.restarted is not None
-        if letter.restarted.kind == "raised":
-            letter.restarted = self.fault_details.of_exception(letter.restarted)
-            recovery.env_rebuilt(letter.restarted)
 
 
 def _copied(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:

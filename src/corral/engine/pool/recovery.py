@@ -1,21 +1,21 @@
-"""What a pool does about workers that end or hang: others take their place.
+"""Replaces workers that end or hang.
 
     a worker is gone ── budget left? ── no ──► the error, as without restarts
                             │ yes
          read what it left · start another · go on with the survivors meanwhile
                             │ it has returned
-         tell it what it must know · send again what was under way
+         send it what the others know · send again what was under way
 
-Its slots' observations are still in the block, so each of their episodes is cut short
-where it stood: one row, truncated and not valid, with the fault in its info. Results
-that were finished before, and slots between two episodes, lose nothing.
+The observations of its slots are still in the block, so each of their episodes is
+truncated: one row, truncated and not valid, with the fault in its info. Results that
+were finished before, and slots between two episodes, lose nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -53,7 +53,7 @@ MAX_REPLAYABLE_FAULTS = 100
 
 
 class Recovery:
-    """Replaces workers; a new one is sent again what the state says is under way."""
+    """Replaces workers; a new one is sent again what was under way."""
 
     def __init__(
         self,
@@ -72,22 +72,22 @@ class Recovery:
         self._fault_details = fault_details
         self._last_check = 0.0
         self._lost_episodes: dict[int, list[tuple[int, Fault]]] = {}
-        """Slots whose episode ended with a worker: after which tickets, and why."""
+        """By slot: the tickets after which an episode was lost, and the faults."""
         self._root: int | None = None
         self._root_tickets = np.full(state.count, -1)
         """By slot: the ticket after which the root seed was set."""
         self._new_roots: dict[int, int | None] = {}
-        """The root seed that a worker on its way was given."""
+        """By worker: the root seed that its replacement was given."""
         self.recovered = False
-        """Whether anything was; from then on rings may be off, and results decide."""
+        """Whether a worker was replaced; rings may be lost from then on."""
         self.faults: deque[Fault] = deque(maxlen=MAX_REMEMBERED_FAULTS)
         self.count = 0
-        """How many faults ended in a restart, forgotten ones included."""
+        """Number of faults that ended in a restart, also those no longer kept."""
         self.on_restart: Callable[[Fault], None] | None = None
-        """Called in the caller's thread with each of them, as soon as it is known."""
+        """Called in the caller's thread with each of them."""
         executor.on_return = self._worker_returned
 
-    # What the pool tells --------------------------------------------------------------
+    # Called by the pool ---------------------------------------------------------------
 
     def root_seed_set(self, seed: int) -> None:
         """Remember a new root seed."""
@@ -109,7 +109,7 @@ class Recovery:
     # Waiting --------------------------------------------------------------------------
 
     def check_workers(self, now: float) -> None:
-        """Every now and then: others that are quick must not hide one that is gone."""
+        """Check all workers every 20 ms: quick ones must not hide one that died."""
         if now - self._last_check > HEALTH_CHECK_INTERVAL:
             self._last_check = now
             self._executor.check_workers()
@@ -117,7 +117,7 @@ class Recovery:
     # Replacing ------------------------------------------------------------------------
 
     def recover(self, error: FaultError) -> None:
-        """Have a worker replaced, or raise the error if it may not be."""
+        """Replace a worker, or raise the error if it may not be replaced."""
         worker = error.fault.worker
         if worker is None:
             raise error
@@ -137,17 +137,17 @@ class Recovery:
     def _delay(self, fault: Fault, worker: int) -> float:
         budget = self._policy.budget
         assert budget is not None
-        who = ("worker", worker) if fault.slot is None else fault.slot
-        delay = budget.spend(who, time.monotonic())
+        spender = ("worker", worker) if fault.slot is None else fault.slot
+        delay = budget.spend(spender, time.monotonic())
         if delay is None:
-            count = budget.count(who)
-            raise error_for(replace(fault, restarts=count, gave_up=True))
+            restarts = budget.count(spender)
+            raise error_for(replace(fault, restarts=restarts, gave_up=True))
         return delay
 
     def _read_last_letters(self, worker: int, stage: int) -> None:
-        """What it posted about results that it finished; the rest is void.
+        """Keep what it posted about finished results, and drop the rest.
 
-        But for who made room after a step: that stands, and what was told of its end.
+        A worker that was retired after a step has finished that step.
         """
         self._inbox.add(self._executor.last_letters(worker))
         if stage != AFTER_STEP:
@@ -158,7 +158,7 @@ class Recovery:
         return self._state.unfinished(self._executor.shards[worker])
 
     def _resume(self, worker: int, fault: Fault, stage: int) -> ResumeState:
-        """Where the new one goes on; slots in the middle of an episode are lost."""
+        """Where the new worker continues; episodes under way are lost."""
         shard = self._executor.shards[worker]
         tickets = self._executor.done[shard.start : shard.stop].tolist()
         care = bytearray(HAS_INFOS for _ in shard)
@@ -179,23 +179,23 @@ class Recovery:
         return ResumeState(tickets, bytes(care), [], tasks)
 
     def _restart_episode_count(self, slot: int, ticket: int) -> None:
-        """What the block says of a slot no episode of the present root was seen of."""
+        """Reset the count of a slot that has no episode of the present root seed."""
         if ticket <= self._root_tickets[slot]:
             words = self._executor.episode[slot]
             words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = -1, 0
 
     def _lose_episode(self, slot: int, ticket: int, fault: Fault) -> None:
-        """Have a fault told with the slot's next row.
+        """Report a fault with the slot's next row.
 
-        The first one tells the story: a new worker that cannot be started adds nothing.
-        One that ended in its turn does, if the row it left was not taken.
+        The first fault counts: a replacement that cannot be started adds nothing. A
+        replacement that ended does, if the row before was not received yet.
         """
         lost = self._lost_episodes.setdefault(slot, [])
         if not lost or lost[-1][0] != ticket:
             lost.append((ticket, self._fault_of(slot, fault)))
 
     def _fault_of(self, slot: int, fault: Fault) -> Fault:
-        """The fault as a slot's own; one beside the slot that broke lost its worker."""
+        """The fault as this slot's own: its own, or its shardmate's."""
         if slot == fault.slot:
             return fault
         beside = replace(fault, kind="shardmate", command="step", beside=fault.slot)
@@ -216,22 +216,19 @@ class Recovery:
         for slot in unfinished:
             for message in self._state.messages.get(slot, ()):
                 executor.post(worker, message)
-        for command, slots in self._by_command(unfinished).items():
+        by_command: dict[Command, list[int]] = {}
+        for slot in unfinished:
+            by_command.setdefault(self._state.command(slot), []).append(slot)
+        for command, slots in by_command.items():
             executor.send(np.array(slots), *command)
 
     def _has_begun(self, slot: int, after: int) -> bool:
-        """Whether an episode began after that ticket and was not taken yet."""
+        """Whether an episode began after that ticket and was not received yet."""
         done = int(self._executor.done[slot])
         return done > after and bool(self._views.record["started"][done & 1, slot])
 
-    def _by_command(self, slots: Iterable[int]) -> dict[Command, list[int]]:
-        groups: dict[Command, list[int]] = {}
-        for slot in slots:
-            groups.setdefault(self._state.command(slot), []).append(slot)
-        return groups
-
     def env_rebuilt(self, fault: Fault) -> None:
-        """A worker has built an env again."""
+        """Count the restart of an env that its worker has built again."""
         assert self._policy.budget is not None
         self._policy.budget.note(fault.slot, time.monotonic())
         self._remember(fault)

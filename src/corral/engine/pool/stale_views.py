@@ -1,7 +1,8 @@
 """(debug) Stale views: views of a step that the caller keeps longer than they live.
 
-In debug mode the views of a Step are private copies. When the memory they stand for is
-about to be reused, a caller that still holds one gets an error, and reads garbage.
+In debug mode the views of a Step are private copies. When the memory that they stand
+for is about to be reused, the copies are overwritten, and a caller that still holds one
+gets an error.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _LentStep:
             array.reshape(-1).view(np.uint8).fill(0xFB)
         if held:
             raise StaleViewError(
-                f"a view of slots {sorted(self._row)} from an earlier recv is still "
-                "held, and its memory is about to be reused; copy what you keep, or "
-                "use copy=True"
+                f"your code still holds a view of slots {sorted(self._row)} from an "
+                "earlier recv, and its memory is about to be reused; copy what you "
+                "keep, or use copy=True"
             )

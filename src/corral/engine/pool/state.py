@@ -1,8 +1,8 @@
 """The state of a pool: what each slot was sent, what is under way, where time went.
 
-Sending, receiving and recovery are written over it; nothing else remembers anything
-about a command. What is known slot by slot stands in arrays of fixed layout, what is
-known of the whole pool in attributes: a Python number in an array costs twice as much.
+Sending, receiving and recovery use it; nothing else keeps anything about a command.
+What is known slot by slot is in arrays of fixed layout, what is known of the whole pool
+in attributes: a Python number in an array costs twice as much.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ BYTE_ORDER = sys.byteorder
 
 
 def chosen_slots(slots: Slots, count: int) -> NDArray[np.intp]:
-    """The slots meant, of `count`, in the order given; each of them once."""
+    """The slots as an array, checked: each at most once, all below `count`."""
     chosen = np.asarray(slots)
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
         raise OptionError(f"slots is {slots!r}; expected a list of integers")
     if chosen.size == 0:
-        raise OptionError("slots is empty; name at least one, or leave it out")
+        raise OptionError("slots is empty; give at least one slot, or leave it out")
     if chosen.min() < 0 or chosen.max() >= count:
-        raise OptionError(f"slots is {slots!r}; there are slots 0 to {count - 1}")
+        raise OptionError(f"slots is {slots!r}; this pool has slots 0 to {count - 1}")
     if len(set(chosen.tolist())) != len(chosen):
-        raise OptionError(f"slots is {slots!r}; a slot is named twice")
+        raise OptionError(f"slots is {slots!r}; give each slot only once")
     return chosen.astype(np.intp)
 
 
@@ -65,18 +65,18 @@ class PoolState:
         self.tickets = Tickets(count)
         self.requests = EpisodeRequests()
         self.messages: dict[int, list[Any]] = {}
-        """Messages that belong to the command under way, by slot; kept only where a
-        worker that takes another's place must be sent them again."""
+        """By slot: messages that belong to the command under way; kept only where
+        workers are replaced, for the new worker."""
         self.waiting = 0
         """How many slots have a command under way."""
         self.taken = 0
         """Results received since the start, modulo 2**32."""
         self.unstarted = count
-        """How many slots want a reset before their next step."""
+        """How many slots need a reset before their next step."""
         self.send_count = 0
         """How often something was sent, to any slots."""
         self.question_count = 0
-        """How many questions were put to the envs."""
+        """How many questions the envs were asked."""
         self._pending = np.zeros(count, np.bool_)
         # A batch to all slots sets this, and `_pending` only where it is read: two
         # fills a step would cost as much as the rest of the bookkeeping.
@@ -167,14 +167,14 @@ class PoolState:
         self.unstarted = self.count - int(np.count_nonzero(self._started))
 
     def stop(self, slots: NDArray[np.intp]) -> None:
-        """These slots failed and want a reset before their next step."""
+        """These slots failed and need a reset before their next step."""
         self._started[slots] = False
         self.unstarted = self.count - int(np.count_nonzero(self._started))
 
     def results_taken(
         self, slots: NDArray[np.intp], started: NDArray[np.bool_]
     ) -> None:
-        """What was said about commands whose results are here is said no more."""
+        """Forget the messages and tasks of commands whose results are received."""
         if self.messages:
             for slot in slots.tolist():
                 self.messages.pop(slot, None)
@@ -198,7 +198,7 @@ class PoolState:
         return np.flatnonzero(self._pending)
 
     def _spread(self) -> None:
-        """Say slot by slot that a command to all is under way."""
+        """Mark slot by slot that a command to all is under way."""
         self._pending[:] = True
         self._whole = False
 
@@ -234,11 +234,11 @@ class PoolState:
         return found
 
     def oldest(self, slots: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-        """So many of these slots, the ones sent to longest ago; ascending.
+        """At most `count` of these slots, those sent to longest ago; ascending.
 
-        A slot that is passed over is older the next time. Of those sent to together,
-        the ones with fewer commands so far come first: else slots with low numbers
-        would be stepped more often.
+        A slot that is left out is older the next time. Of slots sent to together, those
+        with fewer commands so far come first: otherwise low slots would be stepped more
+        often.
         """
         if len(slots) <= count:
             return slots
@@ -270,13 +270,13 @@ class PoolState:
         if self._pending[slots].any():
             busy = slots[self._pending[slots]]
             raise OrderError(
-                f"slots {busy.tolist()} have a command under way; recv it first"
+                f"slots {busy.tolist()} have a command under way; call recv first"
             )
         if started and self.unstarted and not self._started[slots].all():
             idle = slots[~self._started[slots]]
             raise OrderError(
-                f"slots {idle.tolist()} have not been reset since they were made or "
-                "failed; send_reset them before the first step"
+                f"slots {idle.tolist()} have not been reset since they were built or "
+                "failed; call send_reset before their first step"
             )
 
     def check_under_way(self, slots: NDArray[np.intp]) -> None:
