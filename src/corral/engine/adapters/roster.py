@@ -26,18 +26,8 @@ class Seat:
     """One agent's cells."""
 
     __slots__ = (
-        "_cells",
-        "_mask",
-        "_masked",
-        "acting",
-        "agent",
-        "alive",
-        "observe",
-        "position",
-        "reward",
-        "take",
-        "terminated",
-        "truncated",
+        *("_cells", "_mask", "_masked", "acting", "agent", "alive", "observe"),
+        *("position", "reward", "take", "terminated", "truncated"),
     )
 
     def __init__(self, group: Group, position: int, arrays: _Arrays) -> None:

@@ -25,6 +25,7 @@ from corral.core import EnvSpec
 from corral.engine.executors.contract import (
     Assignment,
     Capabilities,
+    closed_on_error,
     open_executors,
 )
 from corral.engine.executors.openmp import HelperThreads
@@ -177,10 +178,7 @@ class ProcessExecutor(SignalledExecutor):
 
     def _spawn_all(self, workers: range) -> None:
         for worker in workers:
-            spawned = self._spawn(worker)
-            self._processes.append(spawned.process)
-            self._mailboxes.append(spawned.mailbox)
-            self._bells.append(spawned.bell)
+            self._put_in_place(worker, self._spawn(worker))
 
     def _spawn(self, worker: int) -> SpawnedWorker:
         generation = self._generations[worker]
@@ -217,14 +215,15 @@ class ProcessExecutor(SignalledExecutor):
             FaultError: an env failed or ended the process; `reached` was called with
                 the stages before.
         """
-        self._post(
-            worker,
-            self._pack(ProbeEnvs(self._job(worker, probe_slots), question)),
-        )
+        # A trial that times envs also waits for slow constructors.
+        building = 4 * question.long_to_build if question.seconds else 0.0
+        limit = question.limit + question.seconds + building + PROBE_GRACE_SECONDS
+        message = ProbeEnvs(self._job(worker, probe_slots), question)
+        self._post(worker, self._pack(message))
         answer = self._await_start(worker)
         while isinstance(answer, ProbeStage):
             reached(answer.name)
-            answer = self._await_probe(worker, _probe_timeout(question))
+            answer = self._await_probe(worker, limit)
         assert isinstance(answer, ProbeResult)
         return answer
 
@@ -264,9 +263,10 @@ class ProcessExecutor(SignalledExecutor):
         self._post(worker, setup_message(self._control.plan))
 
     def _put_in_place(self, worker: int, spawned: SpawnedWorker) -> None:
-        self._processes[worker] = spawned.process
-        self._mailboxes[worker] = spawned.mailbox
-        self._bells[worker] = spawned.bell
+        """Add the next worker, or replace one."""
+        self._processes[worker : worker + 1] = [spawned.process]
+        self._mailboxes[worker : worker + 1] = [spawned.mailbox]
+        self._bells[worker : worker + 1] = [spawned.bell]
 
     def _clear_worker_state(self, worker: int) -> None:
         """Clear the words of the block about a worker that is replaced."""
@@ -278,16 +278,13 @@ class ProcessExecutor(SignalledExecutor):
     def build(self) -> list[EnvSpec]:
         """Have every worker build its shard, all at the same time."""
         self.launch()
-        specs: list[EnvSpec] = []
-        try:
-            for worker in range(len(self.shards)):
+        workers = range(len(self.shards))
+        with closed_on_error(self):
+            for worker in workers:
                 self._post(worker, self._pack(BuildShard(self._job(worker))))
-            for worker in range(len(self.shards)):
-                specs.extend(self._await_start(worker).specs)
-        except BaseException:
-            self.close(2.0)
-            raise
-        return specs
+            return [
+                spec for worker in workers for spec in self._await_start(worker).specs
+            ]
 
     def _job(self, worker: int, probe_slots: Sequence[int] | None = None) -> Job:
         """What a worker builds: its shard, or envs for a trial."""
@@ -432,7 +429,11 @@ class ProcessExecutor(SignalledExecutor):
             for worker in workers:
                 with suppress(Exception):
                     self._ask_to_close(worker)
-            wait_for_all(workers, deadline, self._is_closing)
+            wait_for_all(
+                workers,
+                deadline,
+                lambda worker: self._health.is_closing(worker, self._pid(worker)),
+            )
         finally:  # a second Ctrl-C cuts the waiting short, not the ending
             uninterrupted(lambda: self._end_all(deadline))
 
@@ -466,9 +467,6 @@ class ProcessExecutor(SignalledExecutor):
         # A worker that is posting a letter, which is not read any more, must stop.
         self._mailboxes[worker].close()
 
-    def _is_closing(self, worker: int) -> bool:
-        return self._health.is_closing(worker, self._pid(worker))
-
     def _release(self, deadline: float) -> None:
         for replacement in self._away.values():
             with suppress(Exception):
@@ -483,12 +481,6 @@ class ProcessExecutor(SignalledExecutor):
         self._away = {}
         self.on_return = lambda worker: None
         open_executors.discard(self)
-
-
-def _probe_timeout(question: ProbeRequest) -> float:
-    """Seconds for a trial; one that times envs also waits for slow constructors."""
-    building = 4 * question.long_to_build if question.seconds else 0.0
-    return question.limit + question.seconds + building + PROBE_GRACE_SECONDS
 
 
 def _fill_standard_descriptors() -> None:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import spawn
 from typing import Any
 
@@ -131,16 +131,13 @@ class PackedJobs:
         factories = self._assignment.factories
         # Pickled together: a factory of many slots is pickled once.
         own = [factories[slot] for slot in (slots if made_of is None else made_of)]
-        return Job(
-            worker=worker,
-            slots=slots,
+        return replace(
+            self._assignment.job(worker, slots),
             factories=serialization.Unpacked(serialization.dumps(own)),
-            options=self._assignment.options,
             worker_init=self._worker_init,
             per_worker=self._per_worker,
             function=self._function,
             shared=shared or {},  # type: ignore[arg-type]
-            device=self._assignment.device(worker),
             owns_process=True,
             threads=self._assignment.threads_per_worker,
             generation=generation,

@@ -37,34 +37,19 @@ CACHE_LINE_BYTES = 64
 
 # One cache line per slot and row: two workers never write to the same line, and the C
 # recorder finds every scalar at a fixed offset from one address.
+_FLAGS = ("terminated", "truncated", "started", "valid")
 RECORD_DTYPE = np.dtype(
     {
         "names": [
-            "reward",
-            "episode_return",
-            "seed",
-            "step_time",
-            "episode_length",
-            "terminated",
-            "truncated",
-            "started",
-            "valid",
+            *("reward", "episode_return", "seed", "step_time", "episode_length"),
+            *_FLAGS,
         ],
         "formats": ["f8", "f8", "i8", "f8", "i4", "?", "?", "?", "?"],
         "offsets": [0, 8, 16, 24, 32, 36, 37, 38, 39],
         "itemsize": CACHE_LINE_BYTES,
     }
 )
-SCALAR_FIELDS = (
-    "reward",
-    "terminated",
-    "truncated",
-    "started",
-    "valid",
-    "episode_return",
-    "episode_length",
-    "seed",
-)
+SCALAR_FIELDS = ("reward", *_FLAGS, "episode_return", "episode_length", "seed")
 """The fields of a record that a Step shows, under the same names."""
 
 # The words of a worker's line of vitals, which its parent reads.
