@@ -159,7 +159,7 @@ def test_envs_of_several_agents_can_be_exchanged(opened: Callable[[Any], Any]) -
     envs.reset()
     assert envs.pool.envs[0] is other
     assert total(envs)[0] == 5000.0
-    with pytest.raises(SpacesDiffer, match="cannot take the place"):
+    with pytest.raises(SpacesDiffer, match="cannot replace"):
         envs.pool.envs[0] = SmallerCrowd()
 
 

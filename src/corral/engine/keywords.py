@@ -160,8 +160,8 @@ NEEDLESS = {
     "chunksize": ("items", "a worker gets its next item when it is free; leave it out"),
     "deterministic": ("policy", "the policy decides that; leave it out"),
 }
-"""Keywords of other libraries that Corral does not need: the keyword of ours by which
-a function is recognised, and the hint."""
+"""Keywords of other libraries that Corral does not need: the keyword of Corral's that a
+function must have for the hint, and the hint."""
 
 
 def _hint(word: str, names: Sequence[str], pool: Collection[str]) -> str:

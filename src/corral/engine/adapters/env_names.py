@@ -289,5 +289,5 @@ def _needed(
 
 
 def is_pettingzoo(env: Any) -> bool:
-    """Whether it is one of PettingZoo's, told without importing PettingZoo."""
+    """Whether it is one of PettingZoo's; does not import PettingZoo."""
     return any(base.__module__.startswith("pettingzoo.") for base in type(env).__mro__)

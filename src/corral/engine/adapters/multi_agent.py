@@ -115,7 +115,7 @@ class PettingZooAdapter(Adapter):
         """Refuse an env that does not fit the arrays of this one."""
         if made.team != self.team:
             raise SpacesDiffer(
-                f"{made.env} cannot take the place of {self.env}: its agents "
+                f"{made.env} cannot replace {self.env}: its agents "
                 f"({list(made.team.agents)} instead of {list(self.team.agents)}) or "
                 "their spaces are not the same"
             )

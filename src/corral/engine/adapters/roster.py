@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from corral.engine.adapters.team import STATE_KEY, Agent, Group, Team, packed
 from corral.engine.layout.codec import codec_for
+from corral.engine.tree import mapped
 from corral.errors import SpaceMismatch, SpacesDiffer
 
 _UNPAID = object()
@@ -268,11 +269,9 @@ class _Arrays:
 
 def _leaves_of(value: Any) -> list[NDArray[Any]]:
     """The arrays of nested dicts and tuples, in a codec's order."""
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, tuple):
-        return [leaf for part in value for leaf in _leaves_of(part)]
-    return [value]
+    leaves: list[NDArray[Any]] = []
+    mapped(leaves.append, value)
+    return leaves
 
 
 def alive(

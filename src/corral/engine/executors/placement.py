@@ -60,8 +60,8 @@ def place(
         backend: one of BACKENDS.
         workers: how many; None for as many as are useful.
         isolation: one of ISOLATIONS; None where there are no envs.
-        own_processes: whether this stands for a class with a process for every env,
-            whose numbers it has to give: then `workers` is no more than a wish.
+        own_processes: whether the pool replaces a class with a process for every env,
+            and must return the same numbers: `workers` is then only a wish.
     """
     _check(backend, workers, isolation)
     slots, reason = assignment.slots, ASKED

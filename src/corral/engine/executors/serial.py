@@ -176,13 +176,8 @@ class SerialExecutor(Executor):
         finally:
             self._stop(outside)
 
-    def _begin(self) -> WorkerContext | None:
-        """Make the caller's thread this pool's worker; it may also be another's."""
-        outside, here.context = here.context, self._worker.context
-        self._running = True
-        return outside
-
     def _stop(self, outside: WorkerContext | None) -> None:
+        """The caller's thread is this pool's worker no more, maybe another's."""
         self._running = False
         here.context = outside
         if self._closed:
@@ -212,7 +207,8 @@ class SerialExecutor(Executor):
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Run what is waiting, then answer."""
-        outside = self._begin()
+        outside, here.context = here.context, self._worker.context
+        self._running = True
         try:
             while self._queue:
                 self._run_next()

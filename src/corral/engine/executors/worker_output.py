@@ -95,7 +95,7 @@ class WorkerOutput:
                 if self._finished:  # by `close`, which waited long enough
                     return
                 self._read_all()
-        with self._lock:  # as `close` could not, while we were stuck
+        with self._lock:  # `close` could not, while this thread was blocked
             self._finish()
 
     def _finish(self) -> None:

@@ -61,7 +61,7 @@ class Infos:
             absent = mask.tobytes().count(0)
             key, *deeper = column.path
             # Dicts are made in one go, so a few gaps are cheaper to cut out afterwards:
-            # of many slots, some have just been reset and told less than the rest.
+            # of many slots, some have just been reset and have smaller infos.
             if deeper or key in whole or 2 * absent > count:
                 parts.append((column.path, _each(column, values), mask.tolist()))
                 continue

@@ -37,7 +37,7 @@ def two_groups(pool: Pool) -> tuple[Group, Group]:
 
 
 def take_turns(pool: Pool, groups: tuple[Group, ...] | None = None) -> Iterator[Step]:
-    """The groups' results in turns, for ever; send to each before asking for the next.
+    """Yield the groups' results in turns, endlessly; send to each before the next.
 
         pool.send_reset()
         for step in corral.take_turns(pool):

@@ -83,7 +83,7 @@ class FaultPolicy:
     budget: RestartBudget | None = None
 
     def recovers(self, fault: Fault, retired: bool) -> bool:
-        """Whether another worker takes the place of this one."""
+        """Whether the worker is replaced."""
         return retired or (self.hangs if fault.kind == "hung" else self.deaths)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from corral.core import Step
 from corral.engine.layout.plan import SCALAR_FIELDS
+from corral.engine.tree import mapped
 from corral.errors import StaleViewError
 
 
@@ -46,16 +47,12 @@ class _LentStep:
         self._row = dict(zip(step.slots.tolist(), rows.tolist(), strict=True))
         self._arrays: list[weakref.ref[NDArray[Any]]] = []
         for name in ("obs", "final_obs", *SCALAR_FIELDS):
-            setattr(step, name, self._private(getattr(step, name)))
+            setattr(step, name, mapped(self._private, getattr(step, name)))
 
-    def _private(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: self._private(part) for key, part in value.items()}
-        if isinstance(value, tuple):
-            return tuple(self._private(part) for part in value)
-        if not isinstance(value, np.ndarray):
-            return value
-        copied = value.copy()
+    def _private(self, leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        copied = leaf.copy()
         self._arrays.append(weakref.ref(copied))
         return copied
 
