@@ -93,7 +93,11 @@ def test_a_mask_has_an_entry_for_every_choice(space: Any, size: int) -> None:
         (Named(), {}, "Named has no possible_agents"),
         (Named(a=spaces.Text(3)), {}, "agent 'a' has the action space Text.*no fixed"),
         (Named(a=None), {}, "agent 'a' has None for an action space"),
-        (Named(a=BIT), {"state": True}, "state=True, but Named has no state_space"),
+        (
+            Named(a=BIT),
+            {"state": True},
+            "state=True needs a state_space, and Named has none",
+        ),
     ],
 )
 def test_what_has_no_room_in_a_block_is_refused_and_closed(

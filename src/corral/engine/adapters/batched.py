@@ -25,7 +25,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
-from corral.core import NO_TASK, EnvSpec
+from corral.core import NO_TASK, Adapter, EnvSpec
 from corral.engine.adapters.factories import called_for, takes
 from corral.engine.layout.info_copy import owned_info
 from corral.errors import OptionError, SpaceMismatch
@@ -188,7 +188,7 @@ class BatchedEnv:
             self.env.close()
 
 
-class BatchSlot:
+class BatchSlot(Adapter):
     """One slot of a batch, by itself."""
 
     def __init__(self, batch: BatchedEnv, index: int) -> None:
@@ -210,16 +210,11 @@ class BatchSlot:
         return self.batch.reset({self._index: (seed, options, task)})[self._index]
 
     def call(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call the method of the sub-env, where there is one to be reached."""
-        inner = self._inner()
-        if inner is not None:
-            found = inner.get_wrapper_attr(name)
-            return found(*args, **kwargs) if callable(found) else found
-        found = getattr(self.env, name)
-        if not callable(found):
-            return found
+        """Call the method of the sub-env, where the batched env has one."""
+        if self._inner() is not None or not callable(getattr(self.env, name)):
+            return super().call(name, args, kwargs)
         if name == "render":
-            frames = found(*args, **kwargs)
+            frames = self.env.render(*args, **kwargs)
             return None if frames is None else frames[self._index]
         raise OptionError(self._unreachable(f"call {name!r} for"))
 
@@ -231,7 +226,7 @@ class BatchSlot:
         return inner.get_wrapper_attr(name)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set the attribute of the sub-env, where there is one to be reached."""
+        """Set the attribute of the sub-env, where the batched env has one."""
         inner = self._inner()
         if inner is None:
             raise OptionError(self._unreachable(f"set {name!r} of"))
@@ -246,7 +241,7 @@ class BatchSlot:
     def _unreachable(self, what: str) -> str:
         return (
             f"there is no env of one slot to {what}: {type(self.env).__name__} is all "
-            "slots of its worker at once; pool.apply(function) hands it to a function"
+            "slots of its worker at once; use pool.apply(function), which gets it"
         )
 
     def exchanged(self, env: Any) -> BatchSlot:

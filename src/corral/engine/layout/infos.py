@@ -99,7 +99,8 @@ class Infos:
                 vector[column.path[0]], vector[f"_{column.path[0]}"] = values, mask
             else:
                 _place(vector, column.path, values, mask)
-        for position in self._positions(apart):
+        masks = (np.flatnonzero(mask).tolist() for _, _, mask in apart)
+        for position in sorted(set(self._remainders).union(*masks)):
             info = _info_at(apart, position)
             _join(info, self._remainders.get(position, {}))
             add_info(vector, info, position, count)
@@ -121,13 +122,6 @@ class Infos:
                 if not leaves.isdisjoint(above):
                     contested.add(path[0])
         return contested
-
-    def _positions(self, columns: Sequence[ColumnRead]) -> list[int]:
-        """The batch positions that have a remainder or one of these columns."""
-        positions = set(self._remainders)
-        for _, _, mask in columns:
-            positions.update(np.flatnonzero(mask).tolist())
-        return sorted(positions)
 
 
 NO_INFOS = Infos([], {})
