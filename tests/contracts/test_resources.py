@@ -131,5 +131,5 @@ def test_serial_envs_are_at_hand_and_others_are_not(
     if backend == "serial":
         assert all(isinstance(env, Asker) for env in pool.envs)
     else:
-        with pytest.raises(OptionError, match="use call and get_attr"):
+        with pytest.raises(OptionError, match="use call or get_attr"):
             _ = pool.envs

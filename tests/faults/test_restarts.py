@@ -529,7 +529,7 @@ def test_a_worker_seen_idle_twice_has_not_been_idle_all_the_time(make_pool) -> N
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: is_stopped(pid))
         pool.send([FINE])
-        with pytest.raises(TimeoutError, match="results were not there"):
+        with pytest.raises(TimeoutError, match="results did not arrive"):
             pool.recv(timeout=0.01)
         os.kill(pid, signal.SIGCONT)
         time.sleep(1.1)  # what it was given for a step

@@ -424,7 +424,7 @@ def test_questions_put_before_are_told_of(path) -> None:
     caught.value.fault.save(path)
     with replay(path) as replayed:
         assert replayed.reproduced is False
-        assert "asked 1 questions before" in str(replayed)
+        assert "made 1 calls to the envs before" in str(replayed)
 
 
 def test_mailed_actions_are_not_kept(path) -> None:
