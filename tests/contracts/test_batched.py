@@ -204,7 +204,7 @@ def test_stable_baselines_sees_a_batch_as_it_sees_single_envs() -> None:
             np.testing.assert_array_equal(one, other)
         for one, other in zip(ours[3], theirs[3], strict=True):
             assert one.keys() == other.keys()
-    with pytest.raises(OptionError, match="no env of one slot"):
+    with pytest.raises(OptionError, match="cannot be called or set for one slot"):
         flocks.env_method("close_extras")
     flocks.close()
     singles.close()

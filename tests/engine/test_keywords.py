@@ -91,7 +91,7 @@ def test_a_drop_in_for_stable_baselines3_is_named_too(name):
         ("make_async", "batchsize", "did you mean batch_size?"),
         ("make_multi", "obsreve", "did you mean observe?"),
         ("make_sb3", "autoreset", "Stable-Baselines3 restarts an episode in the step"),
-        ("make_sb3", "copy", "it is always given copies"),
+        ("make_sb3", "copy", "it always gets copies"),
         ("make_sb3", "vec_env_cls", "it is called backend here"),
         ("make_shared_policy", "autoreset", "agents of one env share its restarts"),
         ("map", "processes", "it is called workers here"),

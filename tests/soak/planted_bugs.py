@@ -222,8 +222,8 @@ BUGS = (
     Bug(
         "Truncated episodes are bootstrapped by 0.",
         "rollouts",
-        "bootstrap[cut.rows, cut.slots] = value",
-        "bootstrap[cut.rows, cut.slots] = 0.0 * value",
+        "bootstrap[tuple(zip(*places, strict=True))] = value",
+        "bootstrap[tuple(zip(*places, strict=True))] = 0.0 * value",
         ("rollouts/test_collect.py",),
     ),
     Bug(
