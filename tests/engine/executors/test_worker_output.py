@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from running import wait_until
+from running import open_descriptors, wait_until
 
 import corral
 from corral.engine.executors.worker_output import WorkerOutput
@@ -179,10 +179,10 @@ def test_an_output_whose_thread_was_refused_closes_all_it_has_opened(monkeypatch
     def refused(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     output = WorkerOutput()
     monkeypatch.setattr(threading.Thread, "start", refused)
     with pytest.raises(RuntimeError, match="can't start new thread"):
         output.start()
     output.close()
-    assert os.listdir("/proc/self/fd") == before
+    assert open_descriptors() == before
