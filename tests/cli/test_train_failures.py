@@ -128,7 +128,7 @@ FAILING = {
     "Raises": ({}, "RuntimeError in step: the arm left the table", True, RESTART, ""),
     "Crashes": ({}, "ended by SIGSEGV", True, RESTART, ""),
     "Hangs": ({"step_timeout": 0.5}, "longer than 0.5 s", True, RESTART, ""),
-    "Gives": ({}, "slot 0 returned the reward nan", False, "", "Mend the env"),
+    "Gives": ({}, "slot 0 returned the reward nan", False, "", "Fix the env"),
     "OldStep": ({}, "a tuple of 4 values. It must return", True, "", "Change the env"),
     "OldReset": ({}, "`return observation, {}`", True, "", "Change the env"),
 }
@@ -202,7 +202,7 @@ def test_what_cannot_be_built_names_the_line_and_the_same_command(corral, tmp_pa
     assert status == 1
     place = f"broken.py, line {line_of('Unbuilt')}"
     assert said(err, "At ").startswith(f"{place}, in __init__: raise ValueError")
-    assert said(err, "First ") == f"Mend {place}."
+    assert said(err, "First ") == f"Fix {place}."
     assert said(err, "Again ") == "corral train my.yaml"
     assert "backend: serial" in err and not (tmp_path / "runs").exists()
     (tmp_path / "fixed").touch()

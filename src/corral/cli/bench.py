@@ -41,7 +41,7 @@ from corral.train.commands.requirements import Need
 if TYPE_CHECKING:
     from corral.tools.bench.results import BenchReport, BenchSettings
 
-SUMMARY = "how fast can this environment go on this machine?"
+SUMMARY = "measure how fast an environment runs on this machine"
 NUM_ENVS = (1, 8, 64)
 PEERS = ("gymnasium", "sb3", "agilerl", "supersuit")
 

@@ -33,7 +33,7 @@ from corral.train.commands.requirements import Need
 if TYPE_CHECKING:
     from corral.tools.doctor.report import Report
 
-SUMMARY = "what is wrong with this environment?"
+SUMMARY = "check an environment for problems"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

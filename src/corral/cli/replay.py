@@ -27,7 +27,7 @@ from corral.train.commands.requirements import Need
 if TYPE_CHECKING:
     from corral.tools.doctor.replay import Replay
 
-SUMMARY = "run the episode of a saved fault again"
+SUMMARY = "replay the episode of a saved fault"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -103,7 +103,7 @@ class RunFailure:
         if isinstance(error, WriteFailed):
             return Remedy(first="Make room on the disk, or let it be written to")
         if isinstance(error, TrainingDiverged):
-            return Remedy(first="Mend the env that the message names")
+            return Remedy(first="Fix the env that the message names")
         if isinstance(error, OptionError) and "best_metric" in str(error):
             return Remedy({"best_metric": "eval/return"})
         return Remedy()
@@ -121,7 +121,7 @@ class RunFailure:
             return Remedy(first="Change the env as the message says")
         if helped_by_restarts(fault) and config.on_fault == "raise":
             return Remedy({"on_fault": "restart", **self._processes()})
-        return Remedy(first=f"Mend {there}")
+        return Remedy(first=f"Fix {there}")
 
     def _more_restarts(self, fault: Fault) -> dict[str, Any]:
         config = self.config

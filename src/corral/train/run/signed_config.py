@@ -83,7 +83,7 @@ def _text(directory: RunDirectory) -> str:
             f"{directory.config} cannot be read: {error.strerror}"
         ) from None
     except UnicodeDecodeError as error:
-        raise OptionError(f"{directory.config} is no YAML: {error}") from None
+        raise OptionError(f"{directory.config} is not valid YAML: {error}") from None
 
 
 def _values(directory: RunDirectory, text: str) -> dict[str, Any]:
