@@ -8,22 +8,14 @@ import numpy as np
 import torch
 from torch import distributions, nn
 
-from corral.learners.nets.heads import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    MultiCategorical,
-)
+from corral.learners.nets.heads import Bernoulli, Categorical, Gaussian
 from corral.learners.returns import gae
 
 
 def distribution(head, layer_outputs):
     """What the head stands for, by torch.distributions; (log_prob, entropy) of it."""
     if isinstance(head, Categorical):
-        one = distributions.Categorical(logits=layer_outputs)
-        return one.log_prob, one.entropy()
-    if isinstance(head, MultiCategorical):
-        parts = layer_outputs.split(head._counts, -1)
+        parts = head.parts(layer_outputs)
         several = [distributions.Categorical(logits=part) for part in parts]
         return (
             lambda chosen: sum(

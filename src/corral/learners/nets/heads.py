@@ -34,13 +34,18 @@ HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 
 
 class Head(nn.Module):  # type: ignore[misc]
-    """What all heads have: one dense layer, and where choices are kept."""
+    """Base of all heads: one dense layer, and choices of `count` numbers."""
 
     exact = True
     """Whether the action says what was chosen; if not, the rollout keeps both."""
 
-    def __init__(self, inputs: int, outputs: int, generator: Any) -> None:
+    def __init__(
+        self, space: spaces.Space[Any], inputs: int, outputs: int, generator: Any
+    ) -> None:
         super().__init__()
+        self._shape: Any = space.shape
+        self._dtype = space.dtype
+        self._count = int(np.prod(self._shape))
         self.layer = dense(inputs, outputs, OUTPUT_GAIN, generator)
         self._weights = (self.layer.weight, self.layer.bias)
 
@@ -53,110 +58,71 @@ class Head(nn.Module):  # type: ignore[misc]
         return outputs
 
     def log_prob(self, outputs: Any, chosen: Any) -> Any:
-        """Of a choice."""
+        """The log-probability of a choice."""
         raise NotImplementedError
 
     def cloning_loss(self, outputs: Any, chosen: Any) -> Any:
         """How unlike a choice it is."""
         return -self.log_prob(outputs, chosen).mean()
 
+    def from_action(self, action: Array) -> Any:
+        """What had been chosen, if the action was not cut to bounds."""
+        return torch.as_tensor(np.asarray(action)).float().reshape(-1, self._count)
+
 
 class Categorical(Head):
-    """One of several: Discrete. Chosen: (rows,) of integers from 0.
+    """Choices of one option each: Discrete and MultiDiscrete.
 
-    Its outputs are logarithms of chances.
-    """
-
-    def __init__(self, space: spaces.Discrete, inputs: int, generator: Any) -> None:
-        self._start = int(space.start)
-        self._count = int(space.n)
-        super().__init__(inputs, self._count, generator)
-
-    def forward(self, features: Any) -> Any:
-        """(rows, inputs) -> (rows, options)."""
-        return torch.log_softmax(super().forward(features), -1)
-
-    def normalised(self, outputs: Array) -> Array:
-        """The same of arrays."""
-        return _log_softmax(outputs)
-
-    def sample(self, logs: Array, rng: Generators) -> Choice:
-        """Choose at random; one number is drawn per row."""
-        return _with_log(logs, _pick(logs, rng.random(1)))
-
-    def mode(self, logs: Array) -> Choice:
-        """The likeliest."""
-        return _with_log(logs, logs.argmax(-1))
-
-    def log_prob(self, logs: Any, chosen: Any) -> Any:
-        """Of a choice."""
-        return logs.gather(-1, chosen[:, None])[:, 0]
-
-    def entropy(self, logs: Any) -> Any:
-        """In nats."""
-        return -(logs * logs.exp()).sum(-1)
-
-    def to_action(self, chosen: Array) -> Array:
-        """As the env takes it."""
-        return chosen + self._start if self._start else chosen
-
-    def from_action(self, action: Array) -> Any:
-        """What had been chosen."""
-        return torch.as_tensor(np.asarray(action) - self._start).long()
-
-
-class MultiCategorical(Head):
-    """Several, each one of several: MultiDiscrete. Chosen: (rows, choices).
-
-    Its outputs are logarithms of chances, the options of all choices side by side.
+    Chosen: (rows, choices) of integers from 0. Its outputs are log-probabilities, the
+    options of all choices side by side.
     """
 
     def __init__(
-        self, space: spaces.MultiDiscrete, inputs: int, generator: Any
+        self,
+        space: spaces.Discrete | spaces.MultiDiscrete,
+        inputs: int,
+        generator: Any,
     ) -> None:
-        self._shape = space.nvec.shape
-        self._counts = [int(count) for count in space.nvec.ravel()]
-        self._bounds = np.cumsum(self._counts)[:-1]
-        start = getattr(space, "start", np.zeros_like(space.nvec))
-        self._start = np.asarray(start).astype(space.dtype)
-        super().__init__(inputs, sum(self._counts), generator)
+        counts = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        ends = np.cumsum(counts)
+        begins = ends - np.ravel(counts)
+        super().__init__(space, inputs, int(ends[-1]), generator)
+        self._start = np.asarray(space.start, space.dtype)
+        self._options = [slice(*pair) for pair in zip(begins, ends, strict=True)]
+        self.register_buffer("_begins", torch.as_tensor(begins), persistent=False)
+
+    def parts(self, outputs: Any) -> list[Any]:
+        """Return the outputs of each choice."""
+        return [outputs[:, options] for options in self._options]
 
     def forward(self, features: Any) -> Any:
         """(rows, inputs) -> (rows, options of all choices)."""
-        parts = self._split(super().forward(features))
+        parts = self.parts(super().forward(features))
         return torch.cat([torch.log_softmax(part, -1) for part in parts], -1)
 
     def normalised(self, outputs: Array) -> Array:
         """The same of arrays."""
-        parts = np.split(outputs, self._bounds, -1)
-        return np.concatenate([_log_softmax(part) for part in parts], -1)
+        return np.concatenate([_log_softmax(part) for part in self.parts(outputs)], -1)
 
     def sample(self, logs: Array, rng: Generators) -> Choice:
         """Choose at random; one number is drawn per choice."""
-        drawn = rng.random(len(self._counts))
-        parts = np.split(logs, self._bounds, -1)
-        picked = [
-            _pick(part, drawn[:, place, None]) for place, part in enumerate(parts)
-        ]
-        return self._chosen(parts, picked)
+        drawn = rng.random(self._count)
+        pairs = enumerate(self.parts(logs))
+        return self._chosen(logs, [_pick(part, drawn[:, [at]]) for at, part in pairs])
 
     def mode(self, logs: Array) -> Choice:
         """The likeliest of each."""
-        parts = np.split(logs, self._bounds, -1)
-        return self._chosen(parts, [part.argmax(-1) for part in parts])
+        return self._chosen(logs, [part.argmax(-1) for part in self.parts(logs)])
 
-    def _chosen(self, parts: list[Array], picked: list[Array]) -> Choice:
-        pairs = zip(parts, picked, strict=True)
-        log_prob = sum(_with_log(part, one)[1] for part, one in pairs)
+    def _chosen(self, logs: Array, picked: list[Array]) -> Choice:
+        rows = np.arange(len(logs))
+        pairs = zip(self.parts(logs), picked, strict=True)
+        log_prob = sum(part[rows, one] for part, one in pairs)
         return np.stack(picked, 1), np.asarray(log_prob)
 
     def log_prob(self, logs: Any, chosen: Any) -> Any:
-        """Of a choice."""
-        parts = [
-            part.gather(-1, chosen[:, place, None])
-            for place, part in enumerate(self._split(logs))
-        ]
-        return torch.cat(parts, 1).sum(1)
+        """The log-probability of a choice."""
+        return logs.gather(-1, chosen + self._begins).sum(1)
 
     def entropy(self, logs: Any) -> Any:
         """In nats."""
@@ -170,25 +136,19 @@ class MultiCategorical(Head):
     def from_action(self, action: Array) -> Any:
         """What had been chosen."""
         shifted = np.asarray(action) - self._start
-        return torch.as_tensor(shifted).long().reshape(-1, len(self._counts))
-
-    def _split(self, outputs: Any) -> Any:
-        return outputs.split(self._counts, -1)
+        return torch.as_tensor(shifted).long().reshape(-1, self._count)
 
 
 class Bernoulli(Head):
     """Bits: MultiBinary. Chosen: (rows, bits) of 0.0 and 1.0."""
 
     def __init__(self, space: spaces.MultiBinary, inputs: int, generator: Any) -> None:
-        self._shape = space.shape
-        self._dtype = space.dtype
-        self._bits = int(np.prod(space.shape))
-        super().__init__(inputs, self._bits, generator)
+        super().__init__(space, inputs, int(np.prod(space.shape)), generator)
 
     def sample(self, logits: Array, rng: Generators) -> Choice:
         """Choose at random; one number is drawn per bit."""
         chance = 1.0 / (1.0 + np.exp(-logits))
-        return self._chosen(logits, rng.random(self._bits) < chance)
+        return self._chosen(logits, rng.random(self._count) < chance)
 
     def mode(self, logits: Array) -> Choice:
         """The likelier of both."""
@@ -199,7 +159,7 @@ class Bernoulli(Head):
         return bits.astype(np.float32), -lost.sum(-1)
 
     def log_prob(self, logits: Any, chosen: Any) -> Any:
-        """Of a choice."""
+        """The log-probability of a choice."""
         signed = torch.where(chosen > 0, logits, -logits)
         return functional.logsigmoid(signed).sum(-1)
 
@@ -212,10 +172,6 @@ class Bernoulli(Head):
     def to_action(self, chosen: Array) -> Array:
         """As the env takes it."""
         return chosen.astype(self._dtype).reshape(-1, *self._shape)
-
-    def from_action(self, action: Array) -> Any:
-        """What had been chosen."""
-        return torch.as_tensor(np.asarray(action)).float().reshape(-1, self._bits)
 
 
 class Gaussian(Head):
@@ -230,11 +186,8 @@ class Gaussian(Head):
     def __init__(
         self, space: spaces.Box, inputs: int, generator: Any, log_std: float
     ) -> None:
-        self._shape = space.shape
-        self._dtype = space.dtype
+        super().__init__(space, inputs, int(np.prod(space.shape)), generator)
         self._low, self._high = space.low, space.high
-        self._count = int(np.prod(space.shape))
-        super().__init__(inputs, self._count, generator)
         self.log_std = nn.Parameter(torch.full((self._count,), float(log_std)))
 
     def sample(self, mean: Array, rng: Generators) -> Choice:
@@ -272,10 +225,6 @@ class Gaussian(Head):
         within: Array = np.minimum(np.maximum(numbers, self._low), self._high)
         return within.astype(self._dtype, copy=False)
 
-    def from_action(self, action: Array) -> Any:
-        """What had been chosen, if it was within bounds."""
-        return torch.as_tensor(np.asarray(action)).float().reshape(-1, self._count)
-
 
 def head_for(
     space: spaces.Space[Any], inputs: int, generator: Any, log_std: float
@@ -283,20 +232,14 @@ def head_for(
     """The head that chooses actions of a space."""
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return Gaussian(space, inputs, generator, log_std)
-    for kind, head in HEADS.items():
-        if isinstance(space, kind):
-            return head(space, inputs, generator)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return Categorical(space, inputs, generator)
+    if isinstance(space, spaces.MultiBinary):
+        return Bernoulli(space, inputs, generator)
     raise SpaceMismatch(
         f"the action space is {space}; there are heads for Discrete, MultiDiscrete, "
         "MultiBinary and Box of floats. Wrap the env to take one of these"
     )
-
-
-HEADS: dict[type[Any], Any] = {
-    spaces.Discrete: Categorical,
-    spaces.MultiDiscrete: MultiCategorical,
-    spaces.MultiBinary: Bernoulli,
-}
 
 
 def _log_softmax(outputs: Array) -> Array:
@@ -313,7 +256,3 @@ def _pick(logs: Array, drawn: Array) -> Array:
     """
     before = np.exp(logs[:, :-1]).cumsum(-1)
     return np.asarray((drawn >= before).sum(-1))
-
-
-def _with_log(logs: Array, chosen: Array) -> Choice:
-    return chosen, logs[np.arange(len(chosen)), chosen]
