@@ -1,4 +1,4 @@
-"""Which rows are learnt from together.
+"""The rows of a rollout as tensors, and which of them are learnt from together.
 
 Without a memory, any rows, shuffled. With one, whole columns of a rollout, each cut
 into sequences where an episode starts and packed as `nets.memory` takes them: since no
@@ -9,7 +9,7 @@ Rows are numbered as `[rows, slots]` arrays are laid out; filler has no place in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,10 +17,62 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.engine.tree import mapped
+from corral.learners.tensors import to_tensor
 from corral.learners.torch_import import torch
 
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutTensors:
+    """Tensors of (rows, ...)."""
+
+    leaves: list[Any]
+    """Of the observations."""
+    chosen: Any
+    log_prob: Any = None
+    """Of the chosen actions, by the policy that collected."""
+    value: Any = None
+    """Of the observations, by the policy that collected."""
+    advantage: Any = None
+    returns: Any = None
+
+    def at(self, index: NDArray[np.intp]) -> RolloutTensors:
+        """Return some rows, copied."""
+        places = torch.from_numpy(index).to(self.chosen.device)
+        return self._mapped(lambda tensor: tensor.index_select(0, places))
+
+    def part(self, part: slice) -> RolloutTensors:
+        """Return consecutive rows, as views."""
+        return self._mapped(lambda tensor: tensor[part])
+
+    def _mapped(self, function: Callable[[Any], Any]) -> RolloutTensors:
+        return RolloutTensors(
+            *(mapped(function, getattr(self, name)) for name in self.__slots__)
+        )
+
+    def quantities(self) -> list[tuple[str, Any]]:
+        """Return every quantity with its name for users, causes first."""
+        return [
+            *(("an observation", leaf) for leaf in self.leaves),
+            ("an action", self.chosen),
+            ("the log-probability of an action that was taken", self.log_prob),
+            ("the value of an observation, as collected,", self.value),
+            ("an advantage, made of rewards and values,", self.advantage),
+            ("a return", self.returns),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBatch:
+    """A minibatch; with a memory, its rows are packed sequences."""
+
+    rows: RolloutTensors
+    batch_sizes: Any = None
+    carry: Any = None
+    """The recurrent state at the beginning of each sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +87,43 @@ class Packing:
     """By sequence: its slot."""
     fresh: Flags
     """By sequence: whether it begins with nothing remembered."""
+
+
+def minibatches(
+    rows: RolloutTensors,
+    started: Flags,
+    valid: Flags,
+    first_carry: Any,
+    size: int,
+    generator: Any,
+) -> Iterator[TensorBatch]:
+    """Every valid row once, in a new random order.
+
+    Args:
+        rows: of all rows and slots.
+        started: `[rows, slots]`: where episodes start.
+        valid: `[rows, slots]`: which rows to learn from.
+        first_carry: the carry before row 0; None for a policy without a memory.
+        size: rows of a minibatch.
+        generator: torch's, for the order.
+    """
+    if first_carry is None:
+        index = shuffled(np.flatnonzero(valid), generator)
+        mixed = rows.at(index)  # once for all: minibatches are views of it
+        for part in even_parts(len(index), size):
+            if part.stop > part.start:
+                yield TensorBatch(mixed.part(part))
+        return
+    for packing in shuffled_slots(started, valid, size, generator):
+
+        def begun(carry: Any, packing: Packing = packing) -> Any:
+            state = np.asarray(carry)[packing.slots]
+            state[packing.fresh] = 0.0
+            return to_tensor(state, rows.chosen.device)
+
+        batch_sizes = torch.from_numpy(packing.batch_sizes)
+        carry = mapped(begun, first_carry)
+        yield TensorBatch(rows.at(packing.index), batch_sizes, carry)
 
 
 def even_parts(count: int, size: int) -> list[slice]:

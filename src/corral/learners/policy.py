@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,8 @@ from corral.engine.tree import mapped
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
 from corral.learners.nets.numpy_forward import numpy_forward_of
-from corral.learners.tensors import Device, to_tensor
+from corral.learners.protocol import PolicyVariants
+from corral.learners.tensors import Device, to_array, to_tensor
 from corral.learners.torch_import import torch
 
 FORWARD_ROWS = 16
@@ -24,54 +24,35 @@ CHOSEN, LOG_PROB, VALUE = "chosen", "log_prob", "value"
 """The extras of a decision, and so of a rollout."""
 
 
-class NetPolicy:
+class NetPolicy(PolicyVariants):
     """Decides with an actor-critic net.
 
     Its decisions have the extras `log_prob` and `value`, and for a Box `chosen`: the
     action before it was cut to the bounds of its space.
 
+    Its variants, for evaluation, are exact: they compute row by row, or in passes of a
+    fixed size, so that a row's last bits do not depend on the batch that it is part of.
+
     Args:
         net: the actor and the critic.
         observation_space: of one env.
         device: where the net is.
-        deterministic: take the most likely action instead of drawing one.
-        exact: compute row by row, or in passes of a fixed size, so that a row's last
-            bits do not depend on the batch that it is part of.
     """
 
     def __init__(
-        self,
-        net: ActorCritic,
-        observation_space: Space[Any],
-        device: Device,
-        *,
-        deterministic: bool = False,
-        exact: bool = False,
+        self, net: ActorCritic, observation_space: Space[Any], device: Device
     ) -> None:
         self._net = net
         self._head = net.head
         self._space = observation_space
         self._device = device
         self._numpy_forward = numpy_forward_of(net)
-        self._deterministic = deterministic
-        self._exact = exact
+        self._exact = False
 
-    def deterministic(self) -> NetPolicy:
-        """Return the same net with its most likely actions; for evaluation: exact."""
-        return self._like(deterministic=True)
-
-    def stochastic(self) -> NetPolicy:
-        """Return the same net with drawn actions; for evaluation: exact."""
-        return self._like(deterministic=False)
-
-    def frozen(self) -> NetPolicy:
-        """Return a deterministic copy that later updates do not change."""
-        net, space, device = copy.deepcopy(self._net), self._space, self._device
-        return NetPolicy(net, space, device, deterministic=True, exact=True)
-
-    def _like(self, deterministic: bool) -> NetPolicy:
-        net, space, device = self._net, self._space, self._device
-        return NetPolicy(net, space, device, deterministic=deterministic, exact=True)
+    def _with(self, greedy: bool) -> NetPolicy:
+        other = super()._with(greedy)
+        other._exact = True
+        return other
 
     # What a collector asks --------------------------------------------------------
 
@@ -79,7 +60,7 @@ class NetPolicy:
         """Choose an action for each row of a step."""
         head = self._head
         outputs, values, carry = self._judged(step.obs, carry)
-        if self._deterministic:
+        if self.greedy:
             chosen, log_prob = head.mode(outputs)
         else:
             chosen, log_prob = head.sample(outputs, rng)
@@ -107,10 +88,9 @@ class NetPolicy:
             return self._forward(leaves, carry)
         if self._numpy_forward is not None and self._numpy_forward.by_row:
             return (*self._numpy_forward.judged_by_row(leaves[0]), None)
-        parts = []
-        for begin in range(0, len(leaves[0]), FORWARD_ROWS):
-            parts.append(self._chunk(leaves, carry, begin))
-        outputs, values, carry = mapped(_joined, *parts)
+        begins = range(0, len(leaves[0]), FORWARD_ROWS)
+        parts = [self._chunk(leaves, carry, begin) for begin in begins]
+        outputs, values, carry = mapped(lambda *each: np.concatenate(each), *parts)
         return outputs, values, carry
 
     def _chunk(self, leaves: Sequence[Any], carry: Any, begin: int) -> Any:
@@ -136,13 +116,3 @@ class NetPolicy:
             features, carry = net.step(tensors, carry)
             outputs, values = net.outputs(features), net.values(features)
             return to_array(outputs), to_array(values), mapped(to_array, carry)
-
-
-def _joined(*parts: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate(parts)
-
-
-def to_array(tensor: Any) -> NDArray[Any]:
-    """A tensor as an array, which shares its memory on the CPU."""
-    array: NDArray[Any] = tensor.cpu().numpy()
-    return array

@@ -14,16 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from corral.engine.tree import mapped
-from corral.errors import CheckpointError, MissingExtra, OptionError, TrainingDiverged
-from corral.learners.minibatches import Packing, even_parts, shuffled, shuffled_slots
+from corral.errors import CheckpointError, OptionError, TrainingDiverged
+from corral.learners.minibatches import RolloutTensors, TensorBatch, minibatches
 from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
 from corral.learners.nets.heads import Gaussian
@@ -31,20 +29,18 @@ from corral.learners.nets.memory import MemoryKind
 from corral.learners.nets.mlp import Activation
 from corral.learners.optimiser import Optimiser
 from corral.learners.policy import CHOSEN, LOG_PROB, VALUE, NetPolicy
-from corral.learners.protocol import LearnerConfig
+from corral.learners.protocol import Count, LearnerConfig, setting
 from corral.learners.returns import gae
-from corral.learners.rollout_tensors import RolloutTensors, TensorBatch, one_axis
 from corral.learners.schedules import Schedule, scheduled
-from corral.learners.tensors import to_tensor
+from corral.learners.tensors import one_axis, to_tensor
 from corral.learners.torch_import import torch
-from corral.learners.update_metrics import UpdateMetrics, kl
+from corral.learners.update_metrics import (
+    JudgedBatch,
+    explained_variance,
+    kl,
+    update_metrics,
+)
 from corral.rollouts.rollout import Rollout
-
-try:
-    from pydantic import Field
-except ImportError as error:
-    raise MissingExtra("learners need pydantic: pip install 'corral[train]'") from error
-
 
 # --- settings ---------------------------------------------------------------------
 
@@ -52,82 +48,54 @@ except ImportError as error:
 class PPOConfig(LearnerConfig):
     """Every setting of PPO."""
 
-    lr: float = Field(default=3e-4, gt=0, description="learning rate, > 0")
-    lr_schedule: Schedule = Field(
-        default="constant",
-        description="how lr falls over the run; to 0 unless constant",
+    lr: float = setting(3e-4, "learning rate, > 0", gt=0)
+    lr_schedule: Schedule = setting(
+        "constant", "how lr falls over the run; to 0 unless constant"
     )
-    n_steps: int = Field(
-        default=2048, ge=1, description="rows of each env per update (default: 2048)"
+    n_steps: int = setting(2048, "rows of each env per update (default: 2048)", ge=1)
+    batch_size: int = setting(
+        64, "rows per minibatch; with a memory, of whole envs (default: 64)", ge=1
     )
-    batch_size: int = Field(
-        default=64,
-        ge=1,
-        description="rows per minibatch; with a memory, of whole envs (default: 64)",
+    n_epochs: int = setting(10, "passes over the rows per update (default: 10)", ge=1)
+    gamma: float = setting(0.99, "discount per step, 0 to 1", ge=0, le=1)
+    gae_lambda: float = setting(
+        0.95, "GAE's lambda, 0 (critic only) to 1 (rewards only)", ge=0, le=1
     )
-    n_epochs: int = Field(
-        default=10, ge=1, description="passes over the rows per update (default: 10)"
+    clip_range: float = setting(0.2, "PPO clip range, > 0", gt=0)
+    clip_schedule: Schedule = setting("constant", "how clip_range falls over the run")
+    clip_range_vf: float | None = setting(
+        None, "clip range of the value function (default: no clipping)", gt=0
     )
-    gamma: float = Field(
-        default=0.99, ge=0, le=1, description="discount per step, 0 to 1"
+    normalise_advantage: bool = setting(
+        True, "scaling of advantages to mean 0 and deviation 1 per minibatch"
     )
-    gae_lambda: float = Field(
-        default=0.95,
-        ge=0,
-        le=1,
-        description="GAE's lambda, 0 (critic only) to 1 (rewards only)",
+    ent_coef: float = setting(0.0, "entropy bonus coefficient, >= 0 (default: 0)", ge=0)
+    vf_coef: float = setting(0.5, "value loss coefficient, >= 0 (default: 0.5)", ge=0)
+    max_grad_norm: float | None = setting(
+        0.5, "norm to which gradients are clipped (default: 0.5; null: none)", gt=0
     )
-    clip_range: float = Field(default=0.2, gt=0, description="PPO clip range, > 0")
-    clip_schedule: Schedule = Field(
-        default="constant", description="how clip_range falls over the run"
-    )
-    clip_range_vf: float | None = Field(
-        default=None,
-        gt=0,
-        description="clip range of the value function (default: no clipping)",
-    )
-    normalise_advantage: bool = Field(
-        default=True,
-        description="scaling of advantages to mean 0 and deviation 1 per minibatch",
-    )
-    ent_coef: float = Field(
-        default=0.0, ge=0, description="entropy bonus coefficient, >= 0 (default: 0)"
-    )
-    vf_coef: float = Field(
-        default=0.5, ge=0, description="value loss coefficient, >= 0 (default: 0.5)"
-    )
-    max_grad_norm: float | None = Field(
-        default=0.5,
-        gt=0,
-        description="norm to which gradients are clipped (default: 0.5; null: none)",
-    )
-    target_kl: float | None = Field(
-        default=None,
-        gt=0,
-        description="KL divergence that ends an update once it is 1.5 times as large "
+    target_kl: float | None = setting(
+        None,
+        "KL divergence that ends an update once it is 1.5 times as large "
         "(default: none)",
+        gt=0,
     )
-    log_std_init: float = Field(
-        default=0.0,
-        description="initial log standard deviation of continuous actions (default: 0)",
+    log_std_init: float = setting(
+        0.0, "initial log standard deviation of continuous actions (default: 0)"
     )
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
-        default=None,
-        description="widths of the hidden layers of actor and critic (default: 64, 64; "
+    hidden: tuple[Count, ...] | None = setting(
+        None,
+        "widths of the hidden layers of actor and critic (default: 64, 64; "
         "none after a CNN)",
     )
-    activation: Activation = Field(
-        default="tanh", description="activation of the hidden layers (default: tanh)"
+    activation: Activation = setting(
+        "tanh", "activation of the hidden layers (default: tanh)"
     )
-    memory: MemoryKind = Field(
-        default="none", description="recurrent layer of the policy (default: none)"
+    memory: MemoryKind = setting(
+        "none", "recurrent layer of the policy (default: none)"
     )
-    memory_size: int = Field(
-        default=64, ge=1, description="width of the recurrent layer (default: 64)"
-    )
-    scale_images: bool = Field(
-        default=True, description="scaling of image bytes to 0..1 (default: true)"
-    )
+    memory_size: int = setting(64, "width of the recurrent layer (default: 64)", ge=1)
+    scale_images: bool = setting(True, "scaling of image bytes to 0..1 (default: true)")
 
     def check_length(self, total_steps: int | None) -> None:
         """Raise OptionError if a schedule has no total_steps to go by."""
@@ -212,30 +180,36 @@ class PPO:
         lr = scheduled(self.config.lr, self.config.lr_schedule, done)
         clip = scheduled(self.config.clip_range, self.config.clip_schedule, done)
         rows = self._rows(rollout)
-        update_metrics = UpdateMetrics()
-        for _ in range(self.config.n_epochs):
-            update_metrics.begin_epoch()
-            for batch in self._minibatches(rows, rollout):
-                if not self._learn(batch, lr, clip, update_metrics):
-                    update_metrics.stopped = True
-                    break
-            if update_metrics.stopped:
+        epochs: list[list[JudgedBatch]] = []
+        norms: list[float] = []
+        for batch in self._epochs(rows, rollout, epochs):
+            norm = self._learn(batch, lr, clip, epochs[-1])
+            if norm is None:
                 break
+            norms.append(norm)
         self.updates += 1
-        metrics = {
-            "lr": lr,
-            "clip_range": clip,
-            **update_metrics.metrics(clip, self.net.head),
-        }
+        metrics = {"lr": lr, "clip_range": clip}
+        metrics |= update_metrics(epochs, norms, clip, self.net.head)
         metrics["explained_variance"] = explained_variance(rows, rollout.valid)
         if isinstance(self.net.head, Gaussian):
             metrics["std"] = float(self.net.head.log_std.detach().exp().mean())
         return metrics
 
+    def _epochs(
+        self, rows: RolloutTensors, rollout: Rollout, epochs: list[list[JudgedBatch]]
+    ) -> Iterator[TensorBatch]:
+        """The minibatches of all epochs; adds a list to `epochs` for each."""
+        for _ in range(self.config.n_epochs):
+            epochs.append([])
+            yield from self._minibatches(rows, rollout)
+
     def _learn(
-        self, batch: TensorBatch, lr: float, clip: float, update_metrics: UpdateMetrics
-    ) -> bool:
-        """Learn from one minibatch; return False if the KL limit was reached."""
+        self, batch: TensorBatch, lr: float, clip: float, judged: list[JudgedBatch]
+    ) -> float | None:
+        """Learn from one minibatch; return the gradient's norm.
+
+        None if the KL limit was reached, so that nothing was learnt.
+        """
         rows, config, head = batch.rows, self.config, self.net.head
         features = self.net.unroll(rows.leaves, batch.batch_sizes, batch.carry)
         outputs, value = self.net.outputs(features), self.net.values(features)
@@ -249,11 +223,11 @@ class PPO:
         policy = policy_loss(log_ratio, advantage, clip)
         critic = value_loss(value.detach(), rows, config.clip_range_vf)
 
-        update_metrics.add_minibatch(
-            log_ratio, policy.each, critic.each, outputs.detach()
+        judged.append(
+            JudgedBatch(log_ratio, policy.each, critic.each, outputs.detach())
         )
         if config.target_kl is not None and kl(log_ratio) > 1.5 * config.target_kl:
-            return False
+            return None
         count = len(log_ratio)
         slopes = [(log_prob, policy.slope / count)]
         slopes.append((value, critic.slope * (config.vf_coef / count)))
@@ -262,11 +236,9 @@ class PPO:
             slopes.append((entropy, torch.full_like(value, -config.ent_coef / count)))
         norm = self._optimiser.backward(slopes)
         if not math.isfinite(norm):
-            judged = (outputs, value, policy.each, critic.each)
-            raise self._diverged(rows, judged)
+            raise self._diverged(rows, (outputs, value, policy.each, critic.each))
         self._optimiser.step(lr, norm, config.max_grad_norm)
-        update_metrics.add_step(norm)
-        return True
+        return norm
 
     # Rows -------------------------------------------------------------------------
 
@@ -314,35 +286,14 @@ class PPO:
     def _minibatches(
         self, rows: RolloutTensors, rollout: Rollout
     ) -> Iterator[TensorBatch]:
-        """Every valid row once, in a new random order."""
-        if self.net.memory is not None:
-            yield from self._sequences(rows, rollout)
-            return
-        index = shuffled(np.flatnonzero(rollout.valid), self._generator)
-        # Gathered once per epoch: minibatches are views of it.
-        mixed = rows.at(index)
-        for part in even_parts(len(index), self.config.batch_size):
-            if part.stop > part.start:
-                yield TensorBatch(mixed.part(part))
-
-    def _sequences(
-        self, rows: RolloutTensors, rollout: Rollout
-    ) -> Iterator[TensorBatch]:
-        packings = shuffled_slots(
-            rollout.started, rollout.valid, self.config.batch_size, self._generator
+        return minibatches(
+            rows,
+            rollout.started,
+            rollout.valid,
+            None if self.net.memory is None else rollout.first_carry,
+            self.config.batch_size,
+            self._generator,
         )
-        for packing in packings:
-            yield TensorBatch(
-                rows.at(packing.index),
-                torch.from_numpy(packing.batch_sizes),
-                mapped(partial(self._begun, packing), rollout.first_carry),
-            )
-
-    def _begun(self, packing: Packing, carry: Any) -> Any:
-        """The carry at the beginning of each sequence."""
-        begun = np.asarray(carry)[packing.slots]
-        begun[packing.fresh] = 0.0
-        return to_tensor(begun, self.device)
 
     def _diverged(
         self, rows: RolloutTensors, judged: tuple[Any, ...]
@@ -446,12 +397,3 @@ def value_loss(value: Any, rows: RolloutTensors, clip: float | None) -> Loss:
     moved = value - rows.value
     away = rows.value + moved.clamp(-clip, clip) - rows.returns
     return Loss(away * away, 2.0 * away.masked_fill(moved.abs() > clip, 0.0))
-
-
-def explained_variance(rows: RolloutTensors, valid: NDArray[np.bool_]) -> float:
-    """Share of the returns' variance that the critic explains; 1 is perfect."""
-    places = torch.from_numpy(np.flatnonzero(valid)).to(rows.value.device)
-    returns, expected = rows.returns[places], rows.value[places]
-    if len(places) < 2 or float(spread := returns.var()) == 0.0:
-        return math.nan
-    return 1.0 - float((returns - expected).var() / spread)

@@ -18,7 +18,7 @@ import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from corral.errors import MissingExtra
 from corral.rollouts.rollout import EpisodeSummary
 
 try:
-    from pydantic import BaseModel, ConfigDict
+    from pydantic import BaseModel, ConfigDict, Field
 except ImportError as error:
     raise MissingExtra("learners need pydantic: pip install 'corral[train]'") from error
 
@@ -96,6 +96,15 @@ class LearnerConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
     )
+
+
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+"""A setting's type: an integer >= 1."""
+
+
+def setting(default: Any, description: str, **limits: Any) -> Any:
+    """Return a setting of a `LearnerConfig`; limits as of `pydantic.Field`."""
+    return Field(default=default, description=description, **limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Arrays as tensors, without a copy where torch can do without."""
+"""Arrays as tensors and back, without a copy where torch can do without."""
 
 from __future__ import annotations
 
@@ -21,3 +21,14 @@ def to_tensor(array: NDArray[Any], device: Device) -> Any:
         array = array.astype(array.dtype.newbyteorder("="), copy=True)
     tensor = torch.from_numpy(array)
     return tensor if device.type == "cpu" else tensor.to(device)
+
+
+def to_array(tensor: Any) -> NDArray[Any]:
+    """A tensor as an array, which shares its memory on the CPU."""
+    array: NDArray[Any] = tensor.cpu().numpy()
+    return array
+
+
+def one_axis(array: NDArray[Any]) -> NDArray[Any]:
+    """`[rows, slots, ...]` as (rows × slots, ...)."""
+    return array.reshape(-1, *array.shape[2:])

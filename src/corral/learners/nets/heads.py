@@ -45,7 +45,7 @@ class Head(nn.Module):  # type: ignore[misc]
         super().__init__()
         self._shape: Any = space.shape
         self._dtype = space.dtype
-        self._count = int(np.prod(self._shape))
+        self._count = int(np.prod(space.shape or ()))
         self.layer = dense(inputs, outputs, OUTPUT_GAIN, generator)
         self._weights = (self.layer.weight, self.layer.bias)
 
