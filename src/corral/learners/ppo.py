@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -317,9 +316,8 @@ class PPO:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to continue exactly."""
-        net = self.net.state_dict()
         return {
-            "net": {name: value.detach().clone() for name, value in net.items()},
+            "net": saved_net(self.net),
             "optimiser": self._optimiser.state_dict(),
             "generator": self._generator.get_state(),
             "steps": self.steps,
@@ -328,7 +326,7 @@ class PPO:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state of a learner with the same spaces and nets."""
-        self._load_net(state["net"])
+        load_net(self.net, state["net"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._generator.set_state(state["generator"])
         self.steps = state["steps"]
@@ -341,21 +339,21 @@ class PPO:
             state: its `state_dict()`, as from a checkpoint or after `cloning.clone`.
             log_std: (Box actions) log standard deviation to explore with.
         """
-        self._load_net(state["net"])
+        load_net(self.net, state["net"])
         if log_std is not None and isinstance(self.net.head, Gaussian):
             with torch.no_grad():
                 self.net.head.log_std.fill_(log_std)
 
-    def _load_net(self, saved: dict[str, Any]) -> None:
-        with nets_that_fit():
-            self.net.load_state_dict(saved)
+
+def saved_net(net: Any) -> dict[str, Any]:
+    """Return copies of a net's weights, by name."""
+    return {name: value.detach().clone() for name, value in net.state_dict().items()}
 
 
-@contextmanager
-def nets_that_fit() -> Iterator[None]:
-    """Say what is wrong where saved weights are those of other nets."""
+def load_net(net: Any, saved: dict[str, Any]) -> None:
+    """Load saved weights; raise CheckpointError if they are those of another net."""
     try:
-        yield
+        net.load_state_dict(saved)
     except RuntimeError as error:
         reasons = str(error).splitlines()[1:] or [str(error)]
         raise CheckpointError(

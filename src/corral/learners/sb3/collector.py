@@ -68,11 +68,11 @@ class SeededResets(VecEnvWrapper):  # type: ignore[misc]
         return self.venv.step_wait()
 
 
-class SB3Collector:
+class SB3Collector(BaseCallback):  # type: ignore[misc]
     """Has a model collect and learn; episodes go on from each rollout to the next.
 
     Args:
-        model: an on-policy algorithm of Stable-Baselines3.
+        trained: an on-policy algorithm of Stable-Baselines3.
         scales: its VecNormalize, if it has one.
         generators: what it draws from.
         progress: of the run, for schedules.
@@ -82,14 +82,15 @@ class SB3Collector:
 
     def __init__(
         self,
-        model: Any,
+        trained: Any,
         scales: SB3Scales,
         generators: GlobalGenerators,
         progress: RunProgress,
         resets: SeededResets,
         curriculum: Curriculum | None = None,
     ) -> None:
-        self._model = model
+        super().__init__()
+        self.model = trained
         self._scales = scales
         self._generators = generators
         self._progress = progress
@@ -98,25 +99,21 @@ class SB3Collector:
         self._pool = resets.venv.pool
         self._seed = self._pool.seed
         self._curriculum = curriculum
-        self._steps = 0
-        """Steps that the curriculum was given last."""
+        self._steps = 0  # as the curriculum was given last
         self._begun = False
-        self._is_new = False
-        """Whether the next rollout begins with a reset."""
-        self._seeds: list[int] = []
-        """By slot: of its episode."""
-        self._callback = _StepCallback(self._on_start, self._on_step, self._on_end)
+        self._is_new = False  # whether the next rollout begins with a reset
+        self._seeds: list[int] = []  # by slot: of its episode
         self._rows: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []
         self._episodes: list[EpisodeSummary] = []
         self._collected_at = math.nan
 
     def collect(self, steps: int) -> Collected:
         """Collect the next rows of every slot, and learn from them."""
-        model = self._model
+        model = self.model
         assert steps == model.n_steps, "as many rows as the model was made for"
         if not self._begun:
             self._begin(self._seed, counted=True)
-        self._lead_to(model.num_timesteps)
+        self._lead(model.num_timesteps)
         self._progress.reach(model.num_timesteps)
         self._rows, self._episodes = [], []
         self._collected_at = math.nan
@@ -124,7 +121,7 @@ class SB3Collector:
             with self._generators.in_place():
                 model.learn(
                     steps * model.n_envs,
-                    callback=self._callback,
+                    callback=self,
                     log_interval=None,  # the learner reads the logger's values
                     reset_num_timesteps=False,
                 )
@@ -153,36 +150,33 @@ class SB3Collector:
                 checkpoint: a resumed run sees them a second time.
         """
         self._pool.drain()
-        self._lead_to(self._model.num_timesteps)
+        self._lead(self.model.num_timesteps)
         self._resets.root = root
         self._scales.learns(counted)
-        self._model.set_env(self._model.get_env(), force_reset=True)
+        self.model.set_env(self.model.get_env(), force_reset=True)
         self._begun = self._is_new = True
 
-    def _lead_to(self, steps: int) -> None:
+    def _lead(self, steps: int) -> None:
         self._steps = steps
-        self._lead()
-
-    def _lead(self) -> None:
         if self._curriculum is None:
             return
         try:
-            self._curriculum(self._venv, self._steps)
+            self._curriculum(self._venv, steps)
         except (WorkerDied, WorkerHung):
             if not self._pool.restarts_workers:
                 raise
-            self._curriculum(self._venv, self._steps)  # it has been replaced
+            self._curriculum(self._venv, steps)  # it has been replaced
 
-    # What the callback sees -----------------------------------------------------------
+    # What SB3 calls -------------------------------------------------------------------
 
-    def _on_start(self) -> None:
+    def _on_training_start(self) -> None:
         """After the reset, if there was one."""
         self._scales.learns(True)
         if self._is_new:
             self._is_new = False
             self._seeds = self._venv.last_step.seed.tolist()
 
-    def _on_step(self) -> None:
+    def _on_step(self) -> bool:
         """Keep what the step returned, which the next one overwrites."""
         step: Step = self._venv.last_step
         row = len(self._rows)
@@ -193,8 +187,9 @@ class SB3Collector:
             self._seeds = step.seed.tolist()
         if self._curriculum is not None and not step.valid.all():
             self._begin_again(np.flatnonzero(~step.valid))
+        return True
 
-    def _on_end(self) -> None:
+    def _on_rollout_end(self) -> None:
         """Before anything is learnt from the rollout."""
         reward, valid = self._stacked()
         if not np.isfinite(reward).all():
@@ -205,11 +200,11 @@ class SB3Collector:
 
     def _begin_again(self, slots: NDArray[np.intp]) -> None:
         """Reset envs that were restarted: they began without the curriculum."""
-        self._lead()
+        self._lead(self._steps)
         seeds = [self._seeds[slot] for slot in slots.tolist()]
         obs = self._scales(self._pool.reset(slots, seeds=seeds).obs)
         # The model acts on these next; until then they are in its locals alone.
-        acted_on = self._callback.locals["new_obs"]
+        acted_on = self.locals["new_obs"]
         mapped(lambda rows, new: rows.__setitem__(slots, new), acted_on, obs)
 
     def _stacked(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -235,26 +230,3 @@ def diverged(model: Any, reason: str) -> TrainingDiverged:
         f"learning diverged after {model.num_timesteps:,} steps ({reason}). Try a "
         "lower ppo.lr, or normalise_reward: true"
     )
-
-
-class _StepCallback(BaseCallback):  # type: ignore[misc]
-    """Reports to the collector."""
-
-    def __init__(
-        self,
-        start: Callable[[], None],
-        step: Callable[[], None],
-        end: Callable[[], None],
-    ) -> None:
-        super().__init__()
-        self._start, self._step, self._end = start, step, end
-
-    def _on_training_start(self) -> None:
-        self._start()
-
-    def _on_step(self) -> bool:
-        self._step()
-        return True
-
-    def _on_rollout_end(self) -> None:
-        self._end()

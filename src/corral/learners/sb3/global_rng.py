@@ -50,7 +50,7 @@ class GlobalGenerators:
         return dict(self._own)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         self._own = {**self._own, **state}
 
     def _current(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,14 @@ except ImportError as error:
     ) from error
 
 
+@dataclass(slots=True)
 class SB3Scales:
-    """What Stable-Baselines3 steps, and how it scales what it sees.
+    """What Stable-Baselines3 steps, and how it scales what it sees."""
 
-    Args:
-        venv: the outermost VecEnv.
-        normalize: the VecNormalize among its wrappers, if there is one.
-    """
-
-    def __init__(self, venv: Any, normalize: Any = None) -> None:
-        self.venv = venv
-        self.normalize = normalize
+    venv: Any
+    """The outermost VecEnv."""
+    normalize: Any = None
+    """The VecNormalize among its wrappers, if there is one."""
 
     @classmethod
     def around(cls, venv: Any, obs: bool, reward: bool, gamma: float) -> SB3Scales:
@@ -71,7 +69,7 @@ class SB3Scales:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved."""
+        """Continue from what was saved."""
         if self.normalize is None:
             return
         if "reward" in state:
@@ -89,6 +87,5 @@ def _moments(moments: Any) -> dict[str, Any]:
 
 
 def _load(moments: Any, state: dict[str, Any]) -> None:
-    for name in ("mean", "var"):
-        setattr(moments, name, np.array(state[name]))
+    moments.mean, moments.var = np.array(state["mean"]), np.array(state["var"])
     moments.count = state["count"]

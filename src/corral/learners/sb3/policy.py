@@ -2,74 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import copy
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from corral.core import Decision, Generators, Step
 from corral.engine.tree import mapped
+from corral.learners.protocol import PolicyVariants
+from corral.learners.sb3.normalisation import SB3Scales
 from corral.learners.torch_import import torch
 
 FORWARD_ROWS = 16
 """Rows of every forward pass: a row must not depend on how many there are."""
 
 
-class TrainedActor(Protocol):
-    """What predicts: `SB3PPO`, or a frozen copy of its policy."""
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """A policy of Stable-Baselines3, and how it scales observations."""
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any: ...
+    policy: Any
+    scales: SB3Scales
 
-    def frozen(self) -> TrainedActor: ...
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Return actions for a batch of unscaled observations."""
+        return self.policy.predict(self.scales(obs), deterministic=deterministic)[0]
+
+    def frozen(self) -> Predictor:
+        """Return a copy that later updates do not change."""
+        # A distribution holds on to the last graph, which cannot be copied.
+        known = {
+            id(self.policy.action_dist): copy.copy(self.policy.action_dist),
+            id(self.policy.optimizer): None,
+        }
+        return Predictor(copy.deepcopy(self.policy, known), self.scales.frozen())
 
 
-class SB3Policy:
-    """Asks the learner, in passes of a fixed size.
+class SB3Policy(PolicyVariants):
+    """Asks the predictor, in passes of a fixed size.
 
     Args:
-        learner: predicts, with its weights and scales at that time.
-        deterministic: take the most likely action instead of drawing one.
+        predictor: predicts, with its weights and scales at that time.
         chunk: rows of a pass.
     """
 
-    def __init__(
-        self,
-        learner: TrainedActor,
-        deterministic: bool = False,
-        chunk: int = FORWARD_ROWS,
-    ) -> None:
-        self._learner = learner
-        self._deterministic = deterministic
+    def __init__(self, predictor: Predictor, chunk: int = FORWARD_ROWS) -> None:
+        self._predictor = predictor
         self._chunk = chunk
-
-    def deterministic(self) -> SB3Policy:
-        """Return a policy that takes the most likely actions."""
-        return SB3Policy(self._learner, deterministic=True)
-
-    def stochastic(self) -> SB3Policy:
-        """Return a policy that draws its actions."""
-        return SB3Policy(self._learner, deterministic=False)
 
     def frozen(self) -> SB3Policy:
         """Return a deterministic copy that later updates do not change."""
-        return SB3Policy(self._learner.frozen(), deterministic=True)
+        return SB3Policy(self._predictor.frozen()).deterministic()
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """Choose an action for each row of a step."""
-        if not self._deterministic:
+        if not self.greedy:
             return Decision(self._drawn(step.obs, rng))
-        rows = len(step)
-        parts = [
-            self._learner.predict(_some(step.obs, self._filled(first, rows)))
-            for first in range(0, rows, self._chunk)
-        ]
+        rows, chunk = len(step), self._chunk
+        parts = []
+        for first in range(0, rows, chunk):
+            # The last row again where there are fewer.
+            places = np.minimum(np.arange(first, first + chunk), rows - 1)
+            parts.append(self._predictor.predict(_some(step.obs, places)))
         return Decision(np.concatenate(parts)[:rows])
 
     def initial_carry(self, rows: int) -> None:
         """It remembers nothing."""
-
-    def _filled(self, first: int, rows: int) -> Any:
-        """So many rows from the first on; the last one again where there are fewer."""
-        return np.minimum(np.arange(first, first + self._chunk), rows - 1)
 
     def _drawn(self, obs: Any, rng: Generators) -> Any:
         """Row by row, each from a seed of its own episode."""
@@ -77,7 +76,7 @@ class SB3Policy:
         with torch.random.fork_rng():
             for row in range(len(rng)):
                 torch.manual_seed(int(rng[row].integers(2**62)))
-                drawn.append(self._learner.predict(_some(obs, [row]), False))
+                drawn.append(self._predictor.predict(_some(obs, [row]), False))
         return np.concatenate(drawn)
 
 

@@ -8,7 +8,6 @@ generators of its own, and schedules that count from the beginning of an update 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from gymnasium import spaces
 
 from corral.engine.pool import Pool
 from corral.errors import MissingExtra
-from corral.learners.ppo import PPOConfig, nets_that_fit
+from corral.learners.ppo import PPOConfig, load_net, saved_net
 from corral.learners.ppo_learner import PPOSettings
 from corral.learners.protocol import LearnerSetup
 from corral.learners.sb3.collector import (
@@ -30,7 +29,7 @@ from corral.learners.sb3.collector import (
 )
 from corral.learners.sb3.global_rng import GlobalGenerators
 from corral.learners.sb3.normalisation import SB3Scales
-from corral.learners.sb3.policy import SB3Policy
+from corral.learners.sb3.policy import Predictor, SB3Policy
 from corral.learners.sb3.run_schedule import RunProgress, run_schedule
 from corral.learners.torch_import import nn, torch
 
@@ -44,6 +43,11 @@ except ImportError as error:
     ) from error
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+SAME_NAMES = {
+    *("n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range_vf"),
+    *("ent_coef", "vf_coef", "target_kl"),
+}
+"""Settings that have the same name and meaning in both libraries."""
 METRICS = {
     "policy_gradient_loss": "policy_loss",
     "value_loss": "value_loss",
@@ -92,13 +96,14 @@ class SB3PPO(PPOSettings):
         self.generators = GlobalGenerators(setup.seed, setup.device.startswith("cuda"))
         with self.generators.in_place():
             self.model = _model(self.scales.venv, self.config, setup.device, progress)
+        self.predictor = Predictor(self.model.policy, self.scales)
         self.model.set_logger(Logger(folder=None, output_formats=[]))
         self._collector = SB3Collector(
             self.model, self.scales, self.generators, progress, resets, curriculum
         )
         self._epochs_before = 0
         """Epochs that other models had learnt before their state was loaded."""
-        self.policy: Any = SB3Policy(self) if policy is None else policy(self)
+        self.policy: Any = (policy or _policy)(self)
 
     @property
     def steps(self) -> int:
@@ -112,20 +117,6 @@ class SB3PPO(PPOSettings):
         return int(logged) + self._epochs_before
 
     # Act and learn --------------------------------------------------------------------
-
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        """Return actions for a batch of unscaled observations."""
-        return self.model.predict(self.scales(obs), deterministic=deterministic)[0]
-
-    def frozen(self) -> FrozenScales:
-        """Return a copy that later updates do not change."""
-        policy = self.model.policy
-        # Its distribution holds on to the last graph, which cannot be copied.
-        known = {
-            id(policy.action_dist): copy.copy(policy.action_dist),
-            id(policy.optimizer): None,
-        }
-        return FrozenScales(copy.deepcopy(policy, known), self.scales.frozen())
 
     def collector(self) -> SB3Collector:
         """Return what calls `learn`."""
@@ -148,9 +139,8 @@ class SB3PPO(PPOSettings):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to continue exactly."""
-        net = self.model.policy.state_dict()
         return {
-            "net": {name: value.detach().clone() for name, value in net.items()},
+            "net": saved_net(self.model.policy),
             "optimiser": self.model.policy.optimizer.state_dict(),
             "generators": self.generators.state_dict(),
             "steps": self.steps,
@@ -159,7 +149,7 @@ class SB3PPO(PPOSettings):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state of a learner with the same spaces and nets."""
-        self._load_net(state["net"])
+        load_net(self.model.policy, state["net"])
         self.model.policy.optimizer.load_state_dict(state["optimiser"])
         self.generators.load_state_dict(state["generators"])
         self.model.num_timesteps = state["steps"]
@@ -167,14 +157,10 @@ class SB3PPO(PPOSettings):
 
     def load_policy(self, state: dict[str, Any], log_std: float | None = None) -> None:
         """Start from the nets of another learner, and nothing else of it."""
-        self._load_net(state["net"])
+        load_net(self.model.policy, state["net"])
         if log_std is not None and hasattr(self.model.policy, "log_std"):
             with torch.no_grad():
                 self.model.policy.log_std.fill_(log_std)
-
-    def _load_net(self, saved: dict[str, Any]) -> None:
-        with nets_that_fit():
-            self.model.policy.load_state_dict(saved)
 
     def normalisers(self) -> dict[str, Any]:
         """Return what VecNormalize knows."""
@@ -186,9 +172,9 @@ class SB3PPO(PPOSettings):
 
     def single_policy(self) -> Any:
         """Return a policy that predicts one row at a time."""
-        if type(self.policy) is SB3Policy:
-            return SB3Policy(self, deterministic=True, chunk=1)
-        return self.policy.deterministic()
+        single = type(self.policy) is SB3Policy
+        policy = SB3Policy(self.predictor, chunk=1) if single else self.policy
+        return policy.deterministic()
 
     def export(self, folder: Path) -> list[Path]:
         """Write the model and its VecNormalize as Stable-Baselines3 saves them."""
@@ -201,20 +187,8 @@ class SB3PPO(PPOSettings):
         return written
 
 
-class FrozenScales:
-    """A policy of Stable-Baselines3 and its scales, as they were at one moment."""
-
-    def __init__(self, policy: Any, scales: SB3Scales) -> None:
-        self._policy = policy
-        self._scales = scales
-
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        """Return actions for a batch of unscaled observations."""
-        return self._policy.predict(self._scales(obs), deterministic=deterministic)[0]
-
-    def frozen(self) -> FrozenScales:
-        """It stays as it is."""
-        return self
+def _policy(learner: SB3PPO) -> SB3Policy:
+    return SB3Policy(learner.predictor)
 
 
 def _vec_env(pool: Pool) -> Any:
@@ -236,21 +210,13 @@ def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> 
         _policy_name(venv.observation_space),
         venv,
         learning_rate=run_schedule(config.lr, config.lr_schedule, progress),
-        n_steps=config.n_steps,
-        batch_size=config.batch_size,
-        n_epochs=config.n_epochs,
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
         clip_range=run_schedule(config.clip_range, config.clip_schedule, progress),
-        clip_range_vf=config.clip_range_vf,
         normalize_advantage=config.normalise_advantage,
-        ent_coef=config.ent_coef,
-        vf_coef=config.vf_coef,
         max_grad_norm=math.inf if longest is None else longest,
-        target_kl=config.target_kl,
         policy_kwargs=kwargs,
         stats_window_size=1,
         device=device,
+        **config.model_dump(include=SAME_NAMES),
     )
 
 

@@ -25,6 +25,7 @@ class RunProgress:
         self.done = steps / self.total_steps if self.total_steps else 0.0
 
 
+@dataclass(frozen=True, slots=True)
 class RunSchedule:
     """A number that falls with a run, as Stable-Baselines3 takes it.
 
@@ -32,19 +33,16 @@ class RunSchedule:
     In an exported model, which has no run, it follows that progress.
     """
 
-    def __init__(
-        self, value: float, schedule: Schedule, progress: RunProgress | None
-    ) -> None:
-        self._value = value
-        self._schedule = schedule
-        self._progress = progress
+    value: float
+    schedule: Schedule
+    progress: RunProgress | None
 
     def __call__(self, left: float) -> float:
-        done = 1.0 - left if self._progress is None else self._progress.done
-        return scheduled(self._value, self._schedule, done)
+        done = 1.0 - left if self.progress is None else self.progress.done
+        return scheduled(self.value, self.schedule, done)
 
     def __reduce__(self) -> Any:
-        return RunSchedule, (self._value, self._schedule, None)
+        return RunSchedule, (self.value, self.schedule, None)
 
 
 def run_schedule(

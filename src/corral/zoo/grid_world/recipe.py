@@ -52,5 +52,7 @@ def _shared(config: Config) -> Parts:
     return parts.build(
         config,
         make_vec_env=make_vec_env,
-        policy=lambda learner: learner.venv.shared.for_envs(SB3Policy(learner)),
+        policy=lambda learner: learner.venv.shared.for_envs(
+            SB3Policy(learner.predictor)
+        ),
     )
