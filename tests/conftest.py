@@ -31,7 +31,6 @@ FRESH_WORKERS = (
     "engine/transport",
     "engine/worker/test_profilers",
     "engine/worker/test_serialization",
-    "faults/test_forks",
     "faults/test_nothing_left_behind",
     "faults/test_privacy",
     "faults/test_repeated_pools",

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 from forking_env import LENGTH, WAYS, Forking, Patient, Ringing, together
-from running import wait_until
+from running import children, wait_until
 
 import corral
 
@@ -54,12 +54,12 @@ def rows_of_a_loop() -> list[tuple[Any, ...]]:
     return rows
 
 
-def children_of(mark: str) -> list[psutil.Process]:
-    """What lives of workers whose environment holds the mark, and of our own copies."""
-    found = psutil.Process().children(recursive=True)
+def copies_of(workers: set[int]) -> list[psutil.Process]:
+    """What lives of workers, each in a session of its own, and of our own copies."""
+    found = children()
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get("FORKS") == mark:
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(process.pid) in workers - {os.getpid()}:
                 found.append(process)
     zombie = psutil.STATUS_ZOMBIE
     return [p for p in found if p.is_running() and p.status() != zombie]
@@ -123,9 +123,8 @@ def test_a_child_that_comes_back_from_a_thread_worker_is_no_second_worker():
 @pytest.mark.parametrize("where", ["construct", "reset", "call", "close"])
 @pytest.mark.parametrize("backend", ["thread", "process"])
 def test_a_child_that_comes_back_from_anywhere_ends_at_once(
-    backend, where, way, tmp_path, monkeypatch, capfd
+    backend, where, way, tmp_path, capfd
 ):
-    monkeypatch.setenv("FORKS", tmp_path.name)
     env = functools.partial(Forking, 0, way, where, str(tmp_path))
     others = functools.partial(Forking, 1, folder=str(tmp_path))
     asked = {"backend": backend, "workers": 2, "isolation": "shared"}
@@ -139,7 +138,7 @@ def test_a_child_that_comes_back_from_anywhere_ends_at_once(
     closed = sorted(path.name.split("-") for path in tmp_path.iterdir())
     assert [slot for _, slot, _ in closed] == ["0", "1"]
     assert {int(pid) for _, _, pid in closed} == workers
-    wait_until(lambda: not children_of(tmp_path.name))
+    wait_until(lambda: not copies_of(workers))
     assert "where a child process must end" in capfd.readouterr().err
 
 
