@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import array
 import ast
+import atexit
 import ctypes
 import fcntl
 import gc
@@ -30,8 +31,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -43,7 +45,7 @@ _NUMBER_BYTES = 8
 _MAX_DESCRIPTORS = 64
 _UNREAD_BY_IMPORTS = (
     *("CORRAL_KEY", "CORRAL_RUNS", "CORRAL_VERDICTS", "CORRAL_WORKER"),
-    "PYTEST_",
+    *("PYTEST_", "TORCHINDUCTOR_CACHE_DIR"),
 )
 """Environment variables that differ from test to test, and that no import reads."""
 _IMPORTED = sys.stdlib_module_names | {
@@ -52,11 +54,12 @@ _IMPORTED = sys.stdlib_module_names | {
 }
 _TEMPLATE = (
     "import sys; "
-    "sys.path[:] = eval(sys.argv[1]); "
+    "sys.path[:] = eval(sys.argv[2]); "
     "from corral.engine.worker.main import main; "
-    "sys.path.append(sys.argv[2]); "
-    "from prepared_workers import next_worker; "
-    "main(**next_worker(int(sys.argv[3])))"
+    "sys.path.append(sys.argv[3]); "
+    "from prepared_workers import end, next_worker; "
+    "main(**next_worker(int(sys.argv[1]))); "
+    "end(0)"
 )
 
 
@@ -99,6 +102,48 @@ class Templates:
             self._template = None
 
 
+class Forker:
+    """A process that forks others, on request, which are our children."""
+
+    def __init__(
+        self, command: Sequence[str], code: str, *arguments: str, environ: Any
+    ) -> None:
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            number = str(theirs.fileno())
+            self._process = subprocess.Popen(
+                [*command, "-c", code, number, *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=environ,
+                start_new_session=True,
+            )
+        TEMPLATE_PIDS.add(self._process.pid)
+
+    def fork(self, request: Any, descriptors: list[int]) -> int:
+        """The id of a new process."""
+        data = pickle.dumps(request)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+        with self._lock:
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            # An orphan goes to the nearest ancestor that takes orphans: for now, to us.
+            _take_orphans(True)
+            try:
+                self._socket.sendmsg([_packed(len(data))], [rights])
+                self._socket.sendall(data)
+                return _number(_read(self._socket, _NUMBER_BYTES))
+            finally:
+                _take_orphans(False)
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def close(self) -> None:
+        """End it."""
+        self._socket.close()
+        self._process.wait()
+        TEMPLATE_PIDS.discard(self._process.pid)
+
+
 class Template:
     """Forks workers, in the place of `spawn._popen`, which is `fresh`."""
 
@@ -112,20 +157,8 @@ class Template:
         self._interpreter = interpreter
         self._command = interpreter()
         self._environ = _read_by_imports(environ)
-        self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair()
         self._path = serialization.absolute_path()
-        here = os.path.dirname(__file__)
-        with theirs:
-            number = str(theirs.fileno())
-            self._process = subprocess.Popen(
-                [*self._command, "-c", _TEMPLATE, ascii(self._path), here, number],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env=environ,
-                start_new_session=True,
-            )
-        TEMPLATE_PIDS.add(self._process.pid)
+        self._forker = self._forker_of(environ)
 
     def popen(self, arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
         """Start a worker."""
@@ -140,9 +173,13 @@ class Template:
                 "affinity": os.sched_getaffinity(0),
                 "directory": os.getcwd(),
             }
-            with self._lock:
-                pid = self._forked(request, [*standard, *options["pass_fds"]])
-        return _ForkedProcess(arguments, pid)
+            pid = self._forker.fork(request, [*standard, *options["pass_fds"]])
+        return ForkedProcess(arguments, pid)
+
+    def _forker_of(self, environ: dict[str, str]) -> Forker:
+        here = os.path.dirname(__file__)
+        path = ascii(self._path)
+        return Forker(self._command, _TEMPLATE, path, here, environ=environ)
 
     def was_started_with(self, environ: dict[str, str]) -> bool:
         """Whether imports could tell these variables from the template's."""
@@ -161,35 +198,24 @@ class Template:
         added = len(path) - len(self._path)
         return path[added:] == self._path and not any(map(_hides, path[:added]))
 
-    def _forked(self, request: Any, descriptors: list[int]) -> int:
-        data = pickle.dumps(request)
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        # An orphan goes to the nearest ancestor that takes orphans: for now, to us.
-        _take_orphans(True)
-        try:
-            self._socket.sendmsg([_packed(len(data))], [rights])
-            self._socket.sendall(data)
-            return _number(_read(self._socket, _NUMBER_BYTES))
-        finally:
-            _take_orphans(False)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
     def close(self) -> None:
         """End the template."""
-        self._socket.close()
-        self._process.wait()
-        TEMPLATE_PIDS.discard(self._process.pid)
+        self._forker.close()
 
 
-class _ForkedProcess(subprocess.Popen):  # type: ignore[type-arg]
+class ForkedProcess(subprocess.Popen):  # type: ignore[type-arg]
     """A child of ours that another process has forked."""
 
-    def __init__(self, arguments: list[str], pid: int) -> None:
+    def __init__(
+        self, arguments: list[str], pid: int, output: Sequence[int] = ()
+    ) -> None:
         self.args = arguments
         self.pid = pid
         self.returncode: Any = None
         self.stdin = self.stdout = self.stderr = None
+        if output:
+            self.stdout, self.stderr = (os.fdopen(number) for number in output)
+        self.text_mode = True
         self._child_created = True
         self._communication_started = False
         self._input = None
@@ -219,21 +245,41 @@ def _take_orphans(whether: bool) -> None:
 
 def next_worker(descriptor: int) -> dict[str, Any]:
     """Fork a worker for each request; returns in the worker, with what `main` takes."""
+    request = next_process(descriptor)
+    sys.argv[1:] = request["argv"]
+    sys.path[:] = eval(sys.argv[1])
+    arguments: dict[str, Any] = eval(sys.argv[2])
+    return arguments
+
+
+def next_process(descriptor: int) -> dict[str, Any]:
+    """Fork a process for each request; returns in that process, with the request."""
     requests = socket.socket(fileno=descriptor)
-    gc.freeze()  # else every worker would copy these pages when it collects or ends
+    gc.freeze()  # else every process would copy these pages when it collects or ends
     while True:
         length, received, *_ = socket.recv_fds(
             requests, _NUMBER_BYTES, _MAX_DESCRIPTORS
         )
         if not length:
-            sys.exit()
-        request = pickle.loads(_read(requests, _number(length)))
+            os._exit(0)
+        request: dict[str, Any] = pickle.loads(_read(requests, _number(length)))
         if (pid := _fork_orphan()) == 0:
             requests.detach()
-            return _as_if_fresh(request, received)
+            _become(request, received)
+            return request
         for number in received:
             os.close(number)
         requests.sendall(_packed(pid))
+
+
+def end(code: int) -> NoReturn:
+    """End as a process that takes what it has imported apart, without doing so."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _fork_orphan() -> int:
@@ -253,8 +299,8 @@ def _fork_orphan() -> int:
     return pid
 
 
-def _as_if_fresh(request: dict[str, Any], received: list[int]) -> dict[str, Any]:
-    """Become what Popen and the bootstrap would have made of a new process."""
+def _become(request: dict[str, Any], received: list[int]) -> None:
+    """Become what Popen would have made of a new process."""
     os.setsid()
     wanted: list[int] = request["descriptors"]
     above = max(*wanted, *received) + 1
@@ -267,11 +313,7 @@ def _as_if_fresh(request: dict[str, Any], received: list[int]) -> dict[str, Any]
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environ"])
-    sys.argv[1:] = request["argv"]
-    sys.path[:] = eval(sys.argv[1])
     np.random.seed()  # as `random` does by itself
-    arguments: dict[str, Any] = eval(sys.argv[2])
-    return arguments
 
 
 # Both sides ---------------------------------------------------------------------------

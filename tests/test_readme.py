@@ -5,11 +5,10 @@ A block that only shows a shape is opened with ```python no-run.
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from prepared_scripts import ENGINE, LEARNERS, ScriptTemplate
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
@@ -28,19 +27,24 @@ def examples():
             yield pytest.param("\n" * (line - 1) + match[2], id=name)
 
 
+@pytest.fixture(scope="module")
+def scripts():
+    """Examples with torch, and those without."""
+    # Torch's own threads would wait for each other, beside other tests.
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    engine = ScriptTemplate("-W", "error", environ=environ, modules=ENGINE)
+    torch = ScriptTemplate("-W", "error", environ=environ, modules=[*ENGINE, *LEARNERS])
+    yield {False: engine, True: torch}
+    engine.close()
+    torch.close()
+
+
 @pytest.mark.parametrize("source", list(examples()))
-def test_example_runs(source, tmp_path):
+def test_example_runs(source, tmp_path, scripts):
     script = tmp_path / "example.py"
     script.write_text(source)
-    result = subprocess.run(
-        [sys.executable, "-W", "error", script.name],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        # Torch's own threads would wait for each other, beside other tests.
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    template = scripts[re.search("torch|sb3|learners|corral.train", source) is not None]
+    result = template.run(script, seconds=120)
     assert result.returncode == 0, result.stderr
 
 
