@@ -30,14 +30,13 @@ def test_the_choice_of_twins_is_made_by_the_environment() -> None:
 
 @pytest.mark.first
 @pytest.mark.skipif(PURE, reason="this is the run without C")
-@pytest.mark.parametrize("part", ["exactness", "autoreset"])
-def test_the_contract_holds_without_the_c_parts(part: str) -> None:
+def test_the_contract_holds_without_the_c_parts() -> None:
     done = subprocess.run(
         [
             sys.executable,
             *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
             *("-k", f"not ({LEFT_OUT})"),
-            str(HERE / f"test_{part}.py"),
+            *(str(HERE / f"test_{part}.py") for part in ("exactness", "autoreset")),
             f"{__file__}::{test_the_choice_of_twins_is_made_by_the_environment.__name__}",
         ],
         env={**os.environ, "CORRAL_PURE_PYTHON": "1"},
