@@ -24,7 +24,7 @@ import os, signal, subprocess, sys
 from corral.engine.transport.lifeline import Lifeline
 
 family, worker_script, fork = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "True"
-lifeline = Lifeline.create()
+lifeline = Lifeline()
 descriptors = [family, lifeline.read_descriptor]
 worker = subprocess.Popen(
     [sys.executable, "-c", worker_script, *map(str, descriptors)],
@@ -175,7 +175,7 @@ def test_forked_child_does_not_keep_the_workers_alive(
 
 def test_close_twice_gives_both_ends_back() -> None:
     before = open_descriptors()
-    lifeline = Lifeline.create()
+    lifeline = Lifeline()
     lifeline.close()
     lifeline.close()
     assert open_descriptors() == before

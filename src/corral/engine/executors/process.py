@@ -129,7 +129,7 @@ class ProcessExecutor(SignalledExecutor):
         if self._assignment.shared:
             arrays, shared = share(self._assignment.shared)
             keep(arrays.close)
-        lifeline = Lifeline.create()
+        lifeline = Lifeline()
         keep(lifeline.close)
         # One file for all workers: a hung worker writes its stack alone.
         stack = stacks.open_file()

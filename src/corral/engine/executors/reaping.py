@@ -265,7 +265,8 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         children = child_processes.children_of(process.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        child_processes.end_all(children)
+        for child in children:
+            child.kill()
 
 
 def end(process: subprocess.Popen[bytes]) -> int:

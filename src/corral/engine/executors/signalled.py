@@ -30,7 +30,7 @@ from corral.engine.layout.plan import (
     ControlViews,
 )
 from corral.engine.transport.doorbell import Doorbell
-from corral.engine.transport.mailbox import MailboxClosed
+from corral.engine.transport.mailbox import MailboxClosed, deadline_after
 from corral.engine.worker.commands import (
     ENTRIES,
     MAIL_ENTRY,
@@ -443,8 +443,3 @@ class SignalledExecutor(Executor):
 
     def _install_replacement(self, worker: int) -> None:
         """Install a replacement, if it is ready."""
-
-
-def deadline_after(timeout: float | None) -> float:
-    """A time of `time.monotonic`; infinite for no timeout."""
-    return math.inf if timeout is None else time.monotonic() + timeout

@@ -26,17 +26,13 @@ import mmap
 import os
 from collections.abc import Iterator
 from multiprocessing import shared_memory
-from typing import TYPE_CHECKING
 
 from corral.engine.transport import free_memory
 
-if TYPE_CHECKING:
+try:
     import fcntl
-else:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        fcntl = None
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 class Block:

@@ -25,19 +25,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+try:
     import resource
-else:
-    try:
-        import resource
-    except ImportError:  # Windows
-        resource = None
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 MARK_VARIABLE = "CORRAL_WORKER"
 KILL_AGAIN_SECONDS = 1.0
@@ -72,21 +69,11 @@ def children_of(pid: int) -> list[HeldProcess]:
     parents = [pid]
     for parent in parents:
         for child in listed_children(parent):
-            held = _hold(child)
-            if held is None:
-                continue
-            if stat_of(child)[1:2] == [str(parent)]:  # and was so before it was held
+            held = _hold(child, partial(_is_child_of, parent))
+            if held is not None:
                 found.append(held)
                 parents.append(child)
-            else:
-                held.let_go()
     return found
-
-
-def end_all(processes: Iterable[HeldProcess]) -> None:
-    """Kill these."""
-    for held in processes:
-        held.kill()
 
 
 def end_own(mark: str) -> None:
@@ -118,32 +105,37 @@ def end_marked(mark: str, but: int | None = None) -> None:
     deadline = time.monotonic() + KILL_AGAIN_SECONDS
     while True:
         found = list(_marked(begins, but))
-        end_all(found)
+        for held in found:
+            held.kill()
         if not found or time.monotonic() > deadline:
             return
         time.sleep(0.001)
 
 
 def _marked(begins: bytes, but: int | None) -> Iterator[HeldProcess]:
-    ours = os.getpid()
-    for name in _names("/proc"):
-        if not name.isdigit() or int(name) == ours or not _has_mark(int(name), begins):
-            continue
-        held = _hold(int(name))
-        if held is None:
-            continue
-        # Looked at again, now that it is held.
-        if _has_mark(held.pid, begins) and _group_of(held.pid) != but:
+    def is_meant(pid: int) -> bool:
+        return _has_mark(pid, begins) and _group_of(pid) != but
+
+    for pid in map(int, filter(str.isdigit, _names("/proc"))):
+        held = _hold(pid, is_meant) if pid != os.getpid() and is_meant(pid) else None
+        if held is not None:
             yield held
-        else:
-            held.let_go()
 
 
-def _hold(pid: int) -> HeldProcess | None:
+def _hold(pid: int, is_meant: Callable[[int], bool]) -> HeldProcess | None:
+    """The process, if it is still the one that is meant once it is held."""
     try:
-        return HeldProcess(pid, os.pidfd_open(pid))
+        held = HeldProcess(pid, os.pidfd_open(pid))
     except (AttributeError, OSError):  # no such call here, or it is gone
         return None
+    if is_meant(pid):
+        return held
+    held.let_go()
+    return None
+
+
+def _is_child_of(parent: int, pid: int) -> bool:
+    return stat_of(pid)[1:2] == [str(parent)]
 
 
 def _has_mark(pid: int, begins: bytes) -> bool:

@@ -16,15 +16,11 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+try:
     import resource
-else:
-    try:
-        import resource
-    except ImportError:  # Windows, which has no such limit
-        resource = None
+except ImportError:  # Windows, which has no such limit
+    resource = None  # type: ignore[assignment]
 
 SPARE_DESCRIPTORS = 64
 """How many more than asked for are made room for: the caller opens files as well."""

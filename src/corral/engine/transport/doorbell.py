@@ -37,7 +37,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, TypeAlias
 
 try:
     from corral.engine.transport import _doorbell as _doorbell  # lifeline uses it too
@@ -61,46 +61,8 @@ COUNT, TARGET, SLEEPING, STOPPED, EAGER = range(5)
 _LONGEST_SLEEP = 0.25
 
 
-class Doorbell(Protocol):
-    """Both twins, as seen by their callers. Arguments are positional."""
-
-    @property
-    def count(self) -> int:
-        """The rings so far, modulo 2**32; on an event, those the waiter has seen."""
-
-    @property
-    def descriptor(self) -> int | None:
-        """What a worker must inherit to attach, if anything."""
-
-    def ring(self, count: int = 1, /) -> None:
-        """Add to the count and wake the waiter if that is what it waits for."""
-
-    def announce(self) -> None:
-        """Ring once for a waiter that spins; one that sleeps is woken by `flush`.
-
-        A caller that rings many bells announces to all before it flushes any: a wake-up
-        is a system call of some µs, and the bells behind it would wait for it.
-        """
-
-    def wait(
-        self, target: int, timeout: float | None = None, spin: float = 0.0, /
-    ) -> bool:
-        """Wait until the count has reached the target.
-
-        Args:
-            target: any int; its low 32 bits count.
-            timeout: seconds; None for ever, 0 to only look.
-            spin: seconds to burn before sleeping; an event never spins.
-
-        Returns:
-            False if the time is up, or if the lifeline of this bell's worker was cut.
-        """
-
-    def flush(self) -> None:
-        """Show every ring so far to the waiter."""
-
-    def close(self) -> None:
-        """Let go of the memory and the descriptor; idempotent."""
+Doorbell: TypeAlias = "EventDoorbell | _doorbell.FutexDoorbell"
+"""Both twins have the same methods, with positional arguments."""
 
 
 def create(memory: memoryview, offset: int, kind: Kind | None = None) -> Doorbell:
@@ -139,6 +101,7 @@ class EventDoorbell:
         """Take over a descriptor, which must be non-blocking."""
         self._words = memory[offset : offset + CACHE_LINE_BYTES].cast("I")
         self.descriptor: int | None = descriptor
+        """What a worker must inherit to attach; None for a futex."""
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         self._held_back = 0
@@ -146,11 +109,14 @@ class EventDoorbell:
 
     @property
     def count(self) -> int:
-        """The rings that the waiter has seen, modulo 2**32."""
+        """The rings so far, modulo 2**32; on an event, those the waiter has seen."""
         return self._words[COUNT]
 
     def ring(self, count: int = 1, /) -> None:
-        """Add to the count, now if the waiter is waiting, else at the next flush."""
+        """Add to the count and wake the waiter if that is what it waits for.
+
+        An event shows the rings to a waiter that is busy at the next `flush`.
+        """
         with self._lock:
             self._held_back += count
         wanted = self._words[EAGER]
@@ -158,14 +124,27 @@ class EventDoorbell:
             self.flush()
 
     def announce(self) -> None:
-        """Add one to what the next flush shows."""
+        """Ring once for a waiter that spins; one that sleeps is woken by `flush`.
+
+        A caller that rings many bells announces to all before it flushes any: a wake-up
+        is a system call of some µs, and the bells behind it would wait for it.
+        """
         with self._lock:
             self._held_back += 1
 
     def wait(
         self, target: int, timeout: float | None = None, spin: float = 0.0, /
     ) -> bool:
-        """Wait until the count has reached the target."""
+        """Wait until the count has reached the target.
+
+        Args:
+            target: any int; its low 32 bits count.
+            timeout: seconds; None for ever, 0 to only look.
+            spin: seconds to burn before sleeping; an event never spins.
+
+        Returns:
+            False if the time is up, or if the lifeline of this bell's worker was cut.
+        """
         if self._has_reached(target):
             return True
         deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
@@ -184,7 +163,7 @@ class EventDoorbell:
                 self._words[EAGER] = 0
 
     def flush(self) -> None:
-        """Write what was held back."""
+        """Show every ring so far to the waiter."""
         with self._lock:
             if not self._held_back or self.descriptor is None:
                 return
@@ -195,7 +174,7 @@ class EventDoorbell:
                 pass  # a full pipe: thousands of rings are unread; the next flush adds
 
     def close(self) -> None:
-        """Flush, then let go of the memory and the descriptor."""
+        """Flush, then let go of the memory and the descriptor; idempotent."""
         self.flush()
         descriptor, self.descriptor = self.descriptor, None
         if descriptor is not None:

@@ -25,6 +25,7 @@ Assumes:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -32,15 +33,8 @@ import sys
 import threading
 import time
 import weakref
-from types import ModuleType
 
 from corral.engine.transport import child_processes, doorbell
-
-ctypes: ModuleType | None
-try:
-    import ctypes
-except ImportError:  # a Python built without it
-    ctypes = None
 
 _PR_SET_PDEATHSIG = 1
 
@@ -48,16 +42,11 @@ _PR_SET_PDEATHSIG = 1
 class Lifeline:
     """The parent's side: hold it as long as the workers shall live."""
 
-    def __init__(self, read_descriptor: int, write_descriptor: int) -> None:
-        """Take over both ends of a pipe; use `create` instead."""
-        self.read_descriptor = read_descriptor
-        self._write_descriptor: int | None = write_descriptor
-        _held.add(self)
-
-    @classmethod
-    def create(cls) -> Lifeline:
+    def __init__(self) -> None:
         """Open a pipe; pass its `read_descriptor` to every worker (pass_fds)."""
-        return cls(*os.pipe())
+        self._write_descriptor: int | None
+        self.read_descriptor, self._write_descriptor = os.pipe()
+        _held.add(self)
 
     def close(self) -> None:
         """Let go: workers that still run end within their grace. Idempotent."""
@@ -125,7 +114,7 @@ def _continue_when_orphaned() -> None:
 
     For the main thread to ask: the request ends with the thread that made it.
     """
-    if sys.platform == "linux" and ctypes is not None:
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 

@@ -16,16 +16,18 @@ Assumes:
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
+import queue
 import select
 import socket
 import struct
-import threading
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from threading import Event
+from typing import TypeAlias
 
 import cloudpickle
 
@@ -119,12 +121,10 @@ class Mailbox:
 
     def flush(self, timeout: float | None = None) -> bool:
         """Post what was put; False if the other end did not read it all in time."""
-        deadline = _deadline(timeout)
+        deadline = deadline_after(timeout)
         while self._outbox:
             if not self._send():
-                try:
-                    self._wait(select.POLLIN | select.POLLOUT, deadline)
-                except TimeoutError:
+                if not self._wait(select.POLLIN | select.POLLOUT, deadline):
                     return False
                 self._receive()
         return True
@@ -136,20 +136,14 @@ class Mailbox:
             MailboxClosed: the other end is gone and nothing is left to read.
             TimeoutError: no whole message arrived in time.
         """
-        deadline = _deadline(timeout)
+        deadline = deadline_after(timeout)
         while not self._inbox:
             if self._ended:
                 raise MailboxClosed("the other end of the mailbox is gone")
-            if not self._receive():
-                self._wait(select.POLLIN, deadline)
+            if not self._receive() and not self._wait(select.POLLIN, deadline):
+                raise TimeoutError("the other end of the mailbox did not answer")
         message: object = pickle.loads(self._inbox.popleft())
         return message
-
-    def poll(self) -> bool:
-        """Whether a whole message is here; False once nothing can come any more."""
-        while not self._inbox and self._receive():
-            pass
-        return bool(self._inbox)
 
     def hang_up(self) -> None:
         """Let the other end read what was posted, and no more; idempotent.
@@ -215,70 +209,66 @@ class Mailbox:
                 self._inbox.append(part.data)
             self._part = _Transfer(bytearray(_LENGTH.size), is_length=True)
 
-    def _wait(self, events: int, deadline: float) -> None:
-        """Wait until the socket is ready for one of the events."""
+    def _wait(self, events: int, deadline: float) -> bool:
+        """Wait until the socket is ready for one of the events; False if it is late."""
         poll = select.poll()
         poll.register(self._connection, events if not self._ended else select.POLLOUT)
-        remaining = deadline - time.monotonic()
-        if remaining <= 0 or not poll.poll(
-            None if remaining == float("inf") else remaining * 1000
-        ):
-            raise TimeoutError("the other end of the mailbox did not answer in time")
+        left = deadline - time.monotonic()
+        return left > 0 and bool(poll.poll(None if left == math.inf else left * 1000))
 
 
-@dataclass(slots=True)
+Messages: TypeAlias = "queue.SimpleQueue[object]"
+_CLOSED = object()
+"""The last message of a mailbox that was closed."""
+
+
 class LocalMailbox:
     """One end, between two threads: the same verbs, and nothing is pickled.
 
-    It holds one end's view of what both share; use `pair` to make both.
+    Args:
+        inbox: what this end fetches.
+        outbox: what the other end fetches.
+        closed: set once one of the ends was closed.
     """
 
-    _inbox: deque[object]
-    _outbox: deque[object]
-    _changed: threading.Condition
-    _closed: threading.Event
+    def __init__(self, inbox: Messages, outbox: Messages, closed: Event) -> None:
+        self._inbox, self._outbox, self._closed = inbox, outbox, closed
 
     @classmethod
     def pair(cls) -> tuple[LocalMailbox, LocalMailbox]:
         """Make both ends."""
-        there: deque[object] = deque()
-        back: deque[object] = deque()
-        changed, closed = threading.Condition(), threading.Event()
-        return cls(back, there, changed, closed), cls(there, back, changed, closed)
+        ours = cls(queue.SimpleQueue(), queue.SimpleQueue(), Event())
+        return ours, ours.other()
 
     def other(self) -> LocalMailbox:
         """The other end."""
-        return LocalMailbox(self._outbox, self._inbox, self._changed, self._closed)
+        return LocalMailbox(self._outbox, self._inbox, self._closed)
 
     def post(self, message: object, timeout: float | None = None) -> None:
         """Hand a message to the other end; never blocks."""
-        with self._changed:
-            if self._closed.is_set():
-                raise MailboxClosed("the mailbox is closed")
-            self._outbox.append(message)
-            self._changed.notify_all()
+        if self._closed.is_set():
+            raise MailboxClosed("the mailbox is closed")
+        self._outbox.put(message)
 
     def fetch(self, timeout: float | None = None) -> object:
         """Wait for one message."""
-        with self._changed:
-            if not self._changed.wait_for(
-                lambda: self._inbox or self._closed.is_set(), timeout
-            ):
-                raise TimeoutError("the other end of the mailbox did not answer")
-            if not self._inbox:
-                raise MailboxClosed("the mailbox is closed")
-            return self._inbox.popleft()
-
-    def poll(self) -> bool:
-        """Whether a message is here."""
-        return bool(self._inbox)
+        try:
+            message = self._inbox.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError("the other end of the mailbox did not answer") from None
+        if message is _CLOSED:
+            self._inbox.put(_CLOSED)  # for the next fetch
+            raise MailboxClosed("the mailbox is closed")
+        return message
 
     def close(self) -> None:
         """Close both ends, since they are one object; idempotent."""
-        with self._changed:
+        if not self._closed.is_set():
             self._closed.set()
-            self._changed.notify_all()
+            self._inbox.put(_CLOSED)
+            self._outbox.put(_CLOSED)
 
 
-def _deadline(timeout: float | None) -> float:
-    return time.monotonic() + (float("inf") if timeout is None else timeout)
+def deadline_after(timeout: float | None) -> float:
+    """A time of `time.monotonic`; infinite for no timeout."""
+    return math.inf if timeout is None else time.monotonic() + timeout

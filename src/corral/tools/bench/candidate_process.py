@@ -51,7 +51,7 @@ class CandidateProcess:
         """Every turn so far, trials included."""
         self.deadline = deadline
         """Seconds it may take to build, and then for each turn."""
-        self._lifeline = Lifeline.create()
+        self._lifeline = Lifeline()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket.socketpair()
         with theirs:
