@@ -14,11 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.engine.executors.replacement import (
-    Replacement,
-    StartMessages,
-    ring_for_lost_rings,
-)
+from corral.engine.executors.replacement import Replacement, ring_for_lost_rings
 from corral.engine.executors.spawn import SpawnedWorker
 from corral.engine.transport import doorbell
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
@@ -26,7 +22,7 @@ from corral.engine.worker.letters import BuildFailed, ShardBuilt
 from corral.errors import Fault, FaultError
 from tests.engine.executors.test_reaping import Watched
 
-MESSAGES = StartMessages(*(pickle.dumps(name) for name in ("setup", "build", "bind")))
+MESSAGES = tuple(pickle.dumps(name) for name in ("setup", "build", "bind"))
 WAITS = "import sys; sys.stdin.read()"
 
 
@@ -125,7 +121,7 @@ def test_a_system_that_refuses_is_told_with_the_worker(resources) -> None:
 
     one = replacement(resources, refused)
     wait_for(one)
-    with pytest.raises(FaultError, match=r"worker 1: .*no more processes"):
+    with pytest.raises(FaultError, match=r"worker 1 .*no more processes"):
         one.result()
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import pickle
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 import corral
 from corral.engine.executors.contract import Assignment
-from corral.engine.executors.spawn import PackedJobs, setup_message
+from corral.engine.executors.process import ProcessExecutor
+from corral.engine.executors.spawn import packed, setup_message
 from corral.engine.layout.plan import plan_control
 from corral.engine.transport import doorbell
 from corral.engine.worker.commands import ShardOptions
@@ -18,39 +21,50 @@ from corral.engine.worker.serialization import opened
 from corral.errors import CorralError
 
 
-def packed(*factories: Any, **more: Any) -> PackedJobs:
-    shards = [range(2), range(2, len(factories))]
-    return PackedJobs(Assignment(factories, shards, ShardOptions(5), **more))
+@pytest.fixture
+def job() -> Iterator[Any]:
+    """The job that an executor of these factories sends, with no process started."""
+    with ExitStack() as executors:
+
+        def job_of(factories: Any, probe_slots: Any = None, **more: Any) -> Any:
+            shards = [range(2), range(2, len(factories))]
+            assignment = Assignment(factories, shards, ShardOptions(5), **more)
+            executor = ProcessExecutor(assignment)
+            executors.callback(executor.close, 0.0)
+            executor._generations[1] = 2
+            return executor._job(1, probe_slots)
+
+        yield job_of
 
 
-def test_a_worker_is_told_of_its_own_slots_alone() -> None:
-    jobs = packed(lambda: "a", lambda: "b", lambda: "c", devices=["cpu", "cuda:1"])
-    job = jobs.job(1, generation=2, slots=range(2, 3), shared=None)
-    assert [factory() for factory in opened(job.factories)] == ["c"]
-    assert (job.worker, job.device, job.generation) == (1, "cuda:1", 2)
-    assert job.owns_process and job.shared == {}
+def test_a_worker_is_told_of_its_own_slots_alone(job) -> None:
+    factories = [lambda: "a", lambda: "b", lambda: "c"]
+    sent = job(factories, devices=["cpu", "cuda:1"])
+    assert [factory() for factory in opened(sent.factories)] == ["c"]
+    assert (sent.worker, sent.device, sent.generation) == (1, "cuda:1", 2)
+    assert sent.owns_process and sent.shared == {}
 
 
-def test_a_factory_of_many_slots_travels_once() -> None:
+def test_a_factory_of_many_slots_travels_once(job) -> None:
     big = bytes(1 << 20)
     factory = lambda: big  # noqa: E731
-    job = packed(factory, factory, factory).job(0, 0, range(3), None)
-    first, *others = opened(job.factories)
-    assert all(other is first for other in others)
+    first, *others = opened(job([factory] * 4).factories)
+    assert others and all(other is first for other in others)
 
 
-def test_envs_to_be_tried_are_made_as_others_slots_are() -> None:
-    jobs = packed(lambda: "a", lambda: "b", lambda: "c")
-    job = jobs.job(0, 0, range(2), None, made_of=[2, 0])
-    assert [factory() for factory in opened(job.factories)] == ["c", "a"]
-    assert job.slots == range(2)
+def test_envs_to_be_tried_are_made_as_others_slots_are(job) -> None:
+    sent = job([lambda: "a", lambda: "b", lambda: "c"], [2, 0])
+    assert [factory() for factory in opened(sent.factories)] == ["c", "a"]
+    assert sent.slots == range(2)
 
 
 @pytest.mark.parametrize("name", ["worker_init", "per_worker", "function"])
 def test_a_function_that_cannot_be_sent_is_named_before_anything_starts(name) -> None:
     what = "the function" if name == "function" else name
     with pytest.raises(CorralError, match=what):
-        packed(lambda: 0, lambda: 0, **{name: Unsendable()})
+        packed(
+            Assignment([int] * 2, [range(2)], ShardOptions(5), **{name: Unsendable()})
+        )
 
 
 class Unsendable:

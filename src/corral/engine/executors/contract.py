@@ -79,12 +79,14 @@ class Assignment:
         """The worker's device; devices go round robin."""
         return self.devices[worker % len(self.devices)] if self.devices else None
 
-    def job(self, worker: int, slots: range) -> Job:
-        """What a worker in this process builds."""
+    def job(
+        self, worker: int, slots: range, made_of: Sequence[int] | None = None
+    ) -> Job:
+        """What a worker builds; `made_of` are slots whose factories it uses instead."""
         return Job(
             worker=worker,
             slots=slots,
-            factories=list(self.factories[slots.start : slots.stop]),
+            factories=[self.factories[slot] for slot in made_of or slots],
             options=self.options,
             worker_init=self.worker_init,
             per_worker=self.per_worker,

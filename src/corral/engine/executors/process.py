@@ -18,7 +18,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 from corral.core import EnvSpec
@@ -37,17 +37,13 @@ from corral.engine.executors.reaping import (
     wait_for_all,
     wait_until,
 )
-from corral.engine.executors.replacement import (
-    Replacement,
-    StartMessages,
-    ring_for_lost_rings,
-)
+from corral.engine.executors.replacement import Replacement, ring_for_lost_rings
 from corral.engine.executors.signalled import HEALTH_CHECK_SECONDS, SignalledExecutor
 from corral.engine.executors.spawn import (
     Inheritance,
-    PackedJobs,
     SpawnedWorker,
     descriptors_for,
+    packed,
     setup_message,
     spawn_worker,
 )
@@ -100,11 +96,10 @@ class ProcessExecutor(SignalledExecutor):
 
     def __init__(self, assignment: Assignment, room: int = 0) -> None:
         """Lay out the control part, with room for the workers of a `reassign`."""
-        super().__init__(assignment)
+        super().__init__(packed(assignment))
         # Room for the whole pool in each queue: `reassign` may make shards larger.
         workers = max(room, len(self.shards))
         plan = plan_control(assignment.slots, workers, assignment.slots)
-        self._packed = PackedJobs(assignment)
         self._owner = os.getpid()
         self._thread = threading.current_thread()
         self._bound = False
@@ -120,34 +115,26 @@ class ProcessExecutor(SignalledExecutor):
 
     def _open(self, plan: ControlPlan) -> None:
         """Open what the workers will inherit, and what is read from them."""
-        keep = self._resources.callback
+        opened = self._resources.enter_context
         descriptors.make_room(descriptors_for(len(self.shards)))
         _fill_standard_descriptors()
-        block = Block.create(plan.size, shared=True)
-        keep(block.close)
+        block = opened(closing(Block.create(plan.size, shared=True)))
         shared: SharedArrays | None = None
         if self._assignment.shared:
             arrays, shared = share(self._assignment.shared)
-            keep(arrays.close)
-        lifeline = Lifeline()
-        keep(lifeline.close)
+            opened(closing(arrays))
+        lifeline = opened(closing(Lifeline()))
         # One file for all workers: a hung worker writes its stack alone.
         stack = stacks.open_file()
-        keep(os.close, stack)
-        self._output = WorkerOutput()
-        keep(self._output.close)
+        self._resources.callback(os.close, stack)
+        self._output = opened(closing(WorkerOutput()))
         control = ControlViews(plan, block.memory)
-        self._bell = doorbell.create(control.memory, control.bell_offset(None))
-        keep(self._bell.close)
+        offset = control.bell_offset(None)
+        self._bell = opened(closing(doorbell.create(control.memory, offset)))
         self._open_control(control)
+        token = os.urandom(8).hex()
         self._inheritance = Inheritance(
-            block,
-            control,
-            self._bell,
-            lifeline,
-            stack,
-            shared,
-            token=os.urandom(8).hex(),
+            block, control, self._bell, lifeline, stack, shared, token
         )
         mark, generations = self._inheritance.mark, self._generations
         self._health = WorkerHealth(
@@ -251,14 +238,11 @@ class ProcessExecutor(SignalledExecutor):
 
     def respawn(self, worker: int) -> None:
         """Replace a process after a trial of envs."""
-        process, mailbox = self._processes[worker], self._mailboxes[worker]
-        mailbox.hang_up()
+        process = self._processes[worker]
+        self._mailboxes[worker].hang_up()
         wait_until(process, time.monotonic() + PROBED_EXIT_SECONDS)
         self._health.end(worker, process)
-        mailbox.close()
-        self._bells[worker].close()
-        self._lost.pop(worker, None)
-        self._clear_worker_state(worker)
+        self._forget(worker)
         uninterrupted(lambda: self._put_in_place(worker, self._spawn(worker)))
         self._post(worker, setup_message(self._control.plan))
 
@@ -267,13 +251,6 @@ class ProcessExecutor(SignalledExecutor):
         self._processes[worker : worker + 1] = [spawned.process]
         self._mailboxes[worker : worker + 1] = [spawned.mailbox]
         self._bells[worker : worker + 1] = [spawned.bell]
-
-    def _clear_worker_state(self, worker: int) -> None:
-        """Clear the words of the block about a worker that is replaced."""
-        control, offset = self._control, self._control.bell_offset(worker)
-        control.memory[offset : offset + CACHE_LINE_BYTES] = bytes(CACHE_LINE_BYTES)
-        control.vitals[worker] = 0.0
-        control.stop[worker] = 0
 
     def build(self) -> list[EnvSpec]:
         """Have every worker build its shard, all at the same time."""
@@ -289,8 +266,16 @@ class ProcessExecutor(SignalledExecutor):
     def _job(self, worker: int, probe_slots: Sequence[int] | None = None) -> Job:
         """What a worker builds: its shard, or envs for a trial."""
         slots = self.shards[worker] if probe_slots is None else range(len(probe_slots))
-        generation, shared = self._generations[worker], self._inheritance.shared
-        return self._packed.job(worker, generation, slots, shared, probe_slots)
+        job = self._assignment.job(worker, slots, probe_slots)
+        return dataclasses.replace(
+            job,
+            # Pickled together: a factory of many slots is pickled once.
+            factories=serialization.Unpacked(serialization.dumps(job.factories)),
+            shared=self._inheritance.shared or {},  # type: ignore[arg-type]
+            owns_process=True,
+            threads=self._assignment.threads_per_worker,
+            generation=self._generations[worker],
+        )
 
     def _await_start(self, worker: int) -> Any:
         """The answer of a worker that is building something."""
@@ -340,25 +325,17 @@ class ProcessExecutor(SignalledExecutor):
 
     def _fault_if_dead(self, worker: int) -> Fault | None:
         process = self._processes[worker]
-        if not has_ended(process):
-            return None
-        return self._health.death(worker, process)
+        if has_ended(process):
+            return self._health.death(worker, process)
+        if self._health.has_deadlines:
+            return self._health.lateness(worker, process, self._sent[worker])
+        return None
 
     def _await_death(self, worker: int) -> None:
         super()._await_death(worker)
         # It is alive without its mailbox: an env may have closed all descriptors.
         end(self._processes[worker])
         self._raise_if_dead(worker)
-
-    def _raise_if_dead(self, worker: int) -> None:
-        super()._raise_if_dead(worker)
-        if not self._health.has_deadlines:
-            return
-        process, sent = self._processes[worker], self._sent[worker]
-        fault = self._health.lateness(worker, process, sent)
-        if fault is not None:
-            self._lost[worker] = fault
-            raise error_for(fault)
 
     def output(self, worker: int) -> str:
         """The last that a worker printed."""
@@ -369,8 +346,9 @@ class ProcessExecutor(SignalledExecutor):
     def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
         """Start a worker in the place of one that ended; does not wait for it."""
         self._forget(worker)
+        self._generations[worker] += 1
         ring_for_lost_rings(self._bell, self.done)
-        messages = StartMessages(
+        messages = (
             setup_message(self._control.plan),
             self._pack(BuildShard(self._job(worker))),
             self._pack(dataclasses.replace(self._bind, resume=resume)),
@@ -393,11 +371,13 @@ class ProcessExecutor(SignalledExecutor):
         self._replies.pop(worker, None)
         self._mailboxes[worker].close()
         self._bells[worker].close()
-        self._clear_worker_state(worker)
+        control, offset = self._control, self._control.bell_offset(worker)
+        control.memory[offset : offset + CACHE_LINE_BYTES] = bytes(CACHE_LINE_BYTES)
+        control.vitals[worker] = 0.0
+        control.stop[worker] = 0
         self._sent[worker] = self._consumed[worker][0] = 0
         self._fetched[worker] = self._posted[worker]
         self._posted_seen = b""  # the last look may have been interrupted
-        self._generations[worker] += 1
 
     def _install_replacement(self, worker: int) -> None:
         """Put a worker in its place, if it is ready."""

@@ -109,23 +109,21 @@ class WorkerHealth:
     def death(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
         """End a worker that died or hangs; its fault."""
         code = self.end(worker, process)
-        command, slot, slots = "start", None, 0
-        if self._shards:
-            shard = self._shards[worker]
-            command, slot = current_command(self._control, worker, shard)
-            slots = len(shard)
-        return Fault(
+        fault = Fault(
             kind="died",
-            command=command,
-            slot=slot,
+            command="start",
             worker=worker,
-            others=slots - (slot is not None),
             pid=process.pid,
-            seed=None if self._shards else self._assignment.seed,
             exit_code=code,
             signal_name=signal_name(code),
             output=self._output.tail(worker),
         )
+        if not self._shards:
+            return replace(fault, seed=self._assignment.seed)
+        shard = self._shards[worker]
+        command, slot = current_command(self._control, worker, shard)
+        others = len(shard) - (slot is not None)
+        return replace(fault, command=command, slot=slot, others=others)
 
     def lateness(
         self, worker: int, process: subprocess.Popen[bytes], sent: int

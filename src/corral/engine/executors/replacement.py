@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +22,12 @@ from corral.engine.executors.reaping import (
     wait_until,
 )
 from corral.engine.executors.spawn import SpawnedWorker
-from corral.engine.faults.report import error_for, shortened
+from corral.engine.executors.start_errors import start_errors
+from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import TICKET_MASK
 from corral.engine.transport.doorbell import Doorbell
 from corral.engine.transport.mailbox import MailboxClosed
-from corral.errors import CorralError, Fault, FaultError
-
-
-class StartMessages(NamedTuple):
-    """The pickled messages to a worker until it serves."""
-
-    setup: bytes
-    build: bytes
-    bind: bytes
+from corral.errors import CorralError
 
 
 class Replacement:
@@ -45,7 +37,7 @@ class Replacement:
         worker: the worker that it replaces.
         delay: seconds to wait first.
         spawn: starts the process.
-        messages: what it is sent.
+        messages: setup, build and bind, as they are sent to it.
         timeout: seconds for each of its answers.
         health: makes its fault if it fails.
     """
@@ -55,7 +47,7 @@ class Replacement:
         worker: int,
         delay: float,
         spawn: Callable[[], SpawnedWorker],
-        messages: StartMessages,
+        messages: tuple[bytes, bytes, bytes],
         timeout: float | None,
         health: WorkerHealth,
     ) -> None:
@@ -78,26 +70,15 @@ class Replacement:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        self._cancelled.wait(self._delay)
-        if self._cancelled.is_set():
+        if self._cancelled.wait(self._delay):
             return
         try:
-            self.spawned = self._spawn()
-            if not self._cancelled.is_set():
-                self._prepare(self.spawned)
+            with start_errors(None, self.worker, Exception):
+                self.spawned = self._spawn()
+                if not self._cancelled.is_set():
+                    self._prepare(self.spawned)
         except CorralError as error:
             self.error = error
-        except BaseException as error:
-            fault = Fault(
-                kind="start",
-                command="start",
-                worker=self.worker,
-                error_type=type(error).__name__,
-                error_text=shortened(str(error)),
-                exception=error,
-            )
-            text = f"worker {self.worker}: {fault.error_text}"
-            self.error = FaultError(text, fault)
         if self.spawned is not None and (self.error or self._cancelled.is_set()):
             self.spawned.shut_down()
             self.spawned = None
@@ -105,11 +86,12 @@ class Replacement:
     def _prepare(self, spawned: SpawnedWorker) -> None:
         """Have the process build and bind, as the one before it did."""
         mailbox, timeout, health = spawned.mailbox, self._timeout, self._health
+        setup, build, bind = self._messages
         try:
-            mailbox.post_bytes(self._messages.setup, timeout)
-            mailbox.post_bytes(self._messages.build, timeout)
+            mailbox.post_bytes(setup, timeout)
+            mailbox.post_bytes(build, timeout)
             health.checked(self.worker, mailbox.fetch(timeout))
-            mailbox.post_bytes(self._messages.bind, timeout)
+            mailbox.post_bytes(bind, timeout)
             mailbox.fetch(timeout)
         except TimeoutError as error:
             fault = health.build_timeout(self.worker, spawned.process.pid)

@@ -10,7 +10,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +23,7 @@ from corral.engine.executors.contract import (
     Vitals,
 )
 from corral.engine.executors.env_list import EnvList
-from corral.engine.executors.start_errors import start_errors
+from corral.engine.executors.start_errors import construction_fault, start_errors
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import ControlViews, DataViews, plan_control, plan_data
@@ -34,16 +33,15 @@ from corral.engine.worker.commands import (
     MORE_FOLLOWS_BIT,
     STEP_ALL_ENTRIES,
     Ask,
-    Job,
     Verb,
     as_one_command,
     entry,
 )
 from corral.engine.worker.context import WorkerContext, here
-from corral.engine.worker.letters import Letter, Reply, describe, unpickled_copy
+from corral.engine.worker.letters import Letter, Reply, unpickled_copy
 from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.worker import Worker
-from corral.errors import ClosedError, Fault
+from corral.errors import ClosedError
 
 
 class SerialExecutor(Executor):
@@ -87,7 +85,7 @@ class SerialExecutor(Executor):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise error_for(start_fault(error, self._worker.job)) from error
+            raise error_for(construction_fault(error, self._worker.job)) from error
         finally:
             here.context = outside
 
@@ -260,13 +258,6 @@ class SerialExecutor(Executor):
         for block in (self._block, self._data):
             if block is not None:
                 block.close()
-
-
-def start_fault(error: BaseException, job: Job) -> Fault:
-    """A constructor's exception as a fault."""
-    slot = getattr(error, "slot", None)
-    fault = describe(error, "construct", slot, job.worker, seed=job.seed)
-    return replace(fault, kind="start")
 
 
 def _discard_reply(_: Reply) -> None:

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing import spawn
@@ -31,7 +30,7 @@ from corral.engine.transport.lifeline import Lifeline
 from corral.engine.transport.mailbox import Mailbox
 from corral.engine.transport.shared_arrays import SharedArrays
 from corral.engine.worker import main, serialization
-from corral.engine.worker.commands import Job, ProcessSetup
+from corral.engine.worker.commands import ProcessSetup
 
 # What the parent opens; a test counts them.
 _DESCRIPTORS_PER_POOL = 13
@@ -67,81 +66,56 @@ class Inheritance:
 
     def arguments_for(
         self, worker: int, bell: Doorbell, mailbox: int, log: int
-    ) -> dict[str, Any]:
-        """The arguments of a worker's `main`; see there."""
-        bells = (bell.descriptor, self.parents_bell.descriptor)
-        return {
-            "worker": worker,
+    ) -> tuple[dict[str, Any], list[int]]:
+        """The arguments of a worker's `main`, and the descriptors that it inherits."""
+        inherited = {
             "block": self.block.descriptor,
-            "control_size": self.block.size,
             "mailbox": mailbox,
             "lifeline_descriptor": self.lifeline.read_descriptor,
             "log": log,
             "stack": self.stack,
+        }
+        bells = (bell.descriptor, self.parents_bell.descriptor)
+        arguments = {
+            "worker": worker,
+            "control_size": self.block.size,
             "bells": [descriptor for descriptor in bells if descriptor is not None],
             "stop_offset": self.control.plan.stop.offset + CACHE_LINE_BYTES * worker,
             "bell_offset": self.control.bell_offset(worker),
             "files": descriptors.original_limit(),
         }
+        shared = None if self.shared is None else self.shared.descriptor
+        passed = (*inherited.values(), *bells, shared)
+        return inherited | arguments, [one for one in passed if one is not None]
 
     def mark(self, worker: int, generation: int) -> str:
         """The mark of the processes that a worker's envs start."""
-        return child_processes.mark_of(self.token, worker, generation)
-
-    def descriptors_in(self, arguments: dict[str, Any]) -> list[int]:
-        """The descriptors among them, and those of shared arrays."""
-        names = ("block", "mailbox", "lifeline_descriptor", "log", "stack")
-        shared = [] if self.shared is None else [self.shared.descriptor]
-        return [*(arguments[name] for name in names), *arguments["bells"], *shared]
+        return f"{self.token}.{worker}.{generation}."
 
 
-class PackedJobs:
-    """The jobs of workers, with the user's functions pickled once."""
+_FUNCTIONS = {
+    "worker_init": "worker_init",
+    "per_worker": "per_worker",
+    "function": "the function",
+}
+"""What the user gives for all workers, and its name in errors."""
 
-    def __init__(self, assignment: Assignment) -> None:
-        pack = serialization.pack
-        self._assignment = assignment
-        self._worker_init = _unpacked(assignment.worker_init, "worker_init")
-        self._per_worker = _unpacked(assignment.per_worker, "per_worker")
-        self._function = _unpacked(assignment.function, "the function")
-        sample = assignment.options.sample_task
-        if sample is not None:
-            pack(sample, "sample_task")
-        for slot, factory in enumerate(assignment.factories):
-            if slot == 0 or factory is not assignment.factories[slot - 1]:
-                pack(factory, f"the factory of slot {slot}")
 
-    def job(
-        self,
-        worker: int,
-        generation: int,
-        slots: range,
-        shared: SharedArrays | None,
-        made_of: Sequence[int] | None = None,
-    ) -> Job:
-        """The job of one worker.
-
-        Args:
-            worker: its number.
-            generation: how many workers have run these slots before.
-            slots: its shard.
-            shared: arrays for all workers.
-            made_of: slots whose factories it uses (default: its own).
-        """
-        factories = self._assignment.factories
-        # Pickled together: a factory of many slots is pickled once.
-        own = [factories[slot] for slot in (slots if made_of is None else made_of)]
-        return replace(
-            self._assignment.job(worker, slots),
-            factories=serialization.Unpacked(serialization.dumps(own)),
-            worker_init=self._worker_init,
-            per_worker=self._per_worker,
-            function=self._function,
-            shared=shared or {},  # type: ignore[arg-type]
-            owns_process=True,
-            threads=self._assignment.threads_per_worker,
-            generation=generation,
-        )
+def packed(assignment: Assignment) -> Assignment:
+    """The same with the user's functions pickled; raises if one cannot be."""
+    pack, sample = serialization.pack, assignment.options.sample_task
+    if sample is not None:
+        pack(sample, "sample_task")
+    for slot, factory in enumerate(assignment.factories):
+        if slot == 0 or factory is not assignment.factories[slot - 1]:
+            pack(factory, f"the factory of slot {slot}")
+    given = {name: getattr(assignment, name) for name in _FUNCTIONS}
+    functions: dict[str, Any] = {
+        name: serialization.Unpacked(pack(function, _FUNCTIONS[name]))
+        for name, function in given.items()
+        if function is not None
+    }
+    return replace(assignment, **functions)
 
 
 def setup_message(control: ControlPlan) -> bytes:
@@ -155,12 +129,6 @@ def setup_message(control: ControlPlan) -> bytes:
             bell_kind=doorbell.KIND,
         )
     )
-
-
-def _unpacked(function: Any, what: str) -> serialization.Unpacked | None:
-    if function is None:
-        return None
-    return serialization.Unpacked(serialization.pack(function, what))
 
 
 @dataclass(slots=True)
@@ -210,13 +178,15 @@ def spawn_worker(
             ours.callback(os.close, pipes[-1][0])
             theirs.callback(os.close, pipes[-1][1])
         reads, writes = zip(*pipes, strict=True)
-        arguments = inheritance.arguments_for(worker, bell, far.fileno(), writes[2])
+        arguments, inherited = inheritance.arguments_for(
+            worker, bell, far.fileno(), writes[2]
+        )
         process = _popen(
             # ascii, since the locale may change other characters.
             [ascii(serialization.absolute_path()), ascii(arguments)],
             stdout=writes[0],
             stderr=writes[1],
-            pass_fds=inheritance.descriptors_in(arguments),
+            pass_fds=inherited,
             env=serialization.environment(
                 assignment.threads_per_worker, assignment.device(worker)
             )
@@ -228,28 +198,21 @@ def spawn_worker(
 
 
 def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start the bootstrap; Ctrl-C meanwhile is delivered afterwards."""
-    command = [*interpreter(), "-c", main.BOOTSTRAP, *arguments]
-    process = None
+    """Start the bootstrap."""
     # A worker starts with SIGINT blocked, so that it prints no traceback before it
     # ignores the signal.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        process = subprocess.Popen(
-            command,
+        return subprocess.Popen(
+            [*interpreter(), "-c", main.BOOTSTRAP, *arguments],
             stdin=subprocess.DEVNULL,
             # Its own session: Ctrl-C in the terminal reaches the parent alone, and
             # the worker leads a group that can be ended with the env's children.
             start_new_session=True,
             **options,
         )
+    finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return process
-    except BaseException:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if process is not None:
-            end(process)
-        raise
 
 
 def interpreter() -> list[str]:

@@ -15,9 +15,8 @@ from contextlib import ExitStack
 from corral.core import EnvSpec
 from corral.engine.executors.contract import Assignment, Capabilities
 from corral.engine.executors.reaping import current_command
-from corral.engine.executors.serial import start_fault
 from corral.engine.executors.signalled import SignalledExecutor
-from corral.engine.executors.start_errors import start_errors
+from corral.engine.executors.start_errors import construction_fault, start_errors
 from corral.engine.executors.uninterrupted import uninterrupted
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
@@ -91,7 +90,7 @@ class ThreadExecutor(SignalledExecutor):
             thread.start()
             built = ours.fetch()
             if isinstance(built, BaseException):
-                raise error_for(start_fault(built, worker.job)) from built
+                raise error_for(construction_fault(built, worker.job)) from built
             specs.extend(built)  # type: ignore[arg-type]
         return specs
 

@@ -41,11 +41,6 @@ KILL_AGAIN_SECONDS = 1.0
 """Seconds in which processes that fork quickly are looked for again and again."""
 
 
-def mark_of(token: str, worker: int, generation: int) -> str:
-    """What a worker's VARIABLE is set to; `token` is the pool's."""
-    return f"{token}.{worker}.{generation}."
-
-
 @dataclass(frozen=True, slots=True)
 class HeldProcess:
     """A process that is held by a descriptor, so that its number stays its own."""
