@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,13 @@ from corral.engine.worker.commands import (
     as_one_command,
     entry,
 )
-from corral.engine.worker.context import WorkerContext, here
+from corral.engine.worker.context import here
 from corral.engine.worker.letters import Letter, Reply, unpickled_copy
 from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError
+
+Result = TypeVar("Result")
 
 
 class SerialExecutor(Executor):
@@ -99,7 +101,7 @@ class SerialExecutor(Executor):
             done=self.done.data,
             ring=None,
             inform=self._inform,
-            post=self._keep,
+            post=lambda letter: self._letters.append(unpickled_copy(letter)),
             times=self.times,
             vitals=self._control.vitals[0],
             episode=self._control.episode,
@@ -113,9 +115,6 @@ class SerialExecutor(Executor):
             _discard_reply,
         )
         return views
-
-    def _keep(self, letter: Letter) -> None:
-        self._letters.append(unpickled_copy(letter))
 
     def _inform(self) -> None:
         self._informed = True
@@ -148,38 +147,41 @@ class SerialExecutor(Executor):
         only_some: bool = False,
     ) -> bool:
         """Run commands until enough slots are done."""
-        outside, here.context = here.context, self._worker.context
-        self._running = True
-        try:
+
+        def run() -> bool:
             while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
                 self._run_next()
             # The slots that the caller waits for may have been sent after others.
             while only_some and not is_done():
                 self._run_next()
-        finally:
-            self._stop(outside)
-        return not only_some or is_done()
+            return True
+
+        return self._inside(run)
 
     def step_inline(self, mode: int) -> None:
         """Step every slot right now: `send_all` and `wait` in one."""
-        outside, here.context = here.context, self._worker.context
-        self._running = True
-        try:
+
+        def step() -> None:
             while self._queue:
                 self._run_next()
             self._worker.shard.step_all(mode)
             self._finished += self._slots
             if self._closed:
                 self._raise_ended()
-        finally:
-            self._stop(outside)
 
-    def _stop(self, outside: WorkerContext | None) -> None:
-        """The caller's thread is this pool's worker no more, maybe another's."""
-        self._running = False
-        here.context = outside
-        if self._closed:
-            self._end()
+        self._inside(step)
+
+    def _inside(self, work: Callable[[], Result]) -> Result:
+        """Do work as the worker; the caller's thread may be another pool's outside."""
+        outside, here.context = here.context, self._worker.context
+        self._running = True
+        try:
+            return work()
+        finally:
+            self._running = False
+            here.context = outside
+            if self._closed:
+                self._end()
 
     def _run_next(self) -> None:
         if not self._queue:
@@ -205,28 +207,19 @@ class SerialExecutor(Executor):
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Run what is waiting, then answer."""
-        outside, here.context = here.context, self._worker.context
-        self._running = True
-        try:
+
+        def answer() -> dict[int, Reply]:
             while self._queue:
                 self._run_next()
-            self._answers = {w: self._worker.answer(q) for w, q in questions.items()}
-        finally:
-            self._stop(outside)
+            return {w: self._worker.answer(q) for w, q in questions.items()}
 
-    def answers(
-        self, workers: Iterable[int], timeout: float | None
-    ) -> dict[int, Reply]:
+        self._answers = self._inside(answer)
+
+    def answers(self, *_: Any, **__: Any) -> dict[int, Reply]:
         """What was answered already."""
         return self._answers
 
-    def first_answers(self, enough: Callable[[], bool]) -> dict[int, Reply]:
-        """What was answered already."""
-        return self._answers
-
-    def answered(self) -> dict[int, Reply]:
-        """What was answered already."""
-        return self._answers
+    first_answers = answered = answers
 
     def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What the shard wrote beside the block."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 
 def uninterrupted(work: Callable[[], object]) -> None:
@@ -23,52 +24,32 @@ def uninterrupted(work: Callable[[], object]) -> None:
     if not here or sys.is_finalizing():
         work()  # handlers run in the main thread alone; and there are no more threads
         return
-    thread_work = _ThreadWork(work)
-    try:
-        thread_work.start()
-        thread_work.done.wait()
-    except BaseException:
-        thread_work.forbid_or_finish()
-        raise
-    if thread_work.error is not None:
-        raise thread_work.error
+    done, errors = threading.Event(), list[BaseException]()
+    # Held by the work from its beginning on, or by a caller who forbids it.
+    begins = threading.Lock()
 
-
-class _ThreadWork:
-    """One piece of work, in a thread."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self.error: BaseException | None = None
-        self._work = work
-        self.done = threading.Event()
-        self._begins = threading.Lock()
-        """Held by the work from its beginning on, or by `forbid_or_finish`."""
-
-    def start(self) -> None:
-        thread = threading.Thread(
-            target=self._run, name="corral-uninterrupted", daemon=True
-        )
-        try:
-            thread.start()
-        except RuntimeError:  # no threads any more: the interpreter is ending
-            self._run()
-
-    def forbid_or_finish(self) -> None:
-        """Forbid the work if it has not begun; otherwise wait for its end."""
-        if self._begins.acquire(blocking=False):
-            return
-        while not self.done.is_set():
+    def run() -> None:
+        if begins.acquire(blocking=False):
             try:
-                self.done.wait()
-            except BaseException:  # one more signal: the first error is raised
-                continue
+                work()
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                done.set()
 
-    def _run(self) -> None:
-        if not self._begins.acquire(blocking=False):
-            return
+    try:
         try:
-            self._work()
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.done.set()
+            threading.Thread(
+                target=run, name="corral-uninterrupted", daemon=True
+            ).start()
+        except RuntimeError:  # no threads any more: the interpreter is ending
+            run()
+        done.wait()
+    except BaseException:
+        # Forbid the work if it has not begun, else wait for it; the first error counts.
+        while not begins.acquire(blocking=False) and not done.is_set():
+            with suppress(BaseException):
+                done.wait()
+        raise
+    if errors:
+        raise errors[0]

@@ -30,18 +30,20 @@ class WorkerOutput:
         self._kept: dict[int, bytearray] = {}
         self._wake_read, self._wake_write = os.pipe()
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
-        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stopping = False
         self._finished = False
+        self._thread = threading.Thread(
+            target=self._run, name="corral-output", daemon=True
+        )
 
     def add(self, worker: int, stdout: int, stderr: int, log: int) -> None:
         """Take over the read ends of a worker's pipes."""
         kept = bytearray()
         sinks = {
-            stdout: _TextStream("stdout", kept),
-            stderr: _TextStream("stderr", kept),
-            log: _LogRecords(),
+            stdout: _text_sink("stdout", kept),
+            stderr: _text_sink("stderr", kept),
+            log: _log_sink(),
         }
         with self._lock:
             if self._finished:  # the pool was closed while the worker was started
@@ -55,20 +57,12 @@ class WorkerOutput:
 
     def start(self) -> None:
         """Start the thread; workers can be added later."""
-        if self._thread is not None:
-            return
-        self._thread = threading.Thread(
-            target=self._run, name="corral-output", daemon=True
-        )
-        self._thread.start()
+        if self._thread.ident is None:
+            self._thread.start()
 
     def tail(self, worker: int) -> str:
         """The last output of a worker; reads what a dead one left in its pipes."""
-        if self._lock.acquire(timeout=OUTPUT_WAIT_SECONDS):
-            try:
-                self._read_all()
-            finally:
-                self._lock.release()
+        self._locked(OUTPUT_WAIT_SECONDS, self._read_all)
         return self._kept.get(worker, bytearray()).decode(errors="replace")
 
     def close(self) -> None:
@@ -77,14 +71,15 @@ class WorkerOutput:
             return
         self._stopping = True
         os.write(self._wake_write, b"x")
-        thread = self._thread
-        waits = thread is not threading.current_thread()
-        # One that was never started cannot be waited for.
-        if waits and thread is not None and thread.is_alive():
-            thread.join(OUTPUT_WAIT_SECONDS)
-        if self._lock.acquire(timeout=0.1):
+        if self._thread is not threading.current_thread() and self._thread.is_alive():
+            self._thread.join(OUTPUT_WAIT_SECONDS)
+        self._locked(0.1, self._finish)
+
+    def _locked(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do the work, unless the thread keeps the lock for longer."""
+        if self._lock.acquire(timeout=seconds):
             try:
-                self._finish()
+                work()
             finally:
                 self._lock.release()
 
@@ -132,37 +127,35 @@ class WorkerOutput:
         os.close(descriptor)
 
 
-class _TextStream:
+def _text_sink(name: str, kept: bytearray) -> Callable[[bytes], None]:
     """Bytes to one of the parent's text streams, looked up at the last moment."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def __init__(self, stream: str, kept: bytearray) -> None:
-        self._stream = stream
-        self._kept = kept
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def __call__(self, data: bytes) -> None:
-        self._kept += data
-        del self._kept[:-KEPT_OUTPUT_BYTES]
-        stream = getattr(sys, self._stream)
+    def write(data: bytes) -> None:
+        kept.extend(data)
+        del kept[:-KEPT_OUTPUT_BYTES]
+        stream = getattr(sys, name)
         if stream is not None:
-            stream.write(self._decoder.decode(data))
+            stream.write(decoder.decode(data))
             stream.flush()
 
+    return write
 
-class _LogRecords:
+
+def _log_sink() -> Callable[[bytes], None]:
     """Length-prefixed log records to the parent's loggers."""
+    buffer = bytearray()
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def __call__(self, data: bytes) -> None:
-        self._buffer += data
-        while len(self._buffer) >= 8:
-            size = int.from_bytes(self._buffer[:8], "little")
-            if len(self._buffer) < 8 + size:
+    def write(data: bytes) -> None:
+        buffer.extend(data)
+        while len(buffer) >= 8:
+            end = 8 + int.from_bytes(buffer[:8], "little")
+            if len(buffer) < end:
                 return
-            record = logging.makeLogRecord(pickle.loads(self._buffer[8 : 8 + size]))
-            del self._buffer[: 8 + size]
+            record = logging.makeLogRecord(pickle.loads(buffer[8:end]))
+            del buffer[:end]
             logger = logging.getLogger(record.name)
             if logger.isEnabledFor(record.levelno):
                 logger.handle(record)
+
+    return write
