@@ -2,7 +2,7 @@
 
 import functools
 
-from corral.engine.executors.env_kinds import slots_to_probe
+from corral.engine.executors.process_sharing import slots_to_probe
 from tests.stateful_envs import LevelUp, Plain
 
 

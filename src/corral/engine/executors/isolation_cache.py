@@ -121,13 +121,5 @@ def _may_be_others(descriptor: int) -> bool:
 
 def _prune(folder: Path) -> None:
     """Delete the oldest files beyond MAX_CACHE_FILES."""
-    files = list(folder.iterdir())
-    if len(files) <= MAX_CACHE_FILES:
-        return
-    ages = []
-    for file in files:
-        with suppress(OSError):
-            ages.append((file.stat().st_mtime, file))
-    for _, file in sorted(ages)[: len(files) - MAX_CACHE_FILES]:
-        with suppress(OSError):
-            file.unlink()
+    for file in sorted(folder.iterdir(), key=os.path.getmtime)[:-MAX_CACHE_FILES]:
+        file.unlink(missing_ok=True)

@@ -9,7 +9,9 @@ process.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from corral.engine.executors.assign import (
     Placement,
@@ -63,26 +65,27 @@ def place(
         own_processes: whether the pool replaces a class with a process for every env,
             and must return the same numbers: `workers` is then only a wish.
     """
-    _check(backend, workers, isolation)
+    check_choice("backend", backend, BACKENDS)
+    check_workers(workers, backend)
     slots, reason = assignment.slots, ASKED
     # Until it is known that no two envs share a process.
     assignment.options.checks_sharing = isolation == "auto" and slots > 1
     if assignment.needs_processes:
-        backend = _require_processes(backend, assignment.needs_processes)
-        reason = f"{assignment.needs_processes} needs processes"
+        require_processes(assignment.needs_processes, backend)
+        backend, reason = "process", f"{assignment.needs_processes} needs processes"
+    if isolation is not None:
+        check_choice("isolation", isolation, ISOLATIONS)
     if isolation == "slot":
-        if backend in ("serial", "thread"):
+        require_processes('isolation="slot"', backend)
+        if workers is not None:
             raise OptionError(
-                f'isolation="slot" gives every slot a process of its own, and '
-                f"backend={backend!r} has none; leave out the backend"
+                'isolation="slot" has one worker per slot; leave out workers='
             )
         reason = 'isolation="slot": one process per slot'
         return _executor(assignment, Placement("process", slots, slots, reason))
     if backend == "auto" and workers is None:
         return _automatic(assignment)
     if backend == "serial":
-        if workers not in (None, 1):
-            raise OptionError(f"backend='serial' has one worker, not workers={workers}")
         return _executor(assignment, Placement("serial", 1, slots, reason))
     if own_processes and workers is None and reason == ASKED:
         cores = assignment.cores
@@ -92,101 +95,120 @@ def place(
     if backend == "thread":
         return _threads(assignment, Placement("thread", count, slots, reason))
     placement = Placement("process", count, slots, reason)
-    return _processes(assignment, placement, workers is not None, own_processes)
+    obeys = workers is not None and not own_processes
+
+    def decide(measured: Measurement, sharing: SharingAnswer | None) -> Placement:
+        if sharing is None:
+            return placement
+        cores = None if workers is not None else assignment.cores
+        return _processes(placement, sharing, obeys, cores)
+
+    return _tried(assignment, count, ProbeRequest(), decide)
 
 
-def _require_processes(backend: str, asked: str) -> str:
-    """A backend whose workers can hang or die without the caller."""
-    if backend == "auto":
-        return "process"
-    capabilities = EXECUTORS[backend].capabilities
-    if not (capabilities.deadlines and capabilities.survives_deaths):
-        raise OptionError(
-            f"{asked} needs workers that can hang or die without the caller, and "
-            f'backend={backend!r} has none; use backend="process", or leave it out'
-        )
-    return backend
-
-
-def _check(backend: str, workers: int | None, isolation: str | None) -> None:
-    check_choice("backend", backend, BACKENDS)
+def check_workers(workers: int | None, backend: str) -> None:
+    """Refuse a number of workers that the backend cannot have."""
     if workers is not None:
         check_count("workers", workers)
-    if isolation is not None:
-        check_choice("isolation", isolation, ISOLATIONS)
-    if isolation == "slot" and workers is not None:
+    if backend == "serial" and workers not in (None, 1):
+        raise OptionError(f"backend='serial' has one worker, not workers={workers}")
+
+
+def require_processes(asked: str, backend: str) -> None:
+    """Refuse a backend whose workers cannot hang or die without the caller."""
+    if backend in ("serial", "thread"):
         raise OptionError(
-            'isolation="slot" has one worker per slot; leave out workers='
+            f"{asked} needs worker processes, and backend={backend!r} has none; use "
+            'backend="process", or leave it out'
         )
 
 
 def _executor(
-    assignment: Assignment, placement: Placement
+    assignment: Assignment, placement: Placement, started: ProcessExecutor | None = None
 ) -> tuple[Executor, Placement]:
+    """The executor: one that was started for a probe, or a new one."""
     slots, workers = assignment.slots, placement.workers
     if placement.backend == "process":
         assignment.options.checks_sharing &= workers < slots
+    if started is not None:
+        started.reassign(shards(slots, workers))
+        return started, placement
     chosen = replace(assignment, shards=shards(slots, workers))
     return EXECUTORS[placement.backend](chosen), placement
 
 
-def _reassigned(
-    executor: ProcessExecutor, assignment: Assignment, placement: Placement
-) -> tuple[Executor, Placement]:
-    """The same with worker processes that were started for a probe."""
-    assignment.options.checks_sharing &= placement.workers < assignment.slots
-    executor.reassign(shards(assignment.slots, placement.workers))
-    return executor, placement
-
-
-def _needs_sharing_answer(assignment: Assignment, workers: int) -> bool:
-    """Whether it matters what envs do to each other in one process."""
+def _question(assignment: Assignment, workers: int) -> SharingQuestion | None:
+    """Whether envs may share a process; None if that does not matter."""
     options = assignment.options
-    return options.checks_sharing and not options.batched and workers < assignment.slots
+    if not options.checks_sharing or options.batched or workers == assignment.slots:
+        return None
+    return SharingQuestion(assignment)
+
+
+def _tried(
+    assignment: Assignment,
+    workers: int,
+    request: ProbeRequest,
+    decide: Callable[[Measurement, SharingAnswer | None], Placement],
+) -> tuple[Executor, Placement]:
+    """Try two envs in a worker if need be; it goes on as a worker if processes win.
+
+    Args:
+        assignment: what is to be run.
+        workers: how many processes are probably wanted.
+        request: what to find out; with `seconds`, envs are timed in any case.
+        decide: the placement, from the measurement and from what is known of sharing.
+    """
+    question = _question(assignment, 1 if request.seconds else workers)
+    sharing, guests = None, [0, 1]
+    if question is not None:
+        sharing, guests = question.known_answer(), question.probe_slots
+    judges = question is not None and sharing is None
+    timed = request.seconds and (sharing is None or sharing.safe)
+    if not judges and not timed:
+        return _executor(assignment, decide(Measurement(0.0), sharing))
+    asked = replace(assignment, shards=shards(assignment.slots, workers))
+    executor = ProcessExecutor(asked, room=assignment.slots)
+    with closed_on_error(executor):
+        probe = SharingProbe(executor, guests, replace(request, judges=judges))
+        measured = probe.measure()
+        sharing = measured.sharing or sharing
+        if judges and question is not None:
+            question.store(sharing)
+        placement = decide(measured, sharing)
+        if placement.backend == "process":
+            probe.clean(measured)
+            return _executor(assignment, placement, executor)
+    executor.close(2.0)
+    return _executor(assignment, placement)
 
 
 # Processes and threads that were asked for --------------------------------------------
 
 
 def _processes(
-    assignment: Assignment, placement: Placement, counted: bool, own_processes: bool
-) -> tuple[Executor, Placement]:
+    placement: Placement, sharing: SharingAnswer, obeys: bool, cores: int | None
+) -> Placement:
     """As many as asked for, if envs may share them; else one for each slot.
 
     Args:
-        assignment: what is to be run.
         placement: what is wanted.
-        counted: whether the caller has given the number of workers.
-        own_processes: see `place`.
+        sharing: whether envs may share a process.
+        obeys: whether the caller's number of workers is more than a wish.
+        cores: the usable ones, if the caller has given no number of workers.
     """
-    if not _needs_sharing_answer(assignment, placement.workers):
-        return _executor(assignment, placement)
-    question = SharingQuestion(assignment)
-    sharing, executor = question.known_answer(), None
-    if sharing is None:
-        chosen = replace(assignment, shards=shards(assignment.slots, placement.workers))
-        executor = ProcessExecutor(chosen, room=assignment.slots)
-    with closed_on_error(executor):
-        if executor is not None:
-            probe = SharingProbe(executor, question.probe_slots, ProbeRequest())
-            measured = probe.measure()
-            sharing = measured.sharing
-            question.store(sharing)
-            probe.clean(measured)
-        assert sharing is not None
-        if not sharing.safe and (own_processes or not counted):
-            placement = _one_process_each(assignment.slots, sharing)
-        elif sharing.safe is False:
-            raise _must_not_share(
-                sharing, f"workers={placement.workers}", 'isolation="slot"'
-            )
-        else:
-            if not counted:
-                placement = _with_more_processes(placement, assignment.cores, sharing)
-            placement = _with_sharing_reason(placement, sharing)
-        if executor is None:
-            return _executor(assignment, placement)
-        return _reassigned(executor, assignment, placement)
+    if not sharing.safe and not obeys:
+        return _one_process_each(placement.num_envs, sharing)
+    if sharing.safe is False:
+        asked = f"workers={placement.workers}"
+        raise _must_not_share(sharing, asked, 'isolation="slot"')
+    if cores is not None:  # more processes than cores, for envs that wait
+        measured = Measurement(sharing.step_time, sharing.computing)
+        count, why = useful_processes(placement.num_envs, cores, measured)
+        if why:
+            reason = f"{placement.reason}; {why}"
+            placement = replace(placement, workers=count, reason=reason)
+    return _with_sharing_reason(placement, sharing)
 
 
 def _must_not_share(sharing: SharingAnswer, asked: str, instead: str) -> IsolationError:
@@ -197,23 +219,13 @@ def _must_not_share(sharing: SharingAnswer, asked: str, instead: str) -> Isolati
     )
 
 
-def _with_more_processes(
-    placement: Placement, cores: int, sharing: SharingAnswer
-) -> Placement:
-    """More processes than cores, for envs that wait."""
-    measured = Measurement(sharing.step_time, sharing.computing)
-    count, why = useful_processes(placement.num_envs, cores, measured)
-    if not why:
-        return placement
-    return replace(placement, workers=count, reason=f"{placement.reason}; {why}")
-
-
 def _threads(
     assignment: Assignment, placement: Placement
 ) -> tuple[Executor, Placement]:
     """Threads of this process, unless envs are known to disturb each other there."""
-    if _needs_sharing_answer(assignment, 1):
-        sharing = SharingQuestion(assignment).answer(ProbeRequest())
+    question = _question(assignment, 1)
+    if question is not None:
+        sharing = question.answer(ProbeRequest())
         if sharing.safe is False:
             raise _must_not_share(sharing, 'backend="thread"', 'backend="process"')
         placement = _with_sharing_reason(placement, sharing)
@@ -251,47 +263,27 @@ def _automatic(assignment: Assignment) -> tuple[Executor, Placement]:
     if slots == 1:
         reason = "there is one slot, and no other to run beside it"
         return _executor(assignment, Placement("serial", 1, 1, reason))
-    if not assignment.options.batched:
-        return _measured(assignment)
-    # A batch for each core: what one costs depends on how many slots it has.
     workers, backend = enough_workers(slots, assignment.cores), "process"
+    if not assignment.options.batched:
+        return _tried(assignment, workers, AUTO_PROBE, partial(_quickest, assignment))
+    # A batch for each core: what one costs depends on how many slots it has.
     reason = "batched: an env for every usable core, not measured"
     if workers == 1:
         backend, reason = "serial", "there is one usable core"
     return _executor(assignment, Placement(backend, workers, slots, reason))
 
 
-def _measured(assignment: Assignment) -> tuple[Executor, Placement]:
-    """Time two envs in a worker; it goes on as a worker if processes win."""
-    slots, cores, options = assignment.slots, assignment.cores, assignment.options
-    question, sharing, guests = None, None, [0, 1]
-    if _needs_sharing_answer(assignment, 1):
-        question = SharingQuestion(assignment)
-        sharing, guests = question.known_answer(), question.probe_slots
+def _quickest(
+    assignment: Assignment, measured: Measurement, sharing: SharingAnswer | None
+) -> Placement:
+    """The quickest place that envs may have."""
+    slots = assignment.slots
     if sharing is not None and not sharing.safe:
-        return _executor(assignment, _one_process_each(slots, sharing))
-    judges = question is not None and sharing is None
-    asked = replace(assignment, shards=shards(slots, enough_workers(slots, cores)))
-    executor = ProcessExecutor(asked, room=slots)
-    with closed_on_error(executor):
-        probe = SharingProbe(executor, guests, replace(AUTO_PROBE, judges=judges))
-        measured = probe.measure()
-        sharing = measured.sharing or sharing
-        if judges and question is not None:
-            question.store(sharing)
-        if sharing is not None and not sharing.safe:
-            step_time = measured.step_time or None
-            placement = _one_process_each(slots, sharing, step_time)
-        else:
-            if options.isolate_rng:  # threads would go one at a time
-                measured = replace(measured, threads=False)
-            if sharing is not None and sharing.forks:
-                measured = replace(measured, forks=True)
-            placement = choose(slots, cores, measured)
-            if sharing is not None:
-                placement = _with_sharing_reason(placement, sharing)
-        if placement.backend == "process":
-            probe.clean(measured)
-            return _reassigned(executor, assignment, placement)
-    executor.close(2.0)
-    return _executor(assignment, placement)
+        return _one_process_each(slots, sharing, measured.step_time or None)
+    if assignment.options.isolate_rng:  # threads would go one at a time
+        measured = replace(measured, threads=False)
+    if sharing is None:
+        return choose(slots, assignment.cores, measured)
+    measured = replace(measured, forks=measured.forks or sharing.forks)
+    placement = choose(slots, assignment.cores, measured)
+    return _with_sharing_reason(placement, sharing)

@@ -11,13 +11,19 @@ another    the first env alone, in a new process   ── the same as the first 
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import cloudpickle
+import numpy as np
+
+from corral.core import Factory
 from corral.engine.executors.assign import shards
 from corral.engine.executors.contract import Assignment
-from corral.engine.executors.env_kinds import slots_to_probe
 from corral.engine.executors.isolation_cache import (
     CacheKey,
     cache_key_of,
@@ -27,7 +33,7 @@ from corral.engine.executors.isolation_cache import (
 from corral.engine.executors.process import ProcessExecutor
 from corral.engine.worker.commands import ProbeRequest
 from corral.engine.worker.isolation_probe import SharingAnswer
-from corral.engine.worker.probe import Measurement
+from corral.engine.worker.probe import Measurement, ProbeResult
 from corral.errors import FactoryError, Fault, FaultError, WorkerDied
 
 NOT_REPEATABLE_REASON = (
@@ -35,6 +41,8 @@ NOT_REPEATABLE_REASON = (
     "other cannot be seen"
 )
 TOO_MANY_KINDS_REASON = "the factories are of too many kinds to try them all"
+MAX_KINDS = 3
+"""Each kind is tried with two envs; with more kinds there is no trial."""
 UNSENDABLE_REASON = "the factory cannot be sent to a worker process to be tried"
 
 
@@ -43,7 +51,7 @@ class SharingProbe:
 
     Args:
         executor: nothing is built in it yet.
-        slots: the probe builds their envs; see `env_kinds`.
+        slots: the probe builds their envs; see `slots_to_probe`.
         question: what to find out.
     """
 
@@ -57,38 +65,34 @@ class SharingProbe:
         """Workers that have built envs."""
         self._stage = ""
         self._extra = 0
-        self._trouble = ""
-        self._mild = False
 
     def measure(self) -> Measurement:
         """Run the probe; raises what an env raises in its first constructor."""
         self.executor.launch()
-        found, doubt = self._probe(0, self.question)
-        sharing = found.sharing
-        if doubt is None or sharing is None:
+        first = self._probe(0, self.question)
+        found, sharing = first.measured, first.measured.sharing
+        if first.doubt is None or sharing is None:
             return found
         fresh = self._fresh_worker()
-        if self._repeats(fresh, doubt):
-            sharing = replace(sharing, safe=False, reason=self._trouble)
-        elif self._mild:
+        if self._repeats(fresh, first.doubt):
+            sharing = replace(sharing, safe=False, reason=first.trouble)
+        elif first.in_infos_alone:
             return found
         else:
             seeded = None
             if sharing.safe and not self.question.seeded:
                 # Bare resets may draw from the system's entropy; seeded ones repeat.
-                again, doubt = self._probe(fresh, replace(self.question, seeded=True))
-                seeded = again.sharing if doubt is None else None
+                again = self._probe(fresh, replace(self.question, seeded=True))
+                seeded = again.measured.sharing if again.doubt is None else None
             unknown = replace(sharing, safe=None, reason=NOT_REPEATABLE_REASON)
             sharing = seeded or unknown
         return replace(found, sharing=replace(sharing, extra=self._extra))
 
-    def _probe(
-        self, worker: int, question: ProbeRequest
-    ) -> tuple[Measurement, bytes | None]:
+    def _probe(self, worker: int, question: ProbeRequest) -> ProbeResult:
         self._used.add(worker)
         self._stage = ""
         try:
-            answer = self.executor.probe_envs(
+            result = self.executor.probe_envs(
                 worker, self.slots, question, partial(setattr, self, "_stage")
             )
         except TimeoutError:
@@ -97,20 +101,17 @@ class SharingProbe:
             if not self._stage:
                 raise
             return self._given_up(*_why_given_up(error, self._stage))
-        measured = answer.measured
+        measured = result.measured
         if measured.sharing is not None:
             self._extra += measured.sharing.extra
             counted = replace(measured.sharing, extra=self._extra)
-            measured = replace(measured, sharing=counted)
-        self._trouble, self._mild = answer.trouble, answer.in_infos_alone
-        return measured, answer.doubt
+            result.measured = replace(measured, sharing=counted)
+        return result
 
-    def _given_up(
-        self, reason: str, safe: bool | None = None
-    ) -> tuple[Measurement, None]:
+    def _given_up(self, reason: str, safe: bool | None = None) -> ProbeResult:
         self._extra += 1 if self._stage == "built" else 3
         sharing = SharingAnswer(safe, reason, self._extra)
-        return Measurement(0.0, sharing=sharing), None
+        return ProbeResult(Measurement(0.0, sharing=sharing))
 
     def _fresh_worker(self) -> int:
         """A worker that has not built any env."""
@@ -148,22 +149,62 @@ def _why_given_up(error: FaultError, stage: str) -> tuple[str, bool | None]:
         what = f"{fault.error_type}: {fault.error_text!s:.120}"
         return f"an env failed in a trial run ({what})", None
     _say_what_crashed(fault)
-    how = fault.signal_name or f"exit code {fault.exit_code}"
     if stage == "alone":
-        return f"the process that two of them were tried in ended ({how})", False
-    return f"an env's process ended in a trial run ({how})", None
+        what = "the process that two of them were tried in ended"
+        return f"{what} ({_how_ended(fault)})", False
+    return f"an env's process ended in a trial run ({_how_ended(fault)})", None
+
+
+def _how_ended(fault: Fault) -> str:
+    return fault.signal_name or f"exit code {fault.exit_code}"
 
 
 def _say_what_crashed(fault: Fault) -> None:
     """Print, after the output of a process that crashed, that it was a trial."""
-    if fault.kind != "died" or not fault.output.strip() or sys.stderr is None:
-        return
-    how = fault.signal_name or f"exit code {fault.exit_code}"
-    sys.stderr.write(
-        f"corral: pid {fault.pid}, which ended by {how}, ran a trial: before a pool "
-        "is built, two of its envs are tried in one process. The pool itself is not "
-        "affected; its `layout` says what follows.\n"
-    )
+    if fault.kind == "died" and fault.output.strip() and sys.stderr is not None:
+        sys.stderr.write(
+            f"corral: pid {fault.pid}, which ended by {_how_ended(fault)}, ran a "
+            "trial: before a pool is built, two of its envs are tried in one process. "
+            "The pool itself is not affected; its `layout` says what follows.\n"
+        )
+
+
+# Kinds of envs ------------------------------------------------------------------------
+
+
+def slots_to_probe(factories: Sequence[Factory]) -> list[int]:
+    """Slots whose envs are tried together: two of each kind; none if too many kinds.
+
+    Factories are of one kind if they differ in numbers alone: a rank, a seed, a port.
+    All other arguments (ids, classes, paths, options) must be equal.
+    """
+    kinds: dict[Any, list[int]] = {}
+    shapes: dict[int, Any] = {}
+    for slot, factory in enumerate(factories):
+        if id(factory) not in shapes:
+            shapes[id(factory)] = _shape(factory)
+        kinds.setdefault(shapes[id(factory)], []).append(slot)
+    if len(kinds) > MAX_KINDS:
+        return []
+    return [slot for slots in kinds.values() for slot in slots[:2]]
+
+
+class _ShapePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Leaves out numbers."""
+
+    def persistent_id(self, value: Any) -> str | None:
+        is_number = isinstance(value, (int, float, np.number))
+        return "a number" if is_number and not isinstance(value, bool) else None
+
+
+def _shape(factory: Factory) -> Any:
+    """Equal for factories that differ in numbers alone."""
+    packed = io.BytesIO()
+    try:
+        _ShapePickler(packed).dump(factory)
+    except Exception:  # it cannot be pickled, so it is equal to itself alone
+        return id(factory)
+    return packed.getvalue()
 
 
 class SharingQuestion:
