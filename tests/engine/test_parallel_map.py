@@ -419,7 +419,7 @@ def test_answer_that_breaks_off_is_asked_for_again(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"backend": "auto"}, "backend is 'auto'; choose one of process"),
+        ({"backend": "auto"}, "backend is 'auto'; choose one of serial"),
         ({"workers": 0}, "workers is 0"),
         ({"workers": True}, "workers is True"),
         ({"workers": 2, "backend": "serial"}, "one worker"),

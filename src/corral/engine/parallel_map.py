@@ -9,6 +9,7 @@ items ──► the next free worker ──► results, in the order of the item
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +22,12 @@ from numpy.typing import NDArray
 
 from corral.core import EnvSpec
 from corral.engine.executors.assign import usable_cores
-from corral.engine.executors.contract import Assignment, Executor
-from corral.engine.executors.process import ProcessExecutor
-from corral.engine.executors.serial import SerialExecutor
-from corral.engine.executors.thread import ThreadExecutor
+from corral.engine.executors.contract import Assignment, Executor, closed_on_error
+from corral.engine.executors.placement import (
+    EXECUTORS,
+    check_workers,
+    require_processes,
+)
 from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartLimits
 from corral.engine.keywords import (
@@ -42,11 +45,6 @@ from corral.errors import CorralError, Fault, FaultError, OptionError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-EXECUTORS: dict[str, Callable[[Assignment], Executor]] = {
-    "process": ProcessExecutor,
-    "thread": ThreadExecutor,
-    "serial": SerialExecutor,
-}
 OTHER_ITEMS_SECONDS = 1.0
 """Seconds for the other workers to finish their items after one of them failed."""
 
@@ -145,13 +143,22 @@ def map(
         >>> corral.map(lambda x: x * x, range(5), backend="serial")
         [0, 1, 4, 9, 16]
     """
-    _check(fn, backend, workers)
-    restarts = _restarts(on_fault, max_restarts, item_timeout, backend)
+    if not callable(fn):
+        raise OptionError(f"the function is {fn!r}, which cannot be called")
+    check_choice("backend", backend, EXECUTORS)
+    check_workers(workers, backend)
+    check_choice("on_fault", on_fault, ("raise", "restart"))
+    check_count("max_restarts", max_restarts, least=0)
+    check_limit("item_timeout", item_timeout)
+    if on_fault == "restart" or item_timeout is not None:
+        require_processes('on_fault="restart" or item_timeout', backend)
+    wanted = 1 if backend == "serial" else int(workers or usable_cores())
+    # No more than items, where their number is known.
+    count = min(wanted, max(1, operator.length_hint(items, wanted)))
     pending = iter(items)
     first = next(pending, _NO_MORE_ITEMS)
     if first is _NO_MORE_ITEMS:
         return []
-    count = _count(items, backend, workers)
     executor = EXECUTORS[backend](
         Assignment(
             factories=[],
@@ -168,15 +175,13 @@ def map(
             item_timeout=item_timeout,
         )
     )
-    try:
+    restarts = max_restarts if on_fault == "restart" else None
+    with closed_on_error(executor, OTHER_ITEMS_SECONDS):
         executor.build()
         # Binding wants codecs, also for no slots at all.
         executor.bind(Codecs.of(EnvSpec(Discrete(1), Discrete(1))))
         run = _MapRun(executor, backend == "process", restarts)
         results = run.over(chain([first], pending))
-    except BaseException:
-        executor.close(OTHER_ITEMS_SECONDS)
-        raise
     executor.close(None)
     return results
 
@@ -191,7 +196,7 @@ class _MapItem:
 
 
 class _MapRun:
-    """One map under way: the items of the workers, and the results."""
+    """One call of `map`: the items of the workers, and the results."""
 
     def __init__(self, executor: Executor, travels: bool, restarts: int | None) -> None:
         self._executor = executor
@@ -298,38 +303,3 @@ class _MapRun:
         if item is not None:
             fault = replace(fault, command="map", item=item.index)
         return error_for(fault)
-
-
-def _check(fn: Any, backend: str, workers: int | None) -> None:
-    if not callable(fn):
-        raise OptionError(f"the function is {fn!r}, which cannot be called")
-    check_choice("backend", backend, EXECUTORS)
-    if workers is not None:
-        check_count("workers", workers)
-    if backend == "serial" and workers not in (None, 1):
-        raise OptionError(f"backend='serial' has one worker, not workers={workers}")
-
-
-def _restarts(on_fault: str, most: Any, item_timeout: Any, backend: str) -> int | None:
-    """How often an item may be run again; None if the first fault is raised."""
-    check_choice("on_fault", on_fault, ("raise", "restart"))
-    check_count("max_restarts", most, least=0)
-    check_limit("item_timeout", item_timeout)
-    restarts = on_fault == "restart"
-    if (restarts or item_timeout is not None) and backend != "process":
-        raise OptionError(
-            'on_fault="restart" and item_timeout need workers that can die or hang '
-            f'without the caller, and backend={backend!r} has none; use "process"'
-        )
-    return most if restarts else None
-
-
-def _count(items: Iterable[Any], backend: str, workers: int | None) -> int:
-    """The number of workers: no more than items, where their number is known."""
-    if backend == "serial":
-        return 1
-    wanted = int(workers or usable_cores())
-    try:
-        return min(wanted, max(1, len(items)))  # type: ignore[arg-type]
-    except TypeError:
-        return wanted

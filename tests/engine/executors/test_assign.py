@@ -14,11 +14,13 @@ from corral.engine.executors.assign import (
     Placement,
     cgroup_limit,
     choose,
+    gil_share,
+    process_time,
     shards,
+    stretch,
     usable_cores,
     useful_processes,
 )
-from corral.engine.executors.time_estimate import gil_share, process_time, stretch
 from corral.engine.worker.probe import Measurement
 
 # Words --------------------------------------------------------------------------------

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.engine.executors.replacement import Replacement, ring_for_lost_rings
-from corral.engine.executors.spawn import SpawnedWorker
+from corral.engine.executors.spawn import (
+    Replacement,
+    SpawnedWorker,
+    ring_for_lost_rings,
+)
 from corral.engine.transport import doorbell
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
 from corral.engine.worker.letters import BuildFailed, ShardBuilt

@@ -38,7 +38,7 @@ SHARDS = [range(0, 2), range(2, 4)]
 class ScriptedExecutor:
     """Two workers of two slots, which do what the test says."""
 
-    capabilities = Capabilities(survives_deaths=True, deadlines=True, own_globals=True)
+    capabilities = Capabilities(survives_deaths=True)
     said: list[Any] = field(default_factory=list)
     """What the pool told it, in order."""
     deaths: list[int] = field(default_factory=list)

@@ -25,11 +25,7 @@ class Capabilities:
     """What an executor can promise."""
 
     survives_deaths: bool
-    """The caller survives an env that ends its process."""
-    deadlines: bool
-    """The executor can end an env that hangs."""
-    own_globals: bool
-    """Global generators and thread counts are the worker's, not the caller's."""
+    """Workers are processes: an env may end its own, and one that hangs is ended."""
     inline: bool = False
     """The caller itself runs the envs: the executor has `step_inline` and `envs`."""
 
@@ -246,13 +242,13 @@ class Executor(Protocol):
 
 
 @contextmanager
-def closed_on_error(executor: Executor | None) -> Iterator[None]:
+def closed_on_error(executor: Executor | None, timeout: float = 2.0) -> Iterator[None]:
     """Close the executor if anything is raised in here, Ctrl-C too."""
     try:
         yield
     except BaseException:
         if executor is not None:
-            executor.close(2.0)
+            executor.close(timeout)
         raise
 
 

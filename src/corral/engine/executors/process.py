@@ -22,6 +22,7 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 from corral.core import EnvSpec
+from corral.engine.executors import reaping, spawn
 from corral.engine.executors.contract import (
     Assignment,
     Capabilities,
@@ -29,57 +30,20 @@ from corral.engine.executors.contract import (
     open_executors,
 )
 from corral.engine.executors.openmp import HelperThreads
-from corral.engine.executors.reaping import (
-    WorkerHealth,
-    end,
-    has_ended,
-    kill,
-    wait_for_all,
-    wait_until,
-)
-from corral.engine.executors.replacement import Replacement, ring_for_lost_rings
-from corral.engine.executors.signalled import HEALTH_CHECK_SECONDS, SignalledExecutor
-from corral.engine.executors.spawn import (
-    Inheritance,
-    SpawnedWorker,
-    descriptors_for,
-    packed,
-    setup_message,
-    spawn_worker,
-)
+from corral.engine.executors.signalled import SignalledExecutor
 from corral.engine.executors.start_errors import start_errors
 from corral.engine.executors.uninterrupted import uninterrupted
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults import stacks
 from corral.engine.faults.report import error_for
 from corral.engine.faults.run_delay import run_delay
+from corral.engine.layout import plan
 from corral.engine.layout.codec import Codecs
-from corral.engine.layout.plan import (
-    CACHE_LINE_BYTES,
-    WORKER_ENDED,
-    ControlPlan,
-    ControlViews,
-    DataPlan,
-    DataViews,
-    plan_control,
-    plan_data,
-)
 from corral.engine.transport import child_processes, descriptors, doorbell
 from corral.engine.transport.block import Block
 from corral.engine.transport.lifeline import Lifeline
 from corral.engine.transport.shared_arrays import SharedArrays, share
-from corral.engine.worker import serialization
-from corral.engine.worker.commands import (
-    MAIL_ENTRY,
-    Ask,
-    BindBlock,
-    BuildShard,
-    Job,
-    ProbeEnvs,
-    ProbeRequest,
-    RepeatRecording,
-    ResumeState,
-)
+from corral.engine.worker import commands, serialization
 from corral.engine.worker.probe import ProbeResult, ProbeStage
 from corral.errors import ClosedError, Fault
 
@@ -92,14 +56,15 @@ PROBE_GRACE_SECONDS = 0.1
 class ProcessExecutor(SignalledExecutor):
     """One process per shard."""
 
-    capabilities = Capabilities(survives_deaths=True, deadlines=True, own_globals=True)
+    capabilities = Capabilities(survives_deaths=True)
+    _pack = staticmethod(serialization.dumps)
 
     def __init__(self, assignment: Assignment, room: int = 0) -> None:
         """Lay out the control part, with room for the workers of a `reassign`."""
-        super().__init__(packed(assignment))
+        super().__init__(spawn.packed(assignment))
         # Room for the whole pool in each queue: `reassign` may make shards larger.
         workers = max(room, len(self.shards))
-        plan = plan_control(assignment.slots, workers, assignment.slots)
+        layout = plan.plan_control(assignment.slots, workers, assignment.slots)
         self._owner = os.getpid()
         self._thread = threading.current_thread()
         self._bound = False
@@ -108,17 +73,17 @@ class ProcessExecutor(SignalledExecutor):
         self._resources = ExitStack()
         try:
             with start_errors(assignment.seed):
-                uninterrupted(lambda: self._open(plan))
+                uninterrupted(lambda: self._open(layout))
         except BaseException:
             self._resources.close()
             raise
 
-    def _open(self, plan: ControlPlan) -> None:
+    def _open(self, layout: plan.ControlPlan) -> None:
         """Open what the workers will inherit, and what is read from them."""
         opened = self._resources.enter_context
-        descriptors.make_room(descriptors_for(len(self.shards)))
+        descriptors.make_room(spawn.descriptors_for(len(self.shards)))
         _fill_standard_descriptors()
-        block = opened(closing(Block.create(plan.size, shared=True)))
+        block = opened(closing(Block.create(layout.size, shared=True)))
         shared: SharedArrays | None = None
         if self._assignment.shared:
             arrays, shared = share(self._assignment.shared)
@@ -128,16 +93,16 @@ class ProcessExecutor(SignalledExecutor):
         stack = stacks.open_file()
         self._resources.callback(os.close, stack)
         self._output = opened(closing(WorkerOutput()))
-        control = ControlViews(plan, block.memory)
+        control = plan.ControlViews(layout, block.memory)
         offset = control.bell_offset(None)
         self._bell = opened(closing(doorbell.create(control.memory, offset)))
         self._open_control(control)
         token = os.urandom(8).hex()
-        self._inheritance = Inheritance(
+        self._inheritance = spawn.Inheritance(
             block, control, self._bell, lifeline, stack, shared, token
         )
         mark, generations = self._inheritance.mark, self._generations
-        self._health = WorkerHealth(
+        self._health = reaping.WorkerHealth(
             self._assignment,
             control,
             stack,
@@ -152,24 +117,26 @@ class ProcessExecutor(SignalledExecutor):
         missing = range(len(self._processes), len(self.shards))
         if not missing:
             return
-        setup = setup_message(self._control.plan)
-        try:
-            uninterrupted(lambda: self._spawn_all(missing))
-            # Only now: a big registry cannot be posted before the worker reads it.
-            for worker in missing:
-                self._post(worker, setup)
+        with closed_on_error(self, 0.0):
+            self._start(missing)
             self._output.start()
-        except BaseException:
-            self.close(0.0)
-            raise
 
-    def _spawn_all(self, workers: range) -> None:
+    def _start(self, workers: Sequence[int]) -> None:
+        """Start processes, in the place of others or behind them."""
+
+        def spawn_all() -> None:
+            for worker in workers:
+                self._put_in_place(worker, self._spawn(worker))
+
+        uninterrupted(spawn_all)
+        # Only now: a big registry cannot be posted before the worker reads it.
+        setup = spawn.setup_message(self._control.plan)
         for worker in workers:
-            self._put_in_place(worker, self._spawn(worker))
+            self._post(worker, setup)
 
-    def _spawn(self, worker: int) -> SpawnedWorker:
+    def _spawn(self, worker: int) -> spawn.SpawnedWorker:
         generation = self._generations[worker]
-        return spawn_worker(
+        return spawn.spawn_worker(
             worker, generation, self._assignment, self._inheritance, self._output
         )
 
@@ -179,20 +146,19 @@ class ProcessExecutor(SignalledExecutor):
         for part in self._mailboxes[keep:]:
             part.close()
         for process in self._processes[keep:]:
-            wait_until(process, time.monotonic() + 2.0)
-            end(process)
+            reaping.wait_until(process, time.monotonic() + 2.0)
+            reaping.end(process)
         for bell in self._bells[keep:]:
             bell.close()
         del self._mailboxes[keep:], self._processes[keep:], self._bells[keep:]
         self._assign(shards)
-        self._open_queues()
         self.launch()
 
     def probe_envs(
         self,
         worker: int,
         probe_slots: Sequence[int],
-        question: ProbeRequest,
+        question: commands.ProbeRequest,
         reached: Callable[[str], Any],
     ) -> ProbeResult:
         """Have a worker build envs of these slots for a trial.
@@ -205,7 +171,7 @@ class ProcessExecutor(SignalledExecutor):
         # A trial that times envs also waits for slow constructors.
         building = 4 * question.long_to_build if question.seconds else 0.0
         limit = question.limit + question.seconds + building + PROBE_GRACE_SECONDS
-        message = ProbeEnvs(self._job(worker, probe_slots), question)
+        message = commands.ProbeEnvs(self._job(worker, probe_slots), question)
         self._post(worker, self._pack(message))
         answer = self._await_start(worker)
         while isinstance(answer, ProbeStage):
@@ -218,7 +184,7 @@ class ProcessExecutor(SignalledExecutor):
         self, worker: int, probe_slots: Sequence[int], doubt: bytes, limit: float
     ) -> bool:
         """Whether envs in another process repeat a trial."""
-        message = RepeatRecording(self._job(worker, probe_slots), doubt)
+        message = commands.RepeatRecording(self._job(worker, probe_slots), doubt)
         self._post(worker, self._pack(message))
         return bool(self._await_probe(worker, limit))
 
@@ -240,13 +206,12 @@ class ProcessExecutor(SignalledExecutor):
         """Replace a process after a trial of envs."""
         process = self._processes[worker]
         self._mailboxes[worker].hang_up()
-        wait_until(process, time.monotonic() + PROBED_EXIT_SECONDS)
+        reaping.wait_until(process, time.monotonic() + PROBED_EXIT_SECONDS)
         self._health.end(worker, process)
         self._forget(worker)
-        uninterrupted(lambda: self._put_in_place(worker, self._spawn(worker)))
-        self._post(worker, setup_message(self._control.plan))
+        self._start([worker])
 
-    def _put_in_place(self, worker: int, spawned: SpawnedWorker) -> None:
+    def _put_in_place(self, worker: int, spawned: spawn.SpawnedWorker) -> None:
         """Add the next worker, or replace one."""
         self._processes[worker : worker + 1] = [spawned.process]
         self._mailboxes[worker : worker + 1] = [spawned.mailbox]
@@ -258,12 +223,14 @@ class ProcessExecutor(SignalledExecutor):
         workers = range(len(self.shards))
         with closed_on_error(self):
             for worker in workers:
-                self._post(worker, self._pack(BuildShard(self._job(worker))))
+                self._post(worker, self._pack(commands.BuildShard(self._job(worker))))
             return [
                 spec for worker in workers for spec in self._await_start(worker).specs
             ]
 
-    def _job(self, worker: int, probe_slots: Sequence[int] | None = None) -> Job:
+    def _job(
+        self, worker: int, probe_slots: Sequence[int] | None = None
+    ) -> commands.Job:
         """What a worker builds: its shard, or envs for a trial."""
         slots = self.shards[worker] if probe_slots is None else range(len(probe_slots))
         job = self._assignment.job(worker, slots, probe_slots)
@@ -286,13 +253,17 @@ class ProcessExecutor(SignalledExecutor):
             raise error_for(fault) from error
         return self._health.checked(worker, answer)
 
-    def bind(self, codecs: Codecs) -> DataViews:
+    def bind(self, codecs: Codecs) -> plan.DataViews:
         """Append the data to the block and let the workers serve."""
         block, assignment = self._inheritance.block, self._assignment
-        plan = plan_data(assignment.slots, codecs.obs, codecs.action, start=block.size)
+        layout = plan.plan_data(
+            assignment.slots, codecs.obs, codecs.action, start=block.size
+        )
         with start_errors(assignment.seed):
-            uninterrupted(lambda: self._extend(plan))
-        self._bind = BindBlock(plan, serialization.dumps(codecs), self._worker_spin)
+            uninterrupted(lambda: self._extend(layout))
+        self._bind = commands.BindBlock(
+            layout, serialization.dumps(codecs), self._worker_spin
+        )
         bind = self._pack(self._bind)
         for worker in range(len(self.shards)):
             self._post(worker, bind)
@@ -302,21 +273,11 @@ class ProcessExecutor(SignalledExecutor):
         self._health.watch(self.shards)
         self._open_channels()
         self._helpers = HelperThreads(len(self.shards), assignment.cores)
-        return DataViews(plan, self._data.memory)
+        return plan.DataViews(layout, self._data.memory)
 
-    def _extend(self, plan: DataPlan) -> None:
-        self._data = self._inheritance.block.extended(plan.size, plan.touched)
+    def _extend(self, layout: plan.DataPlan) -> None:
+        self._data = self._inheritance.block.extended(layout.size, layout.touched)
         self._resources.callback(self._data.close)
-
-    def _pack(self, message: Any) -> bytes:
-        return serialization.dumps(message)
-
-    def _put(self, worker: int, packed: Any) -> None:
-        """Post a message, and check the worker meanwhile: it may hang."""
-        mailbox = self._mailboxes[worker]
-        mailbox.put(packed)
-        while not mailbox.flush(HEALTH_CHECK_SECONDS):
-            self._raise_if_dead(worker)
 
     def _pid(self, worker: int) -> int:
         return self._processes[worker].pid
@@ -325,7 +286,7 @@ class ProcessExecutor(SignalledExecutor):
 
     def _fault_if_dead(self, worker: int) -> Fault | None:
         process = self._processes[worker]
-        if has_ended(process):
+        if reaping.has_ended(process):
             return self._health.death(worker, process)
         if self._health.has_deadlines:
             return self._health.lateness(worker, process, self._sent[worker])
@@ -334,7 +295,7 @@ class ProcessExecutor(SignalledExecutor):
     def _await_death(self, worker: int) -> None:
         super()._await_death(worker)
         # It is alive without its mailbox: an env may have closed all descriptors.
-        end(self._processes[worker])
+        reaping.end(self._processes[worker])
         self._raise_if_dead(worker)
 
     def output(self, worker: int) -> str:
@@ -343,17 +304,19 @@ class ProcessExecutor(SignalledExecutor):
 
     # Replacing ------------------------------------------------------------------------
 
-    def replace(self, worker: int, resume: ResumeState | None, delay: float) -> None:
+    def replace(
+        self, worker: int, resume: commands.ResumeState | None, delay: float
+    ) -> None:
         """Start a worker in the place of one that ended; does not wait for it."""
         self._forget(worker)
         self._generations[worker] += 1
-        ring_for_lost_rings(self._bell, self.done)
+        spawn.ring_for_lost_rings(self._bell, self.done)
         messages = (
-            setup_message(self._control.plan),
-            self._pack(BuildShard(self._job(worker))),
+            spawn.setup_message(self._control.plan),
+            self._pack(commands.BuildShard(self._job(worker))),
             self._pack(dataclasses.replace(self._bind, resume=resume)),
         )
-        self._away[worker] = Replacement(
+        self._away[worker] = spawn.Replacement(
             worker,
             delay,
             lambda: self._spawn(worker),
@@ -372,7 +335,9 @@ class ProcessExecutor(SignalledExecutor):
         self._mailboxes[worker].close()
         self._bells[worker].close()
         control, offset = self._control, self._control.bell_offset(worker)
-        control.memory[offset : offset + CACHE_LINE_BYTES] = bytes(CACHE_LINE_BYTES)
+        control.memory[offset : offset + plan.CACHE_LINE_BYTES] = bytes(
+            plan.CACHE_LINE_BYTES
+        )
         control.vitals[worker] = 0.0
         control.stop[worker] = 0
         self._sent[worker] = self._consumed[worker][0] = 0
@@ -409,7 +374,7 @@ class ProcessExecutor(SignalledExecutor):
             for worker in workers:
                 with suppress(Exception):
                     self._ask_to_close(worker)
-            wait_for_all(
+            reaping.wait_for_all(
                 workers,
                 deadline,
                 lambda worker: self._health.is_closing(worker, self._pid(worker)),
@@ -419,12 +384,14 @@ class ProcessExecutor(SignalledExecutor):
 
     def _end_all(self, deadline: float) -> None:
         for process in self._processes:
-            kill(process)
+            reaping.kill(process)
         for process in self._processes:
             with suppress(Exception):
-                end(process)
+                reaping.end(process)
         workers = len(self._processes)
-        orderly = not workers or (self._control.stop[:workers, 0] == WORKER_ENDED).all()
+        orderly = (
+            not workers or (self._control.stop[:workers, 0] == plan.WORKER_ENDED).all()
+        )
         self._release(deadline)
         if not orderly:
             child_processes.end_marked(self._inheritance.token)
@@ -441,8 +408,8 @@ class ProcessExecutor(SignalledExecutor):
         self._control.stop[worker, 0] = 1
         if self._bound and self._has_room(worker):
             with suppress(Exception):
-                self._mailboxes[worker].post(Ask("close"), timeout=0.0)
-            self._announce(worker, [MAIL_ENTRY])
+                self._mailboxes[worker].post(commands.Ask("close"), timeout=0.0)
+            self._announce(worker, [commands.MAIL_ENTRY])
             self._bells[worker].flush()
         # A worker that is posting a letter, which is not read any more, must stop.
         self._mailboxes[worker].close()
@@ -484,4 +451,4 @@ def kill_workers_of(thread: threading.Thread) -> None:
         for executor in list(open_executors):
             if isinstance(executor, ProcessExecutor) and executor._thread is thread:
                 for process in list(executor._processes):
-                    kill(process)
+                    reaping.kill(process)

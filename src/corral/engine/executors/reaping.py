@@ -19,19 +19,7 @@ from corral.engine.executors.contract import Assignment
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults import stacks
 from corral.engine.faults.report import error_for, signal_name
-from corral.engine.layout.plan import (
-    ANSWERING,
-    BUSY_SINCE,
-    CLOSING,
-    CONSTRUCTING,
-    CURRENT_COMMAND,
-    CURRENT_SLOT,
-    NO_SLOT,
-    RESETTING,
-    STEPPING,
-    WORKER_ENDED,
-    ControlViews,
-)
+from corral.engine.layout import plan
 from corral.engine.transport import child_processes
 from corral.engine.worker.letters import BuildFailed
 from corral.errors import Fault
@@ -41,11 +29,11 @@ SILENT_EXIT_SECONDS = 2.0
 KILLED_EXIT_SECONDS = 2.0
 """The same for the kernel after SIGKILL: a process may be waiting for a device."""
 COMMAND_NAMES = {
-    STEPPING: "step",
-    RESETTING: "reset",
-    CONSTRUCTING: "construct",
-    ANSWERING: "call",
-    CLOSING: "close",
+    plan.STEPPING: "step",
+    plan.RESETTING: "reset",
+    plan.CONSTRUCTING: "construct",
+    plan.ANSWERING: "call",
+    plan.CLOSING: "close",
 }
 """How a fault names the current command of a worker."""
 
@@ -64,7 +52,7 @@ class WorkerHealth:
     def __init__(
         self,
         assignment: Assignment,
-        control: ControlViews,
+        control: plan.ControlViews,
         stack: int,
         output: WorkerOutput,
         mark: Callable[[int], str],
@@ -79,10 +67,10 @@ class WorkerHealth:
         self._shards: list[range] = []
         """By worker, once they serve."""
         self._limits = {
-            STEPPING: assignment.step_timeout,
-            RESETTING: assignment.reset_timeout,
-            CONSTRUCTING: assignment.start_timeout,
-            ANSWERING: assignment.item_timeout,
+            plan.STEPPING: assignment.step_timeout,
+            plan.RESETTING: assignment.reset_timeout,
+            plan.CONSTRUCTING: assignment.start_timeout,
+            plan.ANSWERING: assignment.item_timeout,
         }
         self._unresponsive: dict[int, tuple[int, float]] = {}
         """By worker: the command that it has not taken yet, and since when."""
@@ -93,7 +81,7 @@ class WorkerHealth:
         limits = [*self._limits.values(), self._assignment.options.memory_limit]
         # A worker that is retired may hang in its last `close`.
         self.has_deadlines = any(limit is not None for limit in limits)
-        self._limits[CLOSING] = self._assignment.close_timeout
+        self._limits[plan.CLOSING] = self._assignment.close_timeout
 
     def forget(self, worker: int) -> None:
         """The worker is replaced."""
@@ -102,7 +90,7 @@ class WorkerHealth:
     def end(self, worker: int, process: subprocess.Popen[bytes]) -> int:
         """End a worker and all processes that its envs have started; its exit code."""
         code = end(process)
-        if self._control.stop[worker, 0] != WORKER_ENDED:
+        if self._control.stop[worker, 0] != plan.WORKER_ENDED:
             child_processes.end_marked(self._mark(worker))
         return code
 
@@ -153,7 +141,7 @@ class WorkerHealth:
         """The limit that a worker has overrun."""
         now = time.perf_counter()
         since, doing = self._control.vitals[
-            worker, [BUSY_SINCE, CURRENT_COMMAND]
+            worker, [plan.BUSY_SINCE, plan.CURRENT_COMMAND]
         ].tolist()
         taken = int(self._control.consumed[worker][0])
         if since or sent == taken:
@@ -163,7 +151,7 @@ class WorkerHealth:
             if self._unresponsive.get(worker, (-1, now))[0] != taken:
                 self._unresponsive[worker] = taken, now
             since = self._unresponsive[worker][1]
-            doing = STEPPING if self._assignment.slots else ANSWERING
+            doing = plan.STEPPING if self._assignment.slots else plan.ANSWERING
         limit = self._limits.get(doing)
         if not since or limit is None or now - since <= limit:
             return None
@@ -172,7 +160,7 @@ class WorkerHealth:
 
     def is_closing(self, worker: int, pid: int) -> bool:
         """Whether a worker that was asked to close is doing something."""
-        busy = self._control.vitals[worker, BUSY_SINCE] or not self._shards
+        busy = self._control.vitals[worker, plan.BUSY_SINCE] or not self._shards
         return bool(busy) and not stacks.is_stopped(pid)
 
     def build_timeout(self, worker: int, pid: int) -> Fault:
@@ -199,13 +187,13 @@ class WorkerHealth:
 
 
 def current_command(
-    control: ControlViews, worker: int, shard: range
+    control: plan.ControlViews, worker: int, shard: range
 ) -> tuple[str, int | None]:
     """A worker's current or last command, and its slot, if any."""
     vitals = control.vitals[worker].tolist()
-    command = COMMAND_NAMES.get(vitals[CURRENT_COMMAND], "step")
-    at = int(vitals[CURRENT_SLOT])
-    return command, None if at == NO_SLOT or not shard else shard[at]
+    command = COMMAND_NAMES.get(vitals[plan.CURRENT_COMMAND], "step")
+    at = int(vitals[plan.CURRENT_SLOT])
+    return command, None if at == plan.NO_SLOT or not shard else shard[at]
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:

@@ -49,9 +49,7 @@ Result = TypeVar("Result")
 class SerialExecutor(Executor):
     """One worker, which is the caller."""
 
-    capabilities = Capabilities(
-        survives_deaths=False, deadlines=False, own_globals=False, inline=True
-    )
+    capabilities = Capabilities(survives_deaths=False, inline=True)
 
     def __init__(self, assignment: Assignment) -> None:
         self.shards = [range(assignment.slots)]

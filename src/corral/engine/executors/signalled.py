@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from corral.engine.executors.contract import Assignment, Executor, Vitals
 from corral.engine.executors.openmp import HelperThreads
-from corral.engine.executors.replacement import Replacement
+from corral.engine.executors.spawn import Replacement
 from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import (
     BUSY_SECONDS,
@@ -97,22 +97,17 @@ class SignalledExecutor(Executor):
     def _open_control(self, control: ControlViews) -> None:
         super()._open_control(control)
         self._consumed = [words.data for words in control.consumed]
-        self._open_queues()
+        self._queues = [queue.data for queue in control.queue]
         self._posted = control.posted.data
         self._posted_seen = bytes(self._posted)
         self._informed_words = control.informed.data
         self._informed_seen = bytes(self._informed_words)
 
-    def _open_queues(self) -> None:
-        """The queues of the present workers; the control part may have more."""
-        workers = len(self.shards)
-        self._queues = [queue.data for queue in self._control.queue[:workers]]
-
     def _open_channels(self) -> None:
-        channels = zip(range(len(self.shards)), self._queues, self._bells, strict=True)
-        self._channels = [
-            channel for channel in channels if channel[0] not in self._away
-        ]
+        """The present workers; the control part may have room for more."""
+        workers = range(len(self.shards))
+        channels = zip(workers, self._queues, self._bells, strict=False)
+        self._channels = [one for one in channels if one[0] not in self._away]
 
     # Sending --------------------------------------------------------------------------
 
@@ -206,19 +201,21 @@ class SignalledExecutor(Executor):
             self._interrupted = True
             raise
 
-    def _pack(self, message: Any) -> Any:
+    @staticmethod
+    def _pack(value: Any) -> Any:
         """The message as it travels; raises before anything was announced."""
-        return message
+        return value
 
     def _post(self, worker: int, packed: Any) -> None:
+        """Post a message, and check the worker meanwhile: it may hang."""
+        mailbox = self._mailboxes[worker]
         try:
-            self._put(worker, packed)
+            mailbox.put(packed)
+            while not mailbox.flush(HEALTH_CHECK_SECONDS):
+                self._raise_if_dead(worker)
         except MailboxClosed:
             self._await_death(worker)
             raise
-
-    def _put(self, worker: int, packed: Any) -> None:
-        self._mailboxes[worker].post(packed)
 
     def _wait_for_room(self, worker: int) -> None:
         """Only mail can fill a queue, and only of a worker that is busy for long."""

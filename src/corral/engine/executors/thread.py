@@ -35,9 +35,7 @@ from corral.errors import Fault
 class ThreadExecutor(SignalledExecutor):
     """One thread per shard."""
 
-    capabilities = Capabilities(
-        survives_deaths=False, deadlines=False, own_globals=False
-    )
+    capabilities = Capabilities(survives_deaths=False)
 
     def __init__(self, assignment: Assignment) -> None:
         super().__init__(assignment)

@@ -250,6 +250,12 @@ class LocalMailbox:
             raise MailboxClosed("the mailbox is closed")
         self._outbox.put(message)
 
+    put = post
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """True: what was put is there."""
+        return True
+
     def fetch(self, timeout: float | None = None) -> object:
         """Wait for one message."""
         try:
