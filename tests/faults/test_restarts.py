@@ -444,7 +444,7 @@ def test_a_worker_that_cannot_be_built_again_is_an_error(make_pool, tmp_path) ->
 
 @pytest.mark.parametrize("backend", ["serial", "thread"])
 def test_restarts_are_refused_where_a_death_is_the_callers(backend: str) -> None:
-    with pytest.raises(OptionError, match="on_fault='restart' needs workers"):
+    with pytest.raises(OptionError, match="on_fault='restart' needs worker processes"):
         Pool(Fragile, 2, backend=backend, on_fault="restart")
 
 

@@ -12,10 +12,10 @@ from corral.engine.executors.assign import (
     MAX_PROCESSES,
     MAX_THREADS,
     Placement,
+    batch_time,
     cgroup_limit,
     choose,
     gil_share,
-    process_time,
     shards,
     stretch,
     usable_cores,
@@ -260,8 +260,8 @@ def test_nobody_holds_the_gil_while_waiting():
 
 def test_cores_are_shared_by_those_who_compute():
     quarter = waiting(1e-3, 0.25)
-    assert process_time(64, 2, 64, quarter) > 64 * 0.25e-3 / 2
-    assert process_time(64, 64, 64, quarter) < 64 * 0.25e-3 / 2
+    assert batch_time("process", 64, 2, 64, quarter) > 64 * 0.25e-3 / 2
+    assert batch_time("process", 64, 64, 64, quarter) < 64 * 0.25e-3 / 2
 
 
 # Words --------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def helper() -> Iterator[str]:
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     for runtime in openmp.loaded():
-        runtime.pause(1)  # those of earlier tests
+        runtime.omp_pause_resource_all(1)  # those of earlier tests
     before = set(os.listdir(TASKS))
     compute()
     new = set(os.listdir(TASKS)) - before

@@ -132,7 +132,7 @@ def useful_processes(
         return usual, ""
     counts = worker_counts(num_envs, cores, measured.computing, MAX_PROCESSES)
     _, count = min(
-        (process_time(num_envs, cores, count, measured), count)
+        (batch_time("process", num_envs, cores, count, measured), count)
         for count in {usual, *counts}
     )
     if count == usual:
@@ -156,19 +156,25 @@ def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
     Envs that fork get processes: a worker process ends a forked child that returns from
     a step; in the caller it would continue as a copy of the caller's program.
     """
-    serial = serial_time(num_envs, measured)
-    kinds = [("process", process_time, MAX_PROCESSES)]
+    serial = batch_time("serial", num_envs, cores, 1, measured)
+    kinds = {"process": MAX_PROCESSES}
     if measured.threads and not measured.forks:
-        kinds.append(("thread", thread_time, MAX_THREADS))
+        kinds["thread"] = MAX_THREADS
     workers: dict[str, tuple[float, int]] = {}
-    for kind, estimate, most in kinds:
+    for kind, most in kinds.items():
         counts = worker_counts(num_envs, cores, measured.computing, most)
         if counts:
             workers[kind] = min(
-                (estimate(num_envs, cores, count, measured), count) for count in counts
+                (batch_time(kind, num_envs, cores, count, measured), count)
+                for count in counts
             )
     reason = _reason(num_envs, measured, serial, workers)
-    kind = _quickest(serial, {kind: batch for kind, (batch, _) in workers.items()})
+    processes, threads = (
+        workers.get(kind, (math.inf, 1))[0] for kind in ("process", "thread")
+    )
+    kind = "thread" if threads <= THREADS_ADVANTAGE * processes else "process"
+    if serial <= min(threads, processes):
+        kind = "serial"
     if measured.forks:
         kind, reason = "process", f"{reason}; {FORKS_REASON}"
     count = workers[kind][1] if kind in workers else 1
@@ -186,14 +192,6 @@ def worker_counts(num_envs: int, cores: int, computing: float, most: int) -> set
         doubled = {cores << times for times in range(1, MAX_THREADS.bit_length())}
         counts |= {useful, *(count for count in doubled if count < useful)}
     return {enough_workers(num_envs, count) for count in counts} - {1}
-
-
-def _quickest(serial: float, workers: dict[str, float]) -> str:
-    threads = workers.get("thread", math.inf)
-    processes = workers.get("process", math.inf)
-    if serial <= min(threads, processes):
-        return "serial"
-    return "thread" if threads <= THREADS_ADVANTAGE * processes else "process"
 
 
 def _reason(
@@ -264,32 +262,16 @@ PYTHON_OVERHEAD = BatchOverhead(
 OVERHEAD = COMPILED_OVERHEAD if compiled.COMPILED else PYTHON_OVERHEAD
 
 
-def serial_time(num_envs: int, measured: Measurement) -> float:
-    """Seconds of a batch in the caller."""
-    return num_envs * (measured.step_time + OVERHEAD.serial_per_slot)
-
-
-def process_time(
-    num_envs: int, cores: int, workers: int, measured: Measurement
+def batch_time(
+    kind: str, num_envs: int, cores: int, workers: int, measured: Measurement
 ) -> float:
-    """Seconds of a batch on this number of processes."""
-    return _worker_time(num_envs, cores, workers, measured, measured.step_time)
-
-
-def thread_time(
-    num_envs: int, cores: int, workers: int, measured: Measurement
-) -> float:
-    """Seconds of a batch on this number of threads."""
-    step_time = measured.step_time * stretch(workers, gil_share(measured))
-    batch = _worker_time(num_envs, cores, workers, measured, step_time)
-    return batch + OVERHEAD.threads
-
-
-def _worker_time(
-    num_envs: int, cores: int, workers: int, measured: Measurement, step_time: float
-) -> float:
-    largest = math.ceil(num_envs / workers)
-    slowest = largest * (step_time + OVERHEAD.worker_per_slot)
+    """Seconds of a batch in the caller, or on this number of processes or threads."""
+    step_time = measured.step_time
+    if kind == "serial":
+        return num_envs * (step_time + OVERHEAD.serial_per_slot)
+    if kind == "thread":
+        step_time *= stretch(workers, gil_share(measured))
+    slowest = math.ceil(num_envs / workers) * (step_time + OVERHEAD.worker_per_slot)
     computing = num_envs * measured.computing * measured.step_time / cores
     if workers < cores:
         per_batch, per_worker = OVERHEAD.spinning
@@ -297,7 +279,8 @@ def _worker_time(
         per_batch, per_worker = (
             OVERHEAD.crowded if workers > cores else OVERHEAD.sleeping
         )
-    return max(slowest, computing) + per_batch + workers * per_worker
+    passing = OVERHEAD.threads if kind == "thread" else 0.0
+    return max(slowest, computing) + per_batch + workers * per_worker + passing
 
 
 def gil_share(measured: Measurement) -> float:

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -30,22 +28,12 @@ _PAUSE_SOFT = 1
 _MAPS = Path("/proc/self/maps")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenMPRuntime:
-    """One OpenMP that is loaded into this process."""
-
-    threads: Callable[[], int]
-    """How many a parallel region of the calling thread would have."""
-    pause: Callable[[int], int]
-    """End the helpers of the calling thread."""
-
-
 class HelperThreads:
     """The calling thread's OpenMP helpers, beside so many workers."""
 
     def __init__(self, workers: int, cores: int) -> None:
         self._spare = cores - workers
-        self._runtimes: list[OpenMPRuntime] | None = None
+        self._runtimes: list[ctypes.CDLL] | None = None
         self._began = self._batch = 0.0
         self._skipping = 0
         self.timed = False
@@ -65,11 +53,11 @@ class HelperThreads:
             self._release(self._runtimes)
         self._began = perf_counter()
 
-    def _release(self, runtimes: list[OpenMPRuntime]) -> None:
+    def _release(self, runtimes: list[ctypes.CDLL]) -> None:
         began = perf_counter()
         for runtime in runtimes:
-            if runtime.threads() - 1 > self._spare:
-                runtime.pause(_PAUSE_SOFT)
+            if runtime.omp_get_max_threads() - 1 > self._spare:
+                runtime.omp_pause_resource_all(_PAUSE_SOFT)
         if perf_counter() - began > MAX_PAUSE_SECONDS:
             self._skipping = RETRY_AFTER_BATCHES
 
@@ -78,7 +66,7 @@ class HelperThreads:
         self._batch = perf_counter() - self._began
 
 
-def loaded() -> list[OpenMPRuntime]:
+def loaded() -> list[ctypes.CDLL]:
     """Every GNU OpenMP in this process that can end its helpers."""
     try:
         lines = _MAPS.read_text().splitlines()
@@ -88,11 +76,8 @@ def loaded() -> list[OpenMPRuntime]:
     mapped = {line.split(maxsplit=5)[-1] for line in lines if "libgomp" in line}
     found = []
     for path in sorted(mapped):
-        with suppress(OSError, AttributeError):  # removed since, or older than 5.0
+        with suppress(OSError):  # removed since
             library = ctypes.CDLL(path)
-            found.append(
-                OpenMPRuntime(
-                    library.omp_get_max_threads, library.omp_pause_resource_all
-                )
-            )
+            if hasattr(library, "omp_pause_resource_all"):  # OpenMP 5.0
+                found.append(library)
     return found

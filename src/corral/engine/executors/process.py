@@ -362,12 +362,11 @@ class ProcessExecutor(SignalledExecutor):
         """Ask every worker to close its envs, then end those that do not."""
         if self._closed or os.getpid() != self._owner:
             return
-        workers: dict[int, subprocess.Popen[bytes]] = {}
-        deadline = time.monotonic()
+        limit = self._assignment.close_timeout if timeout is None else timeout
+        deadline = time.monotonic() + limit
         try:
             self._closed = True
-            workers.update(enumerate(self._processes))
-            deadline += self._assignment.close_timeout if timeout is None else timeout
+            workers = dict(enumerate(self._processes))
             for worker, replacement in self._away.items():
                 self._control.stop[worker, 0] = 1
                 replacement.cancel()

@@ -221,10 +221,7 @@ class SerialExecutor(Executor):
 
     def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What the shard wrote beside the block."""
-        letters: Sequence[Letter] = ()
-        if self._letters:
-            letters = self._letters.copy()
-            self._letters.clear()
+        letters, self._letters = self._letters, []
         informed, self._informed = self._informed, False
         return letters, informed
 

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -274,9 +275,7 @@ class SignalledExecutor(Executor):
         """What the workers have written beside the block."""
         if bytes(self._posted) != self._posted_seen:
             self._collect()
-        letters: Sequence[Letter] = ()
-        if self._inbox:
-            letters, self._inbox = self._inbox, []
+        letters, self._inbox = self._inbox, []
         words = bytes(self._informed_words)
         informed = words != self._informed_seen
         self._informed_seen = words
@@ -430,11 +429,9 @@ class SignalledExecutor(Executor):
 
     def last_letters(self, worker: int) -> Sequence[Letter]:
         """What a worker that ended has left in its mailbox, and what others sent."""
-        while True:
-            try:
+        with suppress(TimeoutError, MailboxClosed):  # the rest was never sent
+            while True:
                 self._sort(worker, self._mailboxes[worker].fetch(0.0))
-            except (TimeoutError, MailboxClosed):  # the rest was never sent
-                break
         letters, self._inbox = self._inbox, []
         return letters
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 UNCHECKED_BYTES = 16 << 20
 """Smaller requests are not checked."""
@@ -25,8 +25,7 @@ _NO_LIMIT = 1 << 60
 """What version 1 of the control groups says for none is a number just below 2**63."""
 
 
-@dataclass(frozen=True, slots=True)
-class FreeMemory:
+class FreeMemory(NamedTuple):
     """How many bytes, and by whose account."""
 
     bytes: int
@@ -52,8 +51,7 @@ def check(wanted: int, what: str) -> None:
 
 def available(root: Path = Path("/")) -> FreeMemory | None:
     """The least that the machine and our control groups leave; None if unknown."""
-    accounts = [*_machine(root), *_groups(root)]
-    return min(accounts, key=lambda left: left.bytes, default=None)
+    return min([*_machine(root), *_groups(root)], default=None)
 
 
 def _machine(root: Path) -> Iterator[FreeMemory]:
