@@ -14,6 +14,7 @@ import pytest
 from absent import pytest_addoption, pytest_configure  # noqa: F401
 from prepared_workers import Templates
 from running import ENV, Script
+from undrawn import undrawn
 
 from corral.engine.executors import spawn
 from corral.engine.worker import serialization
@@ -36,7 +37,10 @@ FRESH_WORKERS = (
     "faults/test_repeated_pools",
 )
 """Tests of how workers start, what they begin with and what they leave."""
-RUNS = ("cli/test_train", "train/run", "zoo/test_bullet", "zoo/test_grid_world_recipe")
+RUNS = (
+    *("cli/test_train", "train/run", "zoo/test_bullet", "zoo/test_grid_world_recipe"),
+    "zoo/tinyphysics/test_tinyphysics_recipe",
+)
 """Tests of whole runs."""
 
 
@@ -108,18 +112,12 @@ def forked_workers(
 
 @pytest.fixture(autouse=True)
 def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Reports of runs have empty pictures, but where these are the matter.
-
-    Drawing them is half of what a small run costs.
-    """
+    """Reports of runs have empty pictures, but where these are the matter."""
     folder = request.path.relative_to(Path(__file__).parent).as_posix()
     if not folder.startswith(RUNS) or request.node.get_closest_marker("pictures"):
         yield
         return
-    from corral.train.reports import charts
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charts, "_svg", lambda figure: "<svg></svg>")
+    with undrawn():
         yield
 
 
