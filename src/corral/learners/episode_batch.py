@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import NO_TASK
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault
 from corral.learners.protocol import Episodes, Trials
 from corral.rollouts.episode import Episode
-from corral.rollouts.episodic import run_episodes
+from corral.rollouts.episodic import drawn_task, run_episodes
 from corral.rollouts.rollout import EpisodeSummary
 
 
@@ -86,7 +85,9 @@ class EpisodeGatherer:
         seed = episode_seed(self._root, self._turn)
         self._turn += 1
         count = steps * self._per_trial
-        tasks = [self._task(seed, number // self._per_trial) for number in range(count)]
+        # Every episode of a trial has the same task.
+        trials = [number // self._per_trial for number in range(count)]
+        tasks = [drawn_task(self._pool, seed, trial) for trial in trials]
         found = run_episodes(self._pool, self._policy, tasks=tasks, seed=seed)
         whole = tuple(one for one in found if not one.failed)
         faults = tuple(fault for one in found for fault in one.faults)
@@ -96,10 +97,3 @@ class EpisodeGatherer:
         """Seed what comes next from `number`; no episode is running."""
         self._root = episode_seed(self._pool.seed, number, SeedDomain.NUMBERED)
         self._turn = 0
-
-    def _task(self, seed: int, number: int) -> Any:
-        """The task of a trial; every episode of it has the same."""
-        if self._pool.sample_task is None:
-            return NO_TASK
-        rng = np.random.default_rng(episode_seed(seed, number, SeedDomain.TASKS))
-        return self._pool.sample_task(number, 0, rng)

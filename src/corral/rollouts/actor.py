@@ -18,7 +18,7 @@ from corral.errors import OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.policy_rng import RowGenerators, SlotGenerators
-from corral.rollouts.space_rows import SpaceParts
+from corral.rollouts.space_rows import SpaceParts, widened
 
 
 class Actor:
@@ -137,10 +137,7 @@ class Actor:
             return
         self.own_last()
         for place, values in enumerate(arrays):
-            last = self._last[place]
-            if last.dtype != values.dtype:
-                last = last.astype(np.promote_types(last.dtype, values.dtype))
-                self._last[place] = last
+            self._last[place] = last = widened(self._last[place], values.dtype)
             last[slots] = values
 
     def _check_carry(self, carry: Any, rows: int) -> None:

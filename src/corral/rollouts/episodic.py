@@ -29,6 +29,8 @@ from corral.rollouts.pool_check import check_pool
 from corral.rollouts.space_rows import SpaceParts
 from corral.rollouts.trajectories import Trajectories, Trajectory
 
+ROW_FIELDS = ("obs", "action", "reward", "extras", "final_obs")
+
 
 @checked_keywords(pool=Pool)
 def run_episodes(
@@ -61,7 +63,7 @@ def run_episodes(
         max_restarts: how often an item is run again after its own faults, if the pool
             restarts; after that it is returned as failed.
         max_length: steps after which an episode is truncated (default: no limit).
-        min_slots: number of results to wait for (default: half of those under way).
+        min_slots: number of results to wait for (default: half of those running).
         obs_norm: normalises the policy's observations; it is not updated here.
 
     Raises:
@@ -80,7 +82,7 @@ def run_episodes(
     run = _EpisodesRun(pool, policy, items, rows, max_restarts, max_length, obs_norm)
     try:
         while pool.waiting:
-            run.go_on(min_slots)
+            run.advance(min_slots)
     except FaultError as error:
         error.episodes = tuple(run.done[number] for number in sorted(run.done))
         raise
@@ -95,8 +97,6 @@ class _EpisodeItem:
     seed: int
     task: Any
     faults: list[Fault] = field(default_factory=list)
-    strikes: int = 0
-    """Number of faults that were its own."""
 
 
 class _EpisodesRun:
@@ -120,16 +120,17 @@ class _EpisodesRun:
         self._max_restarts = max_restarts
         self._max_length = max_length
         self._queue = deque(items)
-        self._at: list[_EpisodeItem | None] = [None] * pool.num_envs
+        self._at: dict[int, _EpisodeItem] = {}  # by slot
         self.done: dict[int, Episode] = {}
         self._hand_out(range(pool.num_envs))
 
-    def go_on(self, min_slots: int | None) -> None:
+    def advance(self, min_slots: int | None) -> None:
         """Receive some results, and send the next actions."""
-        pool = self._pool
+        pool, kept = self._pool, self._trajectories
         count = min(min_slots or (pool.waiting + 1) // 2, pool.waiting)
         step = self._cut(pool.recv(min_slots=count))
-        rows = {} if self._trajectories is None else self._kept(step)
+        complete = [] if kept is None else kept.received(step)
+        rows = {trajectory.slot: trajectory for trajectory in complete}
         over = step.ended
         for position in np.flatnonzero(over).tolist():
             self._conclude(step, position, rows)
@@ -145,14 +146,13 @@ class _EpisodesRun:
         if self._max_length is None:
             return step
         long = (step.episode_length >= self._max_length) & step.valid & ~step.ended
-        if not long.any():
-            return step
         # No reset followed, so `obs` is the last observation.
-        return replace(step, truncated=step.truncated | long, final_obs=step.obs)
-
-    def _kept(self, step: Step) -> dict[int, Trajectory]:
-        assert self._trajectories is not None
-        return {rows.slot: rows for rows in self._trajectories.received(step)}
+        truncated = step.truncated | long
+        return (
+            replace(step, truncated=truncated, final_obs=step.obs)
+            if long.any()
+            else step
+        )
 
     def _send(self, step: Step) -> None:
         _, decision = self._actor.act(step)
@@ -166,56 +166,44 @@ class _EpisodesRun:
 
     def _hand_out(self, slots: Sequence[int]) -> None:
         """Start the next item in each of these slots, while there are any."""
-        pairs = [(slot, self._queue.popleft()) for slot in slots if self._queue]
-        if not pairs:
+        chosen = list(slots)[: len(self._queue)]
+        if not chosen:
             return
-        chosen = [slot for slot, _ in pairs]
-        items = [item for _, item in pairs]
-        for slot, item in pairs:
-            self._at[slot] = item
+        items = [self._queue.popleft() for _ in chosen]
+        self._at.update(zip(chosen, items, strict=True))
         seeds = [item.seed for item in items]
         self._actor.start(chosen, seeds)
         self._pool.send_reset(chosen, seeds=seeds, tasks=[item.task for item in items])
 
     def _conclude(self, step: Step, position: int, rows: dict[int, Trajectory]) -> None:
-        slot = int(step.slots[position])
-        item, self._at[slot] = self._at[slot], None
-        assert item is not None, "a result came from a slot without an item"
+        slot = step.slots.item(position)
+        item = self._at.pop(slot)
         info = step.infos.of(position) if step.infos else {}
-        if not step.valid[position]:
-            self._fail(item, info["fault"])
+        result: dict[str, Any] = {"failed": True}
+        if step.valid[position]:
+            result = {
+                "return_": step.episode_return.item(position),
+                "length": step.episode_length.item(position),
+                "terminated": step.terminated.item(position),
+                "truncated": step.truncated.item(position),
+                "info": info,
+            }
+            if slot in rows:
+                result |= {name: getattr(rows[slot], name) for name in ROW_FIELDS}
+        elif self._runs_again(item, info["fault"]):
             return
-        self._finish(
-            item,
-            return_=float(step.episode_return[position]),
-            length=int(step.episode_length[position]),
-            terminated=bool(step.terminated[position]),
-            truncated=bool(step.truncated[position]),
-            info=info,
-            **_rows(rows.get(slot)),
-        )
-
-    def _finish(self, item: _EpisodeItem, **result: Any) -> None:
-        faults = tuple(item.faults)
         self.done[item.number] = Episode(
-            item.number, item.seed, item.task, faults=faults, **result
+            item.number, item.seed, item.task, faults=tuple(item.faults), **result
         )
 
-    def _fail(self, item: _EpisodeItem, fault: Fault) -> None:
-        """Run the item again, or return it as failed."""
+    def _runs_again(self, item: _EpisodeItem, fault: Fault) -> bool:
+        """Run the item again, unless it had too many faults of its own."""
         item.faults.append(fault)
-        item.strikes += fault.kind != "shardmate"
-        if item.strikes <= self._max_restarts:
-            self._queue.appendleft(item)
-        else:
-            self._finish(item, failed=True)
-
-
-def _rows(trajectory: Trajectory | None) -> dict[str, Any]:
-    names = ("obs", "action", "reward", "extras", "final_obs")
-    if trajectory is None:
-        return {}
-    return {name: getattr(trajectory, name) for name in names}
+        own = sum(fault.kind != "shardmate" for fault in item.faults)
+        if own > self._max_restarts:
+            return False
+        self._queue.appendleft(item)
+        return True
 
 
 def _items(
@@ -243,13 +231,13 @@ def _items(
         _EpisodeItem(
             number,
             episode_seed(seed, number) if seeds is None else int(seeds[number]),
-            _drawn(pool, seed, number) if tasks is None else tasks[number],
+            drawn_task(pool, seed, number) if tasks is None else tasks[number],
         )
         for number in range(count)
     ]
 
 
-def _drawn(pool: Pool, seed: int, number: int) -> Any:
+def drawn_task(pool: Pool, seed: int, number: int) -> Any:
     """The task of an item without one; it depends on the number, not on the slot."""
     if pool.sample_task is None:
         return NO_TASK

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from corral.errors import Fault, OptionError
 from corral.rollouts import carry as carries
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import EpisodeSummary
-from corral.rollouts.space_rows import At, SpaceParts, SpaceRows
+from corral.rollouts.space_rows import At, SpaceParts, SpaceRows, widened
 
 Array = NDArray[Any]
 
@@ -102,29 +103,21 @@ class RolloutBuffer:
 
     def _check_names(self, given: dict[str, Any], count: int) -> None:
         """A rollout's first decision sets the names of its extras."""
-        if given.keys() == self.extras.keys():
-            return
         if self._named:
-            raise OptionError(
-                f"the policy's extras are {sorted(given)}; before they were "
-                f"{sorted(self.extras)}. Return the same names from every act()"
-            )
+            check_names(given, self.extras)
+            return
         self._named = True
         for name, values in given.items():
             array = np.asarray(values)
-            if array.shape[:1] != (count,):
-                raise _misfit(name, array, count, ("...",))
+            check_extra(name, array, count)
             shape = (self.rows, self.slots, *array.shape[1:])
             self.extras[name] = np.zeros(shape, array.dtype)
 
     def _fitted(self, name: str, values: Any, count: int) -> tuple[Array, Array]:
         """The values, and their array in a dtype that loses nothing."""
         given, array = np.asarray(values), self.extras[name]
-        if given.shape != (count, *array.shape[2:]):
-            raise _misfit(name, given, count, array.shape[2:])
-        if not np.can_cast(given.dtype, array.dtype, "safe"):
-            array = array.astype(np.promote_types(given.dtype, array.dtype))
-            self.extras[name] = array
+        check_extra(name, given, count, array.shape[2:])
+        self.extras[name] = array = widened(array, given.dtype)
         return given, array
 
     # Ends -----------------------------------------------------------------------------
@@ -195,11 +188,24 @@ class RolloutBuffer:
         return self._space.batch(arrays)
 
 
-def _misfit(
-    name: str, values: Array, count: int, shape: tuple[Any, ...]
-) -> OptionError:
-    expected = ", ".join(map(str, (count, *shape)))
-    return OptionError(
-        f"the policy's extras[{name!r}] has shape {values.shape}; expected "
-        f"({expected}): one row for each row of the step"
-    )
+def check_names(given: Collection[str], names: Collection[str]) -> None:
+    """Raise OptionError if the names of extras are not those of the first call."""
+    if set(given) != set(names):
+        raise OptionError(
+            f"the extras are {sorted(given)}; before they were {sorted(names)}. "
+            "Return the same names every time"
+        )
+
+
+def check_extra(
+    name: str, values: Array, count: int, shape: tuple[int, ...] | None = None
+) -> None:
+    """Raise OptionError if an extra has not one value, of this shape, per row."""
+    found = values.shape[1:] if shape is None else shape
+    if values.shape != (count, *found):
+        rest = ("...",) if shape is None else shape
+        expected = ", ".join(map(str, (count, *rest)))
+        raise OptionError(
+            f"extras[{name!r}] has shape {values.shape}; expected ({expected}): one "
+            "value for each row of the step"
+        )

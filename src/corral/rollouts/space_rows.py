@@ -124,9 +124,7 @@ class SpaceRows:
             arrays[0][at] = batch
             return [arrays[0][at]]
         for place, values in enumerate(self._space.split(batch, count)):
-            if not np.can_cast(values.dtype, arrays[place].dtype, "safe"):
-                wide = np.promote_types(values.dtype, arrays[place].dtype)
-                arrays[place] = arrays[place].astype(wide)
+            arrays[place] = widened(arrays[place], values.dtype)
             arrays[place][at] = values
         return [array[at] for array in arrays]
 
@@ -177,11 +175,15 @@ def _split(codec: Codec, batch: Any, count: int) -> Iterator[Array]:
         yield objects(list(batch))
 
 
+def widened(array: Array, dtype: np.dtype[Any]) -> Array:
+    """The array, in a dtype that also holds values of this one without loss."""
+    if np.can_cast(dtype, array.dtype, "safe"):
+        return array
+    return array.astype(np.promote_types(dtype, array.dtype))
+
+
 def objects(values: Any) -> Array:
     """An array of objects whose items are these values."""
     if isinstance(values, np.ndarray) and values.dtype == OBJECT_DTYPE:
         return values
-    array = np.empty(len(values), object)
-    for position, value in enumerate(values):
-        array[position] = value
-    return array
+    return np.fromiter(values, object, len(values))

@@ -17,6 +17,7 @@ without a result, since the caller reset the slot, leaves no row.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ from corral.engine.pool import Pool
 from corral.engine.pool.state import Slots, chosen_slots
 from corral.errors import OptionError, OrderError
 from corral.rollouts.pool_check import check_pool
-from corral.rollouts.trajectory_buffer import INITIAL_ROWS, SlotRowArray, SlotRowSpace
+from corral.rollouts.rollout_buffer import check_extra, check_names
+from corral.rollouts.trajectory_buffer import INITIAL_ROWS, SlotRows, leaves_of
 
 OUTCOME_FIELDS = ("reward", "terminated", "truncated", "valid")
 
@@ -93,19 +95,13 @@ class Trajectories:
             raise OptionError(
                 f"length is {length!r}; it must be None or an integer >= 1"
             )
-        count, codecs = pool.num_envs, Codecs.of(pool.spec)
         self.length = length
-        self._count = count
+        self._count = count = pool.num_envs
+        self._codecs = Codecs.of(pool.spec)
         # A fragment's rows, and the row that follows.
-        self._rows = rows = INITIAL_ROWS if length is None else length + 1
-        self._obs = SlotRowSpace("obs", count, codecs.obs, rows)
-        self._final_obs = SlotRowSpace("final_obs", count, codecs.obs)
-        self._action = SlotRowSpace("actions", count, codecs.action, rows)
-        self._started = SlotRowArray("started", count, rows)
-        self._outcomes = {
-            name: SlotRowArray(name, count, rows) for name in OUTCOME_FIELDS
-        }
-        self._extras: dict[str, SlotRowArray] | None = None
+        self._rows = SlotRows(count, INITIAL_ROWS if length is None else length + 1)
+        self._finals = SlotRows(count)
+        self._extras: tuple[str, ...] | None = None
         # By slot: the row to fill next, and the number of episode ends before it.
         self._row = np.zeros(count, np.intp)
         self._ends = np.zeros(count, np.intp)
@@ -125,8 +121,9 @@ class Trajectories:
         else:
             complete = self._row[slots] == self.length
         rows = self._row[slots]
-        self._obs.write(slots, rows, self._obs.split(step.obs, len(step)))
-        self._started.write(slots, rows, step.started)
+        leaves = leaves_of(self._codecs.obs, step.obs, len(step), "obs")
+        self._rows.write_leaves("obs", slots, rows, leaves)
+        self._rows.write("started", slots, rows, step.started)
         self._seen[slots] = True
         return [self._cut(slot) for slot in slots[complete].tolist()]
 
@@ -142,12 +139,12 @@ class Trajectories:
         if slots is not None:
             chosen = chosen_slots(slots, self._count)
         self._check_open(chosen)
-        leaves = self._action.split(actions, len(chosen))
+        leaves = leaves_of(self._codecs.action, actions, len(chosen), "actions")
         arrays = self._checked_extras(extras, len(chosen))
         rows = self._row[chosen]
-        self._action.write(chosen, rows, leaves)
-        for name, store in (self._extras or {}).items():
-            store.write(chosen, rows, arrays[name])
+        self._rows.write_leaves("actions", chosen, rows, leaves)
+        for name, array in arrays.items():
+            self._rows.write(("extras", name), chosen, rows, array)
         self._acted[chosen] = True
 
     def rest(self) -> list[Trajectory]:
@@ -173,8 +170,8 @@ class Trajectories:
         part = slice(None) if kept.all() else kept  # a slice makes no copies
         at = slots[part]
         rows = self._row[at]
-        for name, store in self._outcomes.items():
-            store.write(at, rows, getattr(step, name)[part])
+        for name in OUTCOME_FIELDS:
+            self._rows.write(name, at, rows, getattr(step, name)[part])
         self._row[at] += 1
         self._keep_final(step, kept & step.ended)
         return kept
@@ -183,8 +180,10 @@ class Trajectories:
         if not ended.any():
             return
         at = step.slots[ended]
-        leaves = self._final_obs.split(step.final_obs, len(step))
-        self._final_obs.write(at, self._ends[at], (leaf[ended] for leaf in leaves))
+        leaves = leaves_of(self._codecs.obs, step.final_obs, len(step), "final_obs")
+        self._finals.write_leaves(
+            "final_obs", at, self._ends[at], (leaf[ended] for leaf in leaves)
+        )
         self._ends[at] += 1
 
     def _follow_episodes(self, step: Step, complete: NDArray[np.bool_]) -> None:
@@ -197,25 +196,23 @@ class Trajectories:
         """Remove the complete rows of a slot; its next row becomes the first."""
         row = int(self._row[slot])
         done, following = slice(0, row), slice(row, row + 1)
-        outcomes = {
-            name: store.read(slot, done) for name, store in self._outcomes.items()
-        }
-        extras = self._extras or {}
+        read, codecs = self._rows.read, self._codecs
+        obs = partial(self._rows.read_batch, "obs", codecs.obs, slot)
+        ends = slice(0, int(self._ends[slot]))
         trajectory = Trajectory(
             slot=slot,
-            obs=self._obs.read(slot, done),
-            started=self._started.read(slot, done),
-            action=self._action.read(slot, done),
-            final_obs=self._final_obs.read(slot, slice(0, int(self._ends[slot]))),
-            next_obs=self._obs.read(slot, following),
-            next_started=bool(self._started.read(slot, following)[0]),
-            extras={name: store.read(slot, done) for name, store in extras.items()},
-            **outcomes,
+            obs=obs(done),
+            started=read("started", slot, done),
+            action=self._rows.read_batch("actions", codecs.action, slot, done),
+            final_obs=self._finals.read_batch("final_obs", codecs.obs, slot, ends),
+            next_obs=obs(following),
+            next_started=bool(read("started", slot, following)[0]),
+            extras={
+                name: read(("extras", name), slot, done) for name in self._extras or ()
+            },
+            **{name: read(name, slot, done) for name in OUTCOME_FIELDS},
         )
-        for space in (self._obs, self._action):
-            space.move(slot, row)
-        for store in (self._started, *extras.values()):
-            store.move(slot, row)
+        self._rows.move(slot, row)
         self._forget(np.array([slot]))
         return trajectory
 
@@ -243,18 +240,8 @@ class Trajectories:
         """Extras as arrays of one value per slot, with the names of the first call."""
         arrays = {name: np.asarray(values) for name, values in extras.items()}
         for name, array in arrays.items():
-            if array.shape[:1] != (count,):
-                raise OptionError(
-                    f"{name} has shape {array.shape}; expected ({count}, ...): one "
-                    "value per slot"
-                )
+            check_extra(name, array, count)
         if self._extras is None:
-            self._extras = {
-                name: SlotRowArray(name, self._count, self._rows) for name in arrays
-            }
-        if arrays.keys() != self._extras.keys():
-            raise OptionError(
-                f"extras are {sorted(arrays)}; before they were {sorted(self._extras)}"
-                ". Pass the same names every time"
-            )
+            self._extras = tuple(arrays)
+        check_names(arrays, self._extras)
         return arrays
