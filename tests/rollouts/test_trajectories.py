@@ -399,7 +399,9 @@ def test_a_batch_that_does_not_fit_is_refused_and_not_kept(told: Trajectories) -
         told.sent([1, 2, 3])
     with pytest.raises(OptionError, match="slots 0 to 1"):
         told.sent([1], slots=[2])
-    with pytest.raises(OptionError, match=r"extras\['value'\] has shape \(3,\); expected \(2"):
+    with pytest.raises(
+        OptionError, match=r"\[.value.\] has shape \(3,\); expected \(2"
+    ):
         told.sent([1, 1], value=np.zeros(3))
     told.sent([1, 1], value=np.zeros(2))
 
@@ -408,7 +410,9 @@ def test_extras_keep_their_names_and_shapes(told: Trajectories) -> None:
     told.sent([1], slots=[0], value=np.zeros((1, 2)))
     with pytest.raises(OptionError, match=r"extras are \['log_prob'\]; before"):
         told.sent([1], slots=[1], log_prob=np.zeros(1))
-    with pytest.raises(OptionError, match=r"extras\['value'\] has shape \(3,\) per slot; before"):
+    with pytest.raises(
+        OptionError, match=r"extras\['value'\] has shape \(3,\) per slot; before"
+    ):
         told.sent([1], slots=[1], value=np.zeros((1, 3)))
 
 

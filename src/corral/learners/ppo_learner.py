@@ -42,10 +42,8 @@ class PPOSettings(Learner):
 
     def begin_with(self, state: dict[str, Any], given: Collection[str]) -> None:
         """Start with another learner's policy; keep a log_std_init that was set."""
-        if "log_std_init" in given:
-            self.load_policy(state, self.settings.log_std_init)
-        else:
-            self.load_policy(state)
+        given_one = self.settings.log_std_init if "log_std_init" in given else None
+        self.load_policy(state, given_one)
 
     def load_policy(self, state: dict[str, Any], log_std: float | None = None) -> None:
         """Start from the nets of another learner, and nothing else of it."""

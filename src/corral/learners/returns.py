@@ -60,7 +60,9 @@ def gae(
     """
     _check(reward, value, terminated, truncated, valid, bootstrap, next_value)
     expected = np.asarray(value, np.float64)
-    after = _expected_after(expected, terminated, truncated, bootstrap, next_value)
+    following = np.asarray(next_value, np.float64)
+    after = np.where(truncated, bootstrap, np.vstack([expected[1:], following]))
+    after = np.where(terminated, 0.0, after)
     # An infinite reward makes nan of 0 times infinity; the learner reports it.
     with np.errstate(invalid="ignore", over="ignore"):
         delta = np.where(valid, reward + gamma * after - expected, 0.0)
@@ -71,19 +73,6 @@ def gae(
             following = delta[row] + keep[row] * following
             advantage[row] = following
         return advantage, advantage + expected
-
-
-def _expected_after(
-    value: Float64,
-    terminated: Flags,
-    truncated: Flags,
-    bootstrap: Floats,
-    next_value: Floats,
-) -> Float64:
-    """The value of what followed each row."""
-    after = np.concatenate([value[1:], np.asarray(next_value, np.float64)[None]])
-    after = np.where(truncated, bootstrap, after)
-    return np.where(terminated, 0.0, after)
 
 
 def _check(reward: Floats, *others: NDArray[Any]) -> None:

@@ -6,12 +6,21 @@
     step = pool.recv()
     buffer.reward[row] = step.reward       and then its result
 
-The loops themselves are in `collect_modes`.
+Three modes fill the buffer: for which slots the policy acts, and when.
+
+    sync          all slots together
+    two_groups    one half, while the other half steps
+    first_ready   the slots whose results arrived first
+
+Each slot acts as many times as the buffer has rows. The rows of a slot depend on its
+own past alone, so all three modes write the same rollout.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
+from itertools import cycle
 from typing import Any, cast
 
 import numpy as np
@@ -20,17 +29,17 @@ from numpy.typing import NDArray
 from corral.core import Policy, Step
 from corral.engine.keywords import checked_keywords
 from corral.engine.pool import Pool
+from corral.engine.pool.groups import two_groups
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError, OrderError
 from corral.rollouts import finite_check
 from corral.rollouts.actor import Actor
-from corral.rollouts.collect_modes import CollectLoop
-from corral.rollouts.kept_steps import owned
+from corral.rollouts.kept_steps import joined, owned, some_of
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.rollouts.pool_check import check_pool
 from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
-from corral.rollouts.space_rows import SpaceParts
+from corral.rollouts.space_rows import Array, At, SpaceParts
 
 MODES = ("sync", "two_groups", "first_ready")
 
@@ -74,6 +83,7 @@ class Collector:
         self._obs_space = SpaceParts(pool.spec.observation_space)
         self._action_space = SpaceParts(pool.spec.action_space)
         self._slots = pool.num_envs
+        self._same_step = pool.autoreset == "same_step"
         self.choose(mode, min_slots)
         self.obs_norm = obs_norm
         self.reward_norm = reward_norm
@@ -131,24 +141,18 @@ class Collector:
             self._obs_space, self._action_space, int(steps), now.started, self.obs_norm
         )
         self._now = None  # if anything fails below, the next call resets
-        now = self._run(buffer, now)
+        fill = {
+            "sync": self._sync,
+            "two_groups": self._two_groups,
+            "first_ready": self._first_ready,
+        }
+        now = fill[self.mode](buffer, now)
         self._actor.own_last()  # the caller will own the buffer
         if end_episodes is not None:
             now = self._cut_off(buffer, now, end_episodes)
         rollout = self._finished(buffer, now, first_carry)
         self._now, self._sends = now, self.pool.send_count
         return rollout
-
-    def _run(self, buffer: RolloutBuffer, now: Step) -> Step:
-        pool, space = self.pool, self._obs_space
-        same_step = pool.autoreset == "same_step"
-        loop = CollectLoop(pool, self._actor, buffer, space, self._seeds, same_step)
-        if self.mode == "two_groups":
-            return loop.two_groups(now)
-        if self.mode == "first_ready":
-            count = self.min_slots or max(1, self._slots // 2)
-            return loop.first_ready(now, count)
-        return loop.sync(now)
 
     def _resumed(self) -> Step:
         """The step that the next row starts from."""
@@ -195,6 +199,100 @@ class Collector:
         for slot in np.flatnonzero(running).tolist():
             buffer.truncate_after_last_row(now, slot, self._actor.carry_of([slot]))
         return self._begin(self._numbered(number))
+
+    # Modes ----------------------------------------------------------------------------
+
+    def _sync(self, buffer: RolloutBuffer, step: Step) -> Step:
+        """All slots together; returns the step after the last row."""
+        decide, conclude = self._decide, self._conclude
+        recv = self.pool.recv
+        for row in range(buffer.rows):
+            decide(buffer, row, step, None)
+            step = recv(copy=False)
+            conclude(buffer, row, step)
+        return owned(self._obs_space, step)
+
+    def _two_groups(self, buffer: RolloutBuffer, step: Step) -> Step:
+        """Act for one half of the slots while the other half steps."""
+        groups = two_groups(self.pool)
+        turns = cycle(groups)
+        parts = [some_of(self._obs_space, step, group) for group in groups]
+        recv = self.pool.recv
+        return self._in_parts(
+            buffer, parts, lambda: recv(slots=next(turns), copy=False)
+        )
+
+    def _first_ready(self, buffer: RolloutBuffer, step: Step) -> Step:
+        """Act for the slots whose results arrived first, `min_slots` or more."""
+        pool = self.pool
+        count = self.min_slots or max(1, self._slots // 2)
+        return self._in_parts(
+            buffer,
+            [step],
+            lambda: pool.recv(min_slots=min(count, pool.waiting), copy=False),
+        )
+
+    def _in_parts(
+        self, buffer: RolloutBuffer, parts: list[Step], receive: Callable[[], Step]
+    ) -> Step:
+        pool = self.pool
+        row = np.zeros(buffer.slots, np.intp)  # by slot: the row that it fills next
+        for part in parts:
+            self._decide(buffer, (0, part.slots), part, part.slots)
+        done = []
+        while pool.waiting:
+            step = receive()
+            rows = row[step.slots]
+            self._conclude(buffer, (rows, step.slots), step)
+            rows = row[step.slots] = rows + 1
+            on = rows < buffer.rows
+            if not on.all():
+                done.append(some_of(self._obs_space, step, ~on))
+                if not on.any():
+                    continue
+                step = some_of(self._obs_space, step, on)
+            self._decide(buffer, (rows[on], step.slots), step, step.slots)
+        return joined(self._obs_space, done)
+
+    # A row ----------------------------------------------------------------------------
+
+    def _decide(
+        self, buffer: RolloutBuffer, at: At, step: Step, slots: Array | None
+    ) -> None:
+        seen, decision = self._actor.act(step)
+        whole = slots is None or len(slots) == buffer.slots
+        self.pool.send(decision.action, None if whole else slots)
+        # Stored while the workers step.
+        actions = buffer.add_decision(at, step, seen, decision)
+        self._actor.acted(slots, actions)
+
+    def _conclude(self, buffer: RolloutBuffer, at: At, step: Step) -> None:
+        buffer.reward[at] = step.reward
+        count = np.count_nonzero
+        # With same_step every episode that ends starts again in the same step.
+        if count(step.started) or (not self._same_step and count(step.ended)):
+            buffer.add_flags(at, step)
+            self._follow_episodes(buffer, at, step)
+
+    def _follow_episodes(self, buffer: RolloutBuffer, at: At, step: Step) -> None:
+        """Record episodes that ended, and start those that began.
+
+        Slot by slot: usually there are few, and then numbers are quicker than arrays.
+        """
+        seeds, ended, started = self._seeds, step.ended, step.started
+        rows = None if isinstance(at, int) else at[0].tolist()
+        begun: list[int] = []
+        for position in (ended | started).nonzero()[0].tolist():
+            slot = step.slots.item(position)
+            if ended.item(position):
+                row = at if rows is None else rows[position]
+                if buffer.add_end(row, step, position, seeds[slot]):
+                    buffer.add_truncation(row, slot, self._actor.carry_of([slot]))
+            if started.item(position):
+                seeds[slot] = step.seed.item(position)
+                begun.append(slot)
+        if begun:
+            self._actor.start(begun, [seeds[slot] for slot in begun])
 
     # The rollout ----------------------------------------------------------------------
 

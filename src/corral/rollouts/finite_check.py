@@ -32,14 +32,14 @@ def check(obs: Any, reward: Array | None, valid: Flags) -> None:
 
 def culprit(obs: Any, reward: Array | None, valid: Flags) -> str:
     """Describe the first number that is not finite, with slot and row; "" if none."""
-    named = [(f"the observation{path}", leaf) for path, leaf in _leaves(obs)]
+    leaves = [(f"the observation{path}", leaf) for path, leaf in _leaves(obs)]
     if reward is not None:
-        named.append(("the reward", reward))
-    found = [
-        (*place, name, leaf)
-        for name, leaf in named
-        if (place := _first(leaf, valid)) is not None
-    ]
+        leaves.append(("the reward", reward))
+    found = []
+    for name, leaf in leaves:
+        if leaf.dtype.kind in "fc" and not np.isfinite(leaf).all():
+            bad = ~np.isfinite(leaf).reshape(*valid.shape, -1).all(-1) & valid
+            found += [(*place, name, leaf) for place in np.argwhere(bad)[:1].tolist()]
     if not found:
         return ""
     row, slot, name, leaf = min(found, key=lambda one: one[0])
@@ -48,24 +48,9 @@ def culprit(obs: Any, reward: Array | None, valid: Flags) -> str:
     return f"the env of slot {slot} returned {name} {value} in row {row} of the rollout"
 
 
-def _first(leaf: Array, valid: Flags) -> tuple[int, int] | None:
-    """Row and slot of the first number that is not finite, row by row."""
-    if leaf.dtype.kind not in "fc":
-        return None
-    bad = ~np.isfinite(leaf)
-    if not bad.any():
-        return None
-    places = np.argwhere(bad.reshape(*valid.shape, -1).any(-1) & valid)
-    return (int(places[0][0]), int(places[0][1])) if len(places) else None
-
-
 def _leaves(obs: Any, path: str = "") -> Iterator[tuple[str, Array]]:
-    parts: Any = ()
-    if isinstance(obs, dict):
-        parts = obs.items()
-    elif isinstance(obs, (tuple, list)):
-        parts = enumerate(obs)
-    elif isinstance(obs, np.ndarray):
+    if isinstance(obs, np.ndarray):
         yield path, obs
-    for key, part in parts:
-        yield from _leaves(part, f"{path}[{key!r}]")
+    elif isinstance(obs, (dict, tuple, list)):
+        for key, part in obs.items() if isinstance(obs, dict) else enumerate(obs):
+            yield from _leaves(part, f"{path}[{key!r}]")

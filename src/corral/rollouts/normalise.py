@@ -18,6 +18,7 @@ from corral.rollouts import finite_check
 from corral.rollouts.space_rows import SpacePart, SpaceParts
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 CLIP = 10.0
 EPSILON = 1e-8
 
@@ -56,16 +57,12 @@ class RunningNorm:
     @property
     def scale(self) -> Floats:
         """One over the standard deviation."""
-        scale: Floats = 1.0 / np.sqrt(self.variance + EPSILON)
-        return scale
+        return np.asarray(1.0 / np.sqrt(self.variance + EPSILON))
 
     def state_dict(self) -> dict[str, Any]:
         """The state to save with a checkpoint."""
-        return {
-            "count": self.count,
-            "mean": self.mean.copy(),
-            "variance": self.variance.copy(),
-        }
+        mean, variance = self.mean.copy(), self.variance.copy()
+        return {"count": self.count, "mean": mean, "variance": variance}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved state."""
@@ -90,10 +87,8 @@ class ObsNorm:
     """
 
     def __init__(self, space: Space[Any], *, clip: float = CLIP) -> None:
-        if not clip > 0:
-            raise OptionError(f"clip is {clip!r}; it must be > 0")
         self._space = SpaceParts(space)
-        self.clip = float(clip)
+        self.clip = float(_positive(clip))
         self.norms = {
             part.name: RunningNorm(part.shape)
             for part in self._space.parts
@@ -129,7 +124,7 @@ class ObsNorm:
         """The dtype of a leaf after scaling."""
         return np.dtype(np.float32) if part.name in self.norms else part.dtype
 
-    def update(self, obs: Any, valid: NDArray[np.bool_]) -> None:
+    def update(self, obs: Any, valid: Flags) -> None:
         """Add the valid ones of `[rows, slots]` observations.
 
         Raises:
@@ -137,9 +132,9 @@ class ObsNorm:
         """
         # First of all: a scale that is not finite would stay so.
         finite_check.check(obs, None, valid)
-        for part in self._space.parts:
-            if part.name in self.norms:
-                self.norms[part.name].update(part.of(obs)[valid])
+        by_name = {part.name: part for part in self._space.parts}
+        for name, norm in self.norms.items():
+            norm.update(by_name[name].of(obs)[valid])
         self._refresh()
 
     def state_dict(self) -> dict[str, Any]:
@@ -169,20 +164,13 @@ class RewardNorm:
     def __init__(self, gamma: float = 0.99, *, clip: float = CLIP) -> None:
         if not 0 <= gamma <= 1:
             raise OptionError(f"gamma is {gamma!r}; it must be from 0 to 1")
-        if not clip > 0:
-            raise OptionError(f"clip is {clip!r}; it must be > 0")
         self.gamma = gamma
-        self.clip = clip
+        self.clip = _positive(clip)
         self.norm = RunningNorm()
         self._returns: Floats | None = None
         """By slot: the discounted return of its episode so far."""
 
-    def __call__(
-        self,
-        reward: Floats,
-        started: NDArray[np.bool_],
-        valid: NDArray[np.bool_],
-    ) -> Floats:
+    def __call__(self, reward: Floats, started: Flags, valid: Flags) -> Floats:
         """Update with the rewards of a rollout, and scale them.
 
         Raises:
@@ -198,8 +186,7 @@ class RewardNorm:
             returns[row] = running
         self._returns = running
         self.norm.update(returns[valid])
-        scaled: Floats = np.clip(reward * self.norm.scale, -self.clip, self.clip)
-        return scaled
+        return np.asarray(np.clip(reward * self.norm.scale, -self.clip, self.clip))
 
     def state_dict(self) -> dict[str, Any]:
         """The state to save, without the running episodes, which a checkpoint ends."""
@@ -209,3 +196,9 @@ class RewardNorm:
         """Restore a saved state."""
         self.norm.load_state_dict(state)
         self._returns = None
+
+
+def _positive(clip: float) -> float:
+    if not clip > 0:
+        raise OptionError(f"clip is {clip!r}; it must be > 0")
+    return clip

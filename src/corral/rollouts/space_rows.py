@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -66,22 +64,29 @@ class SpaceParts:
     """The parts of a space; takes batches apart and puts them together."""
 
     def __init__(self, space: Space[Any]) -> None:
-        self._codec = codec = codec_for(space)
-        self.parts = tuple(_walk(codec, ()))
+        self._codec = codec_for(space)
+        self.parts = tuple(_walk(self._codec, ()))
         """Depth first."""
-        self.plain = isinstance(codec, ArrayCodec)
+        self.plain = isinstance(self._codec, ArrayCodec)
         """Whether a batch is one array."""
-        self.batch: Callable[[Sequence[Array]], Any] = partial(_batch, codec)
-        """A batch as pools return it, from the arrays of its parts."""
-        self.joined: Callable[[Sequence[Array]], Any] = lambda arrays: _structured(
-            codec, iter(arrays)
-        )
+
+    def joined(self, arrays: Sequence[Any]) -> Any:
         """The arrays in the space's structure, with any number of leading axes."""
-        self.copied: Callable[[Any], Any] = partial(_copied, codec, self.parts)
+        return arrays[0] if self.plain else _structured(self._codec, iter(arrays))
+
+    def batch(self, arrays: Sequence[Array]) -> Any:
+        """A batch as pools return it, from the arrays of its parts."""
+        if self.plain:
+            return arrays[0]
+        return self.joined(
+            [tuple(one) if one.dtype == OBJECT_DTYPE else one for one in arrays]
+        )
+
+    def copied(self, batch: Any) -> Any:
         """A copy of a batch."""
         if self.plain:
-            self.batch = self.joined = itemgetter(0)
-            self.copied = methodcaller("copy")
+            return batch.copy()
+        return self.batch([part.array_of(batch).copy() for part in self.parts])
 
     def split(self, batch: Any, count: int) -> list[Array]:
         """The arrays of `count` values, which have any form that a pool accepts."""
@@ -151,15 +156,6 @@ def _structured(codec: Codec, arrays: Iterator[Any]) -> Any:
     if isinstance(codec, CompositeCodec):
         return codec.join([_structured(part.codec, arrays) for part in codec.parts])
     return next(arrays)
-
-
-def _batch(codec: Codec, arrays: Sequence[Array]) -> Any:
-    tuples = (tuple(one) if one.dtype == OBJECT_DTYPE else one for one in arrays)
-    return _structured(codec, tuples)
-
-
-def _copied(codec: Codec, parts: Sequence[SpacePart], batch: Any) -> Any:
-    return _batch(codec, [part.array_of(batch).copy() for part in parts])
 
 
 def _split(codec: Codec, batch: Any, count: int) -> Iterator[Array]:

@@ -144,7 +144,7 @@ class Trajectories:
         rows = self._row[chosen]
         self._rows.write_leaves("actions", chosen, rows, leaves)
         for name, array in arrays.items():
-            self._rows.write(("extras", name), chosen, rows, array)
+            self._rows.write(_extra(name), chosen, rows, array)
         self._acted[chosen] = True
 
     def rest(self) -> list[Trajectory]:
@@ -208,7 +208,7 @@ class Trajectories:
             next_obs=obs(following),
             next_started=bool(read("started", slot, following)[0]),
             extras={
-                name: read(("extras", name), slot, done) for name in self._extras or ()
+                name: read(_extra(name), slot, done) for name in self._extras or ()
             },
             **{name: read(name, slot, done) for name in OUTCOME_FIELDS},
         )
@@ -223,18 +223,16 @@ class Trajectories:
     # Checks ---------------------------------------------------------------------------
 
     def _check_open(self, slots: NDArray[np.intp]) -> None:
-        unseen = slots[~self._seen[slots]]
-        if len(unseen):
-            raise OrderError(
-                f"actions were sent to slots {unseen.tolist()} before any step of them "
-                "was received; call received(step) for every step first"
-            )
-        acted = slots[self._acted[slots]]
-        if len(acted):
-            raise OrderError(
-                f"actions were sent to slots {acted.tolist()} twice; call "
-                "received(step) in between"
-            )
+        early, twice = slots[~self._seen[slots]], slots[self._acted[slots]]
+        for wrong, when in (
+            (early, "before any step of them was received"),
+            (twice, "twice"),
+        ):
+            if len(wrong):
+                raise OrderError(
+                    f"actions were sent to slots {wrong.tolist()} {when}; call "
+                    "received(step) for every step before the next actions"
+                )
 
     def _checked_extras(self, extras: dict[str, Any], count: int) -> dict[str, Any]:
         """Extras as arrays of one value per slot, with the names of the first call."""
@@ -245,3 +243,7 @@ class Trajectories:
             self._extras = tuple(arrays)
         check_names(arrays, self._extras)
         return arrays
+
+
+def _extra(name: str) -> str:
+    return f"extras[{name!r}]"

@@ -65,8 +65,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         features = self.encoder.forward(leaves)
         if self.memory is None:
             return features, None
-        features, carry = self.memory.step(features, carry)
-        return features, carry
+        return self.memory.step(features, carry)  # type: ignore[no-any-return]
 
     def unroll(self, leaves: Sequence[Any], batch_sizes: Any, carry: Any) -> Any:
         """Features of packed sequences."""

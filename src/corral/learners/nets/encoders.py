@@ -6,7 +6,7 @@ encoder(leaves)                   (rows, width)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,9 @@ def leaf_spaces(
     space: spaces.Space[Any], path: str = "observation"
 ) -> Iterator[tuple[str, spaces.Space[Any]]]:
     """Every leaf of a space with the way to it."""
-    if isinstance(space, spaces.Dict):
-        for key, inner in space.spaces.items():
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for key, inner in _inner(space):
             yield from leaf_spaces(inner, f"{path}[{key!r}]")
-    elif isinstance(space, spaces.Tuple):
-        for place, inner in enumerate(space.spaces):
-            yield from leaf_spaces(inner, f"{path}[{place}]")
     elif isinstance(space, ENCODED_SPACES):
         yield path, space
     else:
@@ -43,13 +40,16 @@ def leaf_spaces(
 
 def split(space: spaces.Space[Any], obs: Any) -> list[NDArray[Any]]:
     """Return the leaves of a batch with any leading axes."""
-    if isinstance(space, spaces.Dict):
-        parts = [split(inner, obs[key]) for key, inner in space.spaces.items()]
-        return [leaf for part in parts for leaf in part]
-    if isinstance(space, spaces.Tuple):
-        parts = [split(inner, obs[i]) for i, inner in enumerate(space.spaces)]
-        return [leaf for part in parts for leaf in part]
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return [leaf for key, inner in _inner(space) for leaf in split(inner, obs[key])]
     return [obs]
+
+
+def _inner(
+    space: spaces.Dict | spaces.Tuple[Any],
+) -> Iterable[tuple[Any, spaces.Space[Any]]]:
+    parts = space.spaces
+    return parts.items() if isinstance(parts, dict) else enumerate(parts)
 
 
 class Flat(nn.Module):  # type: ignore[misc]
@@ -76,8 +76,6 @@ class OneHot(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         """(rows, ...) of integers -> (rows, width)."""
         chosen = x.reshape(len(x), len(self._counts)).long() - self.starts
-        if len(self._counts) == 1:
-            return functional.one_hot(chosen[:, 0], self.width).float()
         parts = [
             functional.one_hot(chosen[:, place], count)
             for place, count in enumerate(self._counts)
@@ -114,16 +112,9 @@ def _part(
     if isinstance(space, spaces.Discrete):
         return OneHot(np.array([space.n]), np.array([space.start]))
     if isinstance(space, spaces.MultiDiscrete):
-        return OneHot(space.nvec, _starts(space))
+        return OneHot(space.nvec, space.start)
     shape = space.shape
     assert shape is not None, "boxes and bits have a shape"
     if is_image(space):
         return Cnn(shape, pixels, scale_images, generator)
     return Flat(shape)
-
-
-def _starts(space: spaces.MultiDiscrete) -> NDArray[Any]:
-    starts: NDArray[Any] = np.asarray(
-        getattr(space, "start", np.zeros_like(space.nvec))
-    )
-    return starts

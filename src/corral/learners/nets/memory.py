@@ -32,8 +32,7 @@ class Memory(nn.Module):  # type: ignore[misc]
         for weight in (self.inward, self.onward):
             for gate in weight.detach().chunk(self.gates):
                 nn.init.orthogonal_(gate, generator=generator)
-        names = (self.inward, self.onward, self.inward_bias, self.onward_bias)
-        self._weights = list(names)
+        self._weights = list(self.parameters())
 
     def zeros(self, rows: int, device: Any = None) -> Any:
         """What is remembered at the start of an episode."""

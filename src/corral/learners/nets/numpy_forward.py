@@ -26,27 +26,11 @@ LARGEST_ROW_PRODUCT = 9 * 2**10
 """The same for one row times a matrix."""
 
 
-def _relu(x: Array) -> Array:
-    return np.maximum(x, 0.0, out=x)
-
-
-def _elu(x: Array) -> Array:
-    return np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0)))
-
-
-def _silu(x: Array) -> Array:
-    return x / (1.0 + np.exp(-x))
-
-
-def _tanh(x: Array) -> Array:
-    return np.tanh(x, out=x)
-
-
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": _tanh,
-    "relu": _relu,
-    "elu": _elu,
-    "silu": _silu,
+    "tanh": lambda x: np.tanh(x, out=x),
+    "relu": lambda x: np.maximum(x, 0.0, out=x),
+    "elu": lambda x: np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0))),
+    "silu": lambda x: x / (1.0 + np.exp(-x)),
 }
 
 
@@ -54,9 +38,8 @@ def numpy_forward_of(net: ActorCritic) -> NumpyForward | None:
     """Its mirror, if it can have one."""
     parts = list(net.encoder.parts)
     plain = net.memory is None and len(parts) == 1 and isinstance(parts[0], Flat)
-    return (
-        NumpyForward(net) if plain and net.value.weight.device.type == "cpu" else None
-    )
+    on_cpu = net.value.weight.device.type == "cpu"
+    return NumpyForward(net) if plain and on_cpu else None
 
 
 class NumpyForward:
@@ -64,7 +47,7 @@ class NumpyForward:
 
     def __init__(self, net: ActorCritic) -> None:
         self._head = net.head
-        self._activation = ACTIVATIONS[net.actor.activation]
+        self._activation = net.actor.activation
         self._actor = _views([*net.actor.layers, net.head.layer])
         self._critic = _views([*net.critic.layers, net.value])
         sizes = [weight.size for weight, _ in (*self._actor, *self._critic)]
@@ -90,13 +73,11 @@ class NumpyForward:
         return outputs, self._through(self._critic, x)[:, 0, 0]
 
     def _through(self, layers: Layers, x: Array) -> Array:
-        for weight, bias in layers[:-1]:
+        for number, (weight, bias) in enumerate(layers, 1):
             x = x @ weight
             x += bias
-            x = self._activation(x)
-        weight, bias = layers[-1]
-        x = x @ weight
-        x += bias
+            if number < len(layers):
+                x = ACTIVATIONS[self._activation](x)
         return x
 
 

@@ -15,24 +15,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnvWrapper
 
 from corral.core import Step
 from corral.engine.tree import mapped
 from corral.engine.worker.seeds import SeedDomain, episode_seed
-from corral.errors import MissingExtra, TrainingDiverged, WorkerDied, WorkerHung
+from corral.errors import TrainingDiverged, WorkerDied, WorkerHung
 from corral.learners.sb3.global_rng import GlobalGenerators
 from corral.learners.sb3.normalisation import SB3Scales
 from corral.learners.sb3.run_schedule import RunProgress
 from corral.rollouts import finite_check
 from corral.rollouts.rollout import EpisodeSummary
-
-try:
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.vec_env import VecEnvWrapper
-except ImportError as error:
-    raise MissingExtra(
-        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
-    ) from error
 
 Curriculum = Callable[[Any, int], None]
 """Called with the VecEnv and the steps so far, before each rollout, and for envs that

@@ -54,11 +54,9 @@ class GlobalGenerators:
         self._own = {**self._own, **state}
 
     def _current(self) -> dict[str, Any]:
-        numpy: Any = np.random.get_state(legacy=False)
-        state = {"torch": torch.get_rng_state(), "numpy": numpy}
-        if self._cuda:
-            state["cuda"] = torch.cuda.get_rng_state()
-        return state
+        cuda = {"cuda": torch.cuda.get_rng_state()} if self._cuda else {}
+        numpy = np.random.get_state(legacy=False)
+        return {"torch": torch.get_rng_state(), "numpy": numpy, **cuda}
 
     def _put(self, state: dict[str, Any]) -> None:
         torch.set_rng_state(state["torch"])

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from stable_baselines3.common.vec_env import VecNormalize
 
 from corral.engine.tree import mapped
-from corral.errors import MissingExtra, OptionError
-
-try:
-    from stable_baselines3.common.vec_env import VecNormalize
-except ImportError as error:
-    raise MissingExtra(
-        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
-    ) from error
+from corral.errors import OptionError
 
 
 @dataclass(slots=True)

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
+from stable_baselines3 import PPO
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.preprocessing import is_image_space
 
 from corral.engine.pool import Pool
-from corral.errors import MissingExtra
 from corral.learners.ppo import PPOConfig, load_net, saved_net
 from corral.learners.ppo_learner import PPOSettings
 from corral.learners.protocol import LearnerSetup
@@ -33,21 +35,7 @@ from corral.learners.sb3.policy import Predictor, SB3Policy
 from corral.learners.sb3.run_schedule import RunProgress, run_schedule
 from corral.learners.torch_import import nn, torch
 
-try:
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.logger import Logger
-    from stable_baselines3.common.preprocessing import is_image_space
-except ImportError as error:
-    raise MissingExtra(
-        f"this needs Stable-Baselines3 ({error}): pip install 'corral[sb3,train]'"
-    ) from error
-
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
-SAME_NAMES = {
-    *("n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range_vf"),
-    *("ent_coef", "vf_coef", "target_kl"),
-}
-"""Settings that have the same name and meaning in both libraries."""
 METRICS = {
     "policy_gradient_loss": "policy_loss",
     "value_loss": "value_loss",
@@ -210,13 +198,21 @@ def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> 
         _policy_name(venv.observation_space),
         venv,
         learning_rate=run_schedule(config.lr, config.lr_schedule, progress),
+        n_steps=config.n_steps,
+        batch_size=config.batch_size,
+        n_epochs=config.n_epochs,
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
         clip_range=run_schedule(config.clip_range, config.clip_schedule, progress),
+        clip_range_vf=config.clip_range_vf,
         normalize_advantage=config.normalise_advantage,
+        ent_coef=config.ent_coef,
+        vf_coef=config.vf_coef,
         max_grad_norm=math.inf if longest is None else longest,
+        target_kl=config.target_kl,
         policy_kwargs=kwargs,
         stats_window_size=1,
         device=device,
-        **config.model_dump(include=SAME_NAMES),
     )
 
 
