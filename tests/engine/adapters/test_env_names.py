@@ -127,17 +127,17 @@ def test_an_id_that_a_module_registers_is_found():
         (
             "robots_here:Arm",
             {},
-            ["needs arguments: size", 'Give them as env_kwargs={"size": ...}'],
+            ["missing a required argument: 'size'", 'env_kwargs={"size": ...}'],
         ),
         (
             "robots_here:Arm",
             {"length": 1},
-            ["no argument 'length'", "it has: size, depth"],
+            ["unexpected keyword argument 'length'", "has the arguments (size, depth"],
         ),
         (
             "robots_here:by_position",
             {"size": 1},
-            ["takes size by position", "wrap it in a function"],
+            ["has the arguments (size, /)", "passed by name"],
         ),
         ("robots_here.py:Arm", {}, ["not a module name", ": robots_here:Arm"]),
         ("./parts/arm.py:Arm", {}, ["not a module name", ": parts.arm:Arm"]),

@@ -92,8 +92,8 @@ class AgileActions:
         """The envs where the agent is alive; the envs judge unknown agents."""
         if acting is None or agent not in self._team.place:
             return np.ones(self._slots, np.bool_)
-        index, position = self._team.place[agent]
-        return acting[self._team.groups[index].name][:, position]
+        group, position = self._team.place[agent]
+        return acting[group.name][:, position]
 
 
 def _is_nan(action: Any, slot: int, agent: Any) -> bool:

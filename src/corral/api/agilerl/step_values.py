@@ -20,8 +20,8 @@ class AgileValues:
     def __init__(self, team: Team, slots: int) -> None:
         self._slots = slots
         self._places = [
-            (agent, team.groups[index].name, position)
-            for agent, (index, position) in team.place.items()
+            (agent, group.name, position)
+            for agent, (group, position) in team.place.items()
         ]
 
     def seen(self, read: MultiStep) -> dict[Any, Any]:

@@ -123,8 +123,8 @@ class MultiActions:
         self, slot: int, given: Mapping[Agent, Any], acting: Flags, alive: Flags
     ) -> None:
         """Check that exactly the agents that act in this slot have an action."""
-        for agent, (index, position) in self._team.place.items():
-            name = self._team.groups[index].name
+        for agent, (group, position) in self._team.place.items():
+            name = group.name
             acts = acting[name][slot, position]
             if acts and agent not in given:
                 raise SpaceMismatch(
@@ -142,8 +142,8 @@ class MultiActions:
             return f"which is not alive in slot {slot}"
         turn = [
             agent
-            for agent, (index, position) in self._team.place.items()
-            if acting[self._team.groups[index].name][slot, position]
+            for agent, (group, position) in self._team.place.items()
+            if acting[group.name][slot, position]
         ]
         return f"but in slot {slot} it is the turn of {turn[0]!r}"
 

@@ -199,8 +199,8 @@ def _blanked(leaf: NDArray[Any], rows: Bools) -> NDArray[Any]:
 def by_agent(team: Team, groups: Mapping[str, Any]) -> dict[Any, Any]:
     """Views `(slots, ...)` by agent, of batches `(slots, agents, ...)` by group."""
     shown: dict[Any, Any] = {}
-    for agent, (index, position) in team.place.items():
-        batch = groups[team.groups[index].name]
+    for agent, (group, position) in team.place.items():
+        batch = groups[group.name]
         if type(batch) is np.ndarray:
             shown[agent] = batch[:, position]
         else:

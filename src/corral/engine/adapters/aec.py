@@ -16,7 +16,6 @@ from typing import Any
 
 from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter, info_of
 from corral.engine.adapters.pettingzoo_wrappers import (
-    TABLES,
     PassThroughLayers,
     keeper_of,
 )
@@ -24,7 +23,6 @@ from corral.engine.adapters.roster import Seat, alive
 from corral.engine.layout.info_copy import owned_info
 from corral.errors import SpaceMismatch
 
-OBSERVE_CHOICES = ("acting", "all")
 _TABLES: dict[str, type] = {
     "agents": Sequence,
     "rewards": Mapping,
@@ -40,20 +38,15 @@ class AecAdapter(PettingZooAdapter):
 
     turns = True
 
-    def __init__(
-        self, env: Any, state: bool = False, observe: str = OBSERVE_CHOICES[0]
-    ) -> None:
-        super().__init__(env, state)
-        self._keeper = env
-        """The layer whose tables are read."""
-        self._passage = PassThroughLayers(TABLES)
-        """The layers around it."""
-        self._observe = observe
-        self._acting: Seat | None = None
-        self._shown: list[Seat] = []
-        """The living agents whose observations are in the arrays."""
-        self._last_words: dict[Any, Any] = {}
-        """The infos of agents that have just ended; the env forgets them."""
+    _keeper: Any
+    """The layer whose tables are read."""
+    _passage: PassThroughLayers
+    """The layers around it."""
+    _acting: Seat | None = None
+    _shown: list[Seat]
+    """The living agents whose observations are in the arrays."""
+    _last_words: dict[Any, Any]
+    """The infos of agents that have just ended; the env forgets them."""
 
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -65,12 +58,6 @@ class AecAdapter(PettingZooAdapter):
         except (AttributeError, TypeError):
             self._check_tables()
             raise
-
-    def exchanged(self, env: Any) -> AecAdapter:
-        """The same for another env."""
-        made = AecAdapter(env, self.team.state_space is not None, self._observe)
-        self.refuse_other(made)
-        return made
 
     def _begun(self) -> tuple[Any, dict[str, Any]]:
         self._keeper, self._passage = keeper_of(self.env)
@@ -94,14 +81,8 @@ class AecAdapter(PettingZooAdapter):
                 self._keeper, self._passage = keeper_of(self.env)
             total = roster.pay(self._keeper.rewards)
             self._give_turn(self._next())
-            terminated, truncated = roster.how()
-            return (
-                self.observed(),
-                total,
-                terminated,
-                truncated,
-                self._infos_of_agents(),
-            )
+            ends = roster.how()
+            return self.observed(), total, *ends, self._infos_of_agents()
         except (AttributeError, TypeError):
             self._check_tables()
             raise
@@ -130,8 +111,7 @@ class AecAdapter(PettingZooAdapter):
             selected = keeper.agent_selection
             if selected in roster.names:
                 return roster.seats[selected]
-            if selected not in roster.seats:
-                raise roster.unknown(selected)
+            roster.seat_of(selected)  # raises for an agent that is not known
             self.env.step(None)
         raise SpaceMismatch(
             "env.step(None) was called for dead agents, and the dead agent "
@@ -166,11 +146,11 @@ class AecAdapter(PettingZooAdapter):
         """Let this agent act next, with an observation."""
         before, self._acting = self._acting, acting
         if before is not None:
-            before.acting[before.position] = False  # type: ignore[index]
+            before.acting[before.position] = False
         chosen: list[Seat] = []
         if acting is not None:
-            acting.acting[acting.position] = True  # type: ignore[index]
-            chosen = self.roster.living if self._observe == "all" else [acting]
+            acting.acting[acting.position] = True
+            chosen = self.roster.living if self.observe == "all" else [acting]
         for seat in self._shown:
             # The last observation of an agent that has just left stays for one step.
             if seat not in chosen and seat not in self.roster.leaving:

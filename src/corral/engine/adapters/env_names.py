@@ -22,13 +22,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 
 from corral.core import Factory
 from corral.engine.adapters.gymnasium_registry import (
-    check_registered,
     is_registered,
     make_registered,
     near_names,
@@ -70,48 +69,37 @@ def resolve_env(
         syntax: how the user writes kwargs: in "python", "yaml" or on a "command" line.
     """
     kwargs = dict(kwargs or {})
+    by_id = ResolvedEnv(
+        text, functools.partial(make_registered, text, kwargs), f'"{text}"'
+    )
     module_name, colon, name = text.partition(":")
     if not colon:
-        return _registered(text, kwargs)
-    if not module_name or not name:
+        if is_registered(text):
+            return by_id
         raise OptionError(
-            f"{text!r} lacks the module or the name; write module:function, or an id "
-            "such as CartPole-v1"
+            f"no environment {text!r} is registered"
+            f"{near_names(text, gymnasium.registry)}. Looked for it among Gymnasium's "
+            f"{len(gymnasium.registry)} registered ids; an environment of your own is "
+            "named module:function, one that a package registers module:id"
+            f"{_as_module(text)}"
         )
-    _check_module_name(module_name, name)
-    module = _imported(module_name)
+    module = _imported(module_name, name)
     found = _attribute(module, name)
     if found is not None:
-        _check_call(found, name, module_name, _FactoryArguments(kwargs, given, syntax))
+        factory_name = f"{name} of module {module_name!r}"
+        _check_call(found, factory_name, kwargs, given, syntax)
         factory = functools.partial(found, **kwargs) if kwargs else found
         first = name.partition(".")[0]
         return ResolvedEnv(text, factory, name, f"from {module_name} import {first}")
     if is_registered(name):
-        return ResolvedEnv(
-            text, functools.partial(make_registered, text, kwargs), f'"{text}"'
-        )
-    inside = [
-        one.rpartition(".")[2] for one in _modules_beside(f"{module_name}.{name}")
-    ]
-    near = _as_module(f"{module_name}.{name}")
-    near = near or near_names(name, [*_callables(module), *inside, *gymnasium.registry])
+        return by_id
+    dotted = f"{module_name}.{name}"
+    inside = [one.rpartition(".")[2] for one in _modules_beside(dotted)]
+    names = [*_callables(module), *inside, *gymnasium.registry]
     raise OptionError(
         f"module {module_name!r} was imported, but it has no function or class "
-        f"{name!r} and registers no environment of that name{near}"
-    )
-
-
-def _registered(text: str, kwargs: dict[str, Any]) -> ResolvedEnv:
-    try:
-        check_registered(text)
-    except OptionError as error:
-        raise OptionError(
-            f"{error}. Looked for it among Gymnasium's {len(gymnasium.registry)} "
-            "registered ids; an environment of your own is named module:function, "
-            f"one that a package registers module:id{_as_module(text)}"
-        ) from None
-    return ResolvedEnv(
-        text, functools.partial(make_registered, text, kwargs), f'"{text}"'
+        f"{name!r} and registers no environment of that name"
+        f"{_as_module(dotted) or near_names(name, names)}"
     )
 
 
@@ -121,10 +109,7 @@ def _registered(text: str, kwargs: dict[str, Any]) -> ResolvedEnv:
 def named_attribute(text: str) -> Any:
     """Return what `module:name` names; raise OptionError if it is not there."""
     module_name, _, name = text.partition(":")
-    if not module_name or not name:
-        raise OptionError(f"{text!r} is not a whole name: write module:name")
-    _check_module_name(module_name, name)
-    module = _imported(module_name)
+    module = _imported(module_name, name)
     found = _attribute(module, name)
     if found is None:
         near = near_names(name, _callables(module))
@@ -146,8 +131,14 @@ def _check_module_name(name: str, attribute: str) -> None:
     )
 
 
-def _imported(name: str) -> Any:
-    """The module, with the working directory on the path."""
+def _imported(name: str, attribute: str) -> Any:
+    """The module of an attribute, with the working directory on the path."""
+    if not name or not attribute:
+        raise OptionError(
+            f"'{name}:{attribute}' lacks the module or the name; write module:function,"
+            " or an id such as CartPole-v1"
+        )
+    _check_module_name(name, attribute)
     here = _look_here()
     try:
         return importlib.import_module(name)
@@ -175,10 +166,9 @@ def _as_module(name: str) -> str:
     _look_here()
     with suppress(Exception):  # importing it is a guess, and may raise anything
         if importlib.util.find_spec(name) is not None:
-            found = [
-                one for one in PETTINGZOO_MAKERS if one in _callables(_imported(name))
-            ]
-            makers = " or ".join(f"{name}:{one}" for one in found)
+            known = _callables(importlib.import_module(name))
+            found = [f"{name}:{one}" for one in PETTINGZOO_MAKERS if one in known]
+            makers = " or ".join(found)
             return f". {name} is a module: write {makers or f'{name}:function'}"
     return ""
 
@@ -195,15 +185,10 @@ def _modules_beside(name: str) -> Iterable[str]:
 
 
 def _attribute(module: Any, name: str) -> Any:
-    found = module
-    for part in name.split("."):
-        try:
-            found = getattr(found, part, None)
-        except AssertionError:  # PettingZoo's packages raise it for absent names
-            return None
-        if found is None:
-            return None
-    return found
+    try:
+        return functools.reduce(getattr, name.split("."), module)
+    except (AttributeError, AssertionError):  # the latter from PettingZoo's packages
+        return None
 
 
 def _callables(module: Any) -> list[str]:
@@ -214,75 +199,49 @@ def _callables(module: Any) -> list[str]:
 # Factories ----------------------------------------------------------------------------
 
 
-class _FactoryArguments(NamedTuple):
-    """The arguments of a factory, and how the user writes more of them."""
-
-    kwargs: dict[str, Any]
-    later: Sequence[str]
-    syntax: str
-
-    def with_more(self, needed: Sequence[str]) -> str:
-        """How the user adds these arguments."""
-        names = [*self.kwargs, *needed]
-        if self.syntax == "command":
-            example = json.dumps({**self.kwargs, **dict.fromkeys(needed, "...")})
-            return f"Give them as JSON: --kwargs '{example}'"
-        if self.syntax == "yaml":
-            return f"Give them as env_kwargs: {{{': ..., '.join(names)}: ...}}"
-        example = ", ".join(f'"{name}": ...' for name in names)
-        return f"Give them as env_kwargs={{{example}}}"
-
-
-def _check_call(found: Any, name: str, module: str, given: _FactoryArguments) -> None:
-    """Refuse what cannot be called with these arguments, and say which are missing."""
+def _check_call(
+    found: Any, factory: str, kwargs: dict[str, Any], given: Sequence[str], syntax: str
+) -> None:
+    """Refuse what cannot be called with these arguments, and say how to pass others."""
     if not callable(found):
         hint = _as_module(found.__name__) if inspect.ismodule(found) else ""
         raise OptionError(
-            f"{name} of module {module!r} is {found!r:.80}, not a function or a class "
-            f"that makes an environment{hint}"
+            f"{factory} is {found!r:.80}, not a function or a class that makes an "
+            f"environment{hint}"
         )
     try:
-        parameters = list(inspect.signature(found).parameters.values())
+        signature = inspect.signature(found)
     except (TypeError, ValueError):
         return  # written in C: it checks its arguments itself
-    _check_arguments(f"{name} of module {module!r}", parameters, given)
-
-
-def _check_arguments(
-    factory: str, parameters: list[inspect.Parameter], given: _FactoryArguments
-) -> None:
-    unnamed = _needed(parameters, (inspect.Parameter.POSITIONAL_ONLY,))
-    if unnamed:
+    parameters = signature.parameters
+    supplied = [*kwargs, *(name for name in given if name in parameters)]
+    try:
+        signature.bind(**dict.fromkeys(supplied))
+    except TypeError as error:
+        needed = [
+            one.name
+            for one in parameters.values()
+            if one.default is one.empty and one.kind in _BY_NAME
+        ]
+        missing = [name for name in needed if name not in supplied]
         raise OptionError(
-            f"{factory} takes {', '.join(unnamed)} by position, and Corral passes "
-            "arguments by name; wrap it in a function that needs none"
-        )
-    known = [one.name for one in parameters if one.kind in _BY_NAME]
-    open_ended = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    strange = [] if open_ended else [key for key in given.kwargs if key not in known]
-    if strange:
-        raise OptionError(
-            f"{factory} has no argument {strange[0]!r}; it has: "
-            f"{', '.join(known) or 'none'}"
-        )
-    supplied = {*given.kwargs, *given.later}
-    needed = [one for one in _needed(parameters, _BY_NAME) if one not in supplied]
-    if needed:
-        raise OptionError(
-            f"{factory} needs arguments: {', '.join(needed)}. {given.with_more(needed)}"
-        )
+            f"{factory} has the arguments {signature} and cannot be called: {error}. "
+            f"Arguments are passed by name: {_as_written(kwargs, missing, syntax)}"
+        ) from None
 
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def _needed(
-    parameters: Iterable[inspect.Parameter], kinds: Sequence[inspect._ParameterKind]
-) -> list[str]:
-    """Names of the parameters without a default."""
-    return [
-        one.name for one in parameters if one.default is one.empty and one.kind in kinds
-    ]
+def _as_written(kwargs: dict[str, Any], missing: Sequence[str], syntax: str) -> str:
+    """How the user passes the arguments of a factory, with those that are missing."""
+    if syntax == "command":
+        example = json.dumps({**kwargs, **dict.fromkeys(missing, "...")})
+        return f"--kwargs '{example}'"
+    form = "env_kwargs: {%s}" if syntax == "yaml" else "env_kwargs={%s}"
+    quote = "" if syntax == "yaml" else '"'
+    names = [f"{quote}{name}{quote}: ..." for name in (*kwargs, *missing)]
+    return form % ", ".join(names)
 
 
 # Kinds of environments ----------------------------------------------------------------

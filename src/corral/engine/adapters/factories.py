@@ -36,51 +36,38 @@ def factories_for(
     num_envs: int | None,
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Sequence[Wrap] = (),
+    batched: bool = False,
 ) -> list[Factory]:
-    """One factory per slot, checked without building anything."""
+    """One factory per slot, checked without building anything.
+
+    With `batched`, all slots have one factory, of whole shards.
+    """
+    if batched and not (isinstance(env, (str, RegisteredSpec)) or callable(env)):
+        raise OptionError(
+            f"batched=True takes one factory for all slots, or an id, not {env!r:.80}; "
+            "each worker calls it once, with num_envs"
+        )
     makers = _makers(env, num_envs)
     # One factory per distinct maker: the same object is pickled once.
-    made = {id(one): _factory(one, dict(env_kwargs or {})) for one in makers}
+    made = {id(one): _factory(one, dict(env_kwargs or {}), batched) for one in makers}
     if wrappers:
+        around = wrapped_batch if batched else wrapped
         made = {
-            key: functools.partial(wrapped, factory, tuple(wrappers))
+            key: functools.partial(around, factory, tuple(wrappers))
             for key, factory in made.items()
         }
     return [made[id(one)] for one in makers]
 
 
-def _factory(maker: Maker, kwargs: dict[str, Any]) -> Factory:
+def _factory(maker: Maker, kwargs: dict[str, Any], batched: bool) -> Factory:
     if isinstance(maker, str):
-        return resolve_env(maker, kwargs).factory
-    if isinstance(maker, RegisteredSpec):
-        return functools.partial(make_registered, maker, kwargs)
-    return functools.partial(maker, **kwargs) if kwargs else maker
-
-
-def batched_factories_for(
-    env: EnvSource,
-    num_envs: int | None,
-    env_kwargs: dict[str, Any] | None = None,
-    wrappers: Sequence[Wrap] = (),
-) -> list[Factory]:
-    """The factory of batched envs, once for each slot."""
-    if not (isinstance(env, (str, RegisteredSpec)) or callable(env)):
-        raise OptionError(
-            f"batched=True takes one factory for all slots, or an id, not {env!r:.80}; "
-            "each worker calls it once, with num_envs"
-        )
-    factory = _batched_factory(env, dict(env_kwargs or {}))
-    if wrappers:
-        factory = functools.partial(wrapped_batch, factory, tuple(wrappers))
-    return [factory] * len(_makers(factory, num_envs))
-
-
-def _batched_factory(maker: Maker, kwargs: dict[str, Any]) -> Callable[..., Any]:
-    if isinstance(maker, str):
-        found = resolve_env(maker, kwargs, given=("num_envs", "slots"))
-        if not found.registered:
+        given = ("num_envs", "slots") if batched else ()
+        found = resolve_env(maker, kwargs, given=given)
+        if not (batched and found.registered):
             return found.factory
     if isinstance(maker, (str, RegisteredSpec)):
+        if not batched:
+            return functools.partial(make_registered, maker, kwargs)
         maker = functools.partial(make_registered_batch, maker)
     return functools.partial(maker, **kwargs) if kwargs else maker
 
@@ -110,16 +97,14 @@ def _makers(env: EnvSource, num_envs: int | None) -> list[Maker]:
     """The maker of each slot's env."""
     if is_list(env):
         for position, one in enumerate(env):
-            if not isinstance(one, (str, RegisteredSpec)):
-                check_factory(one, f"item {position} of the list")
+            check_factory(one, f"item {position} of the list")
         if not env or (num_envs is not None and num_envs != len(env)):
             raise OptionError(
                 f"num_envs is {num_envs!r} and the list has {len(env)} factories; give "
                 "one factory per slot, at least one"
             )
         return list(env)
-    if not isinstance(env, (str, RegisteredSpec)):
-        check_factory(env)
+    check_factory(env)
     count = 1 if num_envs is None else num_envs
     check_count("num_envs", count)
     return [cast(Maker, env)] * int(count)

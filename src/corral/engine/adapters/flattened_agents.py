@@ -7,26 +7,20 @@ env takes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.core import NO_TASK
 from corral.engine.adapters.aec_to_parallel import without_detours
 from corral.engine.adapters.joint_spaces import JointAction, JointObservation
 from corral.engine.adapters.multi_agent import layer_with
-from corral.engine.adapters.parallel import five_dicts, two_dicts
+from corral.engine.adapters.parallel import ParallelAdapter
 from corral.engine.adapters.pettingzoo import converted, is_aec, is_parallel
-from corral.engine.adapters.roster import (
-    as_mask,
-    as_number,
-    gone_without_end,
-    nobody_there,
-    unknown_agent,
-    unseen,
-)
+from corral.engine.adapters.roster import as_mask, as_number
 from corral.engine.adapters.team import MASK_KEY, Agent
 from corral.errors import OptionError
 
@@ -67,63 +61,59 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self, env: Any, reward: str | Callable[[Rewards], float] = "sum"
     ) -> None:
         self.env = env = all_at_once(env)
-        self._course, self._course_of = without_detours(env), env
+        self._adapter = adapter = ParallelAdapter(env)
         self.possible_agents = list(env.possible_agents)
-        self._known = frozenset(self.possible_agents)
-        agents = self.possible_agents
-        self._observation = JointObservation(
-            {agent: env.observation_space(agent) for agent in agents}
-        )
-        self._action = JointAction({agent: env.action_space(agent) for agent in agents})
+        self._observation = JointObservation(adapter.team)
+        self._action = JointAction(adapter.team)
         self.observation_space = self._observation.space
         self.action_space = self._action.space
         self.metadata = dict(getattr(env, "metadata", None) or {})
-        self.render_mode = getattr(env, "render_mode", None)
+        self.render_mode = adapter.spec.render_mode
         self._reward = _aggregate(reward)
-        self._alive: list[Agent] = []
-        self._masks: dict[Agent, Any] = {}
+        self._infos: Mapping[Agent, Any] = {}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start an episode with the agents that the env lists."""
-        observations, infos = two_dicts(self._way().reset(seed=seed, options=options))
-        self._alive = list(self.env.agents)
-        self._check_known(observations, self._alive)
-        if not self._alive:
-            raise nobody_there()
-        self._take_masks(observations, infos)
-        seen = self._seen(observations, self._alive)
-        return self._observation.of(seen), self._joint_info({}, infos)
+        adapter = self._of_this_env()
+        result = adapter.start(seed, options, NO_TASK)
+        adapter.begun(result)
+        observations, self._infos = result
+        return self._joint(observations), self._joint_info({})
 
     def step(
         self, action: Any
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Step every living agent with its part of the action."""
-        actions = {agent: self._action.of(action, agent) for agent in self._alive}
-        result = self._way().step(actions)
-        observations, rewards, terminations, truncations, infos = five_dicts(result)
-        self._check_known(observations, rewards, self.env.agents)
+        adapter = self._of_this_env()
+        living = adapter.roster.names
+        actions = {agent: self._action.of(action, agent) for agent in living}
+        result = adapter.course.step(actions)
+        _, _, terminated, truncated, _ = adapter.outcome(result)
+        observations, rewards, _, _, self._infos = result
         rewards = {a: as_number(reward, a) for a, reward in rewards.items()}
-        left, cut = self._leave(terminations, truncations)
-        over = not self._alive
-        truncated = over and bool(cut)
-        self._take_masks(observations, infos)
-        # Agents that were terminated need no observation; all others do.
-        seen = self._seen(observations, [*self._alive, *cut], left)
         return (
-            self._observation.of(seen),
+            self._joint(observations),
             float(self._reward(rewards)),
-            over and not truncated,
+            terminated,
             truncated,
-            self._joint_info(rewards, infos),
+            self._joint_info(rewards),
         )
 
-    def _way(self) -> Any:
-        """The object that resets and steps the env: the env itself, or a shortcut."""
-        if self._course_of is not self.env:  # the user has replaced it
-            self._course, self._course_of = without_detours(self.env), self.env
-        return self._course
+    def _of_this_env(self) -> ParallelAdapter:
+        adapter = self._adapter
+        if adapter.env is not self.env:  # the user has replaced it
+            adapter.env, adapter.course = self.env, without_detours(self.env)
+        return adapter
+
+    def _joint(self, observations: Mapping[Agent, Any]) -> NDArray[np.float32]:
+        """The observations of the living agents, and of those that have just ended."""
+        roster = self._adapter.roster
+        agents = [seat.agent for seat in (*roster.living, *roster.leaving)]
+        return self._observation.of(
+            roster.value, [agent for agent in agents if agent in observations]
+        )
 
     def agent_view(self, observation: Any, agent: Agent) -> Any:
         """One agent's part of an observation, or of a batch of observations."""
@@ -161,69 +151,27 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         setattr(self.env.unwrapped if layer is None else layer, name, value)
         return True
 
-    def _seen(
-        self,
-        observations: Mapping[Agent, Any],
-        must: Sequence[Agent],
-        may: Sequence[Agent] = (),
-    ) -> dict[Agent, Any]:
-        """The observations of agents that must have one, and of those that may."""
-        for agent in must:
-            if agent not in observations:
-                raise unseen(agent, observations)
-        chosen = dict.fromkeys((*must, *may))
-        return {a: observations[a] for a in chosen if a in observations}
-
-    def _check_known(self, *named: Iterable[Agent]) -> None:
-        """Refuse agents that are not in `possible_agents`."""
-        for agents in named:
-            for agent in agents:
-                if agent not in self._known:
-                    raise unknown_agent(agent, self.possible_agents)
-
-    def _leave(
-        self, terminations: Mapping[Agent, Any], truncations: Mapping[Agent, Any]
-    ) -> tuple[list[Agent], list[Agent]]:
-        """The agents that have just ended, and those of them that were truncated."""
-        # Some envs go on listing agents that are done, and end them again each time.
-        done = {a for ends in (terminations, truncations) for a in ends if ends[a]}
-        before = self._alive
-        self._alive = [agent for agent in self.env.agents if agent not in done]
-        for agent in before:
-            if agent not in done and agent not in self._alive:
-                raise gone_without_end(agent)
-        left = [agent for agent in before if agent in done]
-        return left, [agent for agent in left if not terminations.get(agent)]
-
-    def _joint_info(
-        self, rewards: Rewards, infos: Mapping[Agent, Any]
-    ) -> dict[str, Any]:
-        agents = self.possible_agents
-        alive = set(self._alive)
-        joint = {str(agent): info for agent, info in infos.items() if info}
+    def _joint_info(self, rewards: Rewards) -> dict[str, Any]:
+        agents, alive = self.possible_agents, set(self._adapter.roster.names)
+        joint = {str(agent): info for agent, info in self._infos.items() if info}
         joint["agent_rewards"] = np.array(
             [float(rewards.get(agent, 0.0)) for agent in agents]
         )
         joint["alive"] = np.array([agent in alive for agent in agents])
         return joint
 
-    def _take_masks(
-        self, observations: Mapping[Agent, Any], infos: Mapping[Agent, Any]
-    ) -> None:
-        """Masks are in the observation or in the info, as PettingZoo's envs have it."""
-        self._masks = {}
-        for agent in self._alive:
-            for said in (observations.get(agent), infos.get(agent)):
-                if isinstance(said, Mapping) and MASK_KEY in said:
-                    self._masks[agent] = said[MASK_KEY]
-
     def _mask(self, agent: Agent) -> NDArray[np.bool_]:
-        size = self._action.choices(agent)
-        mask = self._masks.get(agent)
-        if mask is None:
-            # An agent that is not alive may do anything: a distribution needs a choice.
-            return np.ones(size, np.bool_)
-        return as_mask(mask, size, agent).astype(np.bool_)
+        """Masks are in the info or in the observation, as PettingZoo's envs have it."""
+        size, roster = self._action.choices(agent), self._adapter.roster
+        if agent in roster.names:
+            group, position = roster.team.place[agent]
+            mask = (self._infos.get(agent) or {}).get(MASK_KEY)
+            if mask is None and group.mask_in_obs:
+                mask = roster.value[group.name]["obs"][MASK_KEY][0, position]
+            if mask is not None:
+                return as_mask(mask, size, agent).astype(np.bool_)
+        # An agent that is not alive may do anything: a distribution needs a choice.
+        return np.ones(size, np.bool_)
 
 
 def _aggregate(reward: Any) -> Callable[[Rewards], float]:

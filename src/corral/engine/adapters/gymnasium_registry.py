@@ -9,8 +9,6 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, parse_env_id
 
-from corral.errors import OptionError
-
 
 def make_registered(env: str | EnvSpec, kwargs: dict[str, Any]) -> Any:
     """Build a registered env, in the worker."""
@@ -23,33 +21,18 @@ def make_registered_batch(env: str | EnvSpec, num_envs: int, **kwargs: Any) -> A
     return gymnasium.make_vec(env, num_envs, vectorization_mode=mode, **kwargs)
 
 
-def check_registered(env_id: str) -> None:
-    """Refuse an id that is not registered, and suggest similar ones."""
-    if env_id in gymnasium.registry:
-        return
+def is_registered(env_id: str) -> bool:
+    """Whether Gymnasium can make it; a name without a version means its latest one."""
     try:
-        namespace, short, version = parse_env_id(env_id)
-    except gymnasium.error.Error as error:
-        raise OptionError(
-            f"{env_id!r} is not a valid name for an environment"
-        ) from error
-    # A name without a version means its latest one.
-    if version is None and find_highest_version(namespace, short) is not None:
-        return
-    near = near_names(env_id, gymnasium.registry)
-    raise OptionError(f"no environment {env_id!r} is registered{near}")
+        namespace, name, version = parse_env_id(env_id)
+    except gymnasium.error.Error:
+        return False
+    if version is None and find_highest_version(namespace, name) is not None:
+        return True
+    return env_id in gymnasium.registry
 
 
 def near_names(name: str, names: Iterable[str]) -> str:
     """The end of an error that lists similar names, if there are any."""
     near = difflib.get_close_matches(name, list(dict.fromkeys(names)), n=3)
     return f"; near names: {', '.join(near)}" if near else ""
-
-
-def is_registered(env_id: str) -> bool:
-    """Whether Gymnasium can make it."""
-    try:
-        check_registered(env_id)
-    except OptionError:
-        return False
-    return True

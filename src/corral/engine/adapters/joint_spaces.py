@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
-from gymnasium.spaces.utils import flatten, flatten_space
+from gymnasium.spaces.utils import flatten_space
 from numpy.typing import NDArray
 
-from corral.engine.adapters.team import Agent
-from corral.errors import OptionError, SpaceMismatch
+from corral.engine.adapters.team import Agent, Team
+from corral.engine.tree import mapped
+from corral.errors import OptionError
 
 Array = NDArray[Any]
 
@@ -35,7 +36,8 @@ class JointAction:
     no single Gymnasium space holds both in a form that learners take.
     """
 
-    def __init__(self, action_spaces: Mapping[Agent, Space[Any]]) -> None:
+    def __init__(self, team: Team) -> None:
+        action_spaces = {one: team.group_of(one).action_space for one in team.agents}
         kinds = {agent: _kind(agent, space) for agent, space in action_spaces.items()}
         if len(set(kinds.values())) > 1:
             listed = ", ".join(f"{agent!r} {kinds[agent]}" for agent in kinds)
@@ -108,62 +110,35 @@ class JointObservation:
     float32, since learners compute with it; zeros for agents that are not alive.
     """
 
-    def __init__(self, observation_spaces: Mapping[Agent, Space[Any]]) -> None:
-        self._spaces = dict(observation_spaces)
+    def __init__(self, team: Team) -> None:
+        self._team = team
         self._parts: dict[Agent, slice] = {}
         low, high = [], []
         end = 0
-        for agent, space in self._spaces.items():
-            flat = _flat(agent, space)
+        for agent in team.agents:
+            flat = _flat(agent, team.group_of(agent).observation_space)
             # Zeros stand for agents that are gone, so they must be in the space.
             low.append(np.minimum(flat.low, 0).astype(np.float32))
             high.append(np.maximum(flat.high, 0).astype(np.float32))
-            self._parts[agent] = slice(end, end + flat.shape[0])
-            end += flat.shape[0]
+            self._parts[agent] = slice(end, end := end + flat.shape[0])
         self.space = spaces.Box(
             np.concatenate(low), np.concatenate(high), dtype=np.float32
         )
 
-    def of(self, observations: Mapping[Agent, Any]) -> NDArray[np.float32]:
-        """The joint observation of the agents that are given."""
+    def of(self, value: dict[str, Any], seen: Collection[Agent]) -> Array:
+        """The joint observation of these agents, out of the team's arrays."""
         joint = np.zeros(self.space.shape, np.float32)
-        for agent, observation in observations.items():
-            place = self._parts[agent]
-            flat = self._flattened(agent, observation)
-            if flat.shape != (place.stop - place.start,):
-                raise self._misfit(agent, observation)
-            joint[place] = flat
+        for group in self._team.groups:
+            batch = mapped(lambda leaf: leaf[0], value[group.name]["obs"])
+            flat = flat_batch(group.observation_space, batch, len(group.agents))
+            for agent, own in zip(group.agents, flat, strict=True):
+                if agent in seen:
+                    joint[self._parts[agent]] = own
         return joint
-
-    def _flattened(self, agent: Agent, observation: Any) -> Array:
-        space = self._spaces[agent]
-        try:
-            # `flatten` takes None for NaN, and any shape with as many numbers.
-            if _shaped(space, observation):
-                return np.asarray(flatten(space, observation))
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._misfit(agent, observation) from error
-        raise self._misfit(agent, observation)
-
-    def _misfit(self, agent: Agent, observation: Any) -> SpaceMismatch:
-        return SpaceMismatch(
-            f"agent {agent!r} has the observation {observation!r:.80}, which is not in "
-            f"its space {self._spaces[agent]}"
-        )
 
     def part(self, agent: Agent) -> slice:
         """Where an agent's observation is in the vector."""
         return self._parts[agent]
-
-
-def _shaped(space: Space[Any], value: Any) -> bool:
-    """Whether all numbers are in arrays of the right shape."""
-    if isinstance(space, spaces.Dict):
-        return all(_shaped(part, value[key]) for key, part in space.items())
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space, value, strict=True)
-        return all(_shaped(part, one) for part, one in pairs)
-    return not isinstance(space, spaces.Box) or np.shape(value) == space.shape
 
 
 def _flat(agent: Agent, space: Space[Any]) -> spaces.Box:
@@ -175,3 +150,26 @@ def _flat(agent: Agent, space: Space[Any]) -> spaces.Box:
         f"agent {agent!r} has the observation space {space}, which cannot be flattened "
         "to a vector of fixed size; use corral.make_multi, or wrap the env"
     )
+
+
+def flat_batch(space: Space[Any], batch: Any, count: int) -> Array:
+    """`(count, ...)` of a space as `(count, numbers)`; discrete values are one-hot."""
+    if isinstance(space, spaces.Dict):
+        parts = [flat_batch(part, batch[key], count) for key, part in space.items()]
+        return np.concatenate(parts, axis=1)
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(space, batch, strict=True)
+        return np.concatenate([flat_batch(p, b, count) for p, b in pairs], axis=1)
+    values = np.asarray(batch).reshape(count, -1)
+    if isinstance(space, spaces.Discrete):
+        return _one_hot(values[:, 0] - space.start, int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes, first = space.nvec.ravel().tolist(), space.start.ravel()
+        columns = [_one_hot(values[:, i] - first[i], n) for i, n in enumerate(sizes)]
+        return np.concatenate(columns, axis=1)
+    return values.astype(np.float32)
+
+
+def _one_hot(values: Array, size: int) -> Array:
+    hot: Array = (np.arange(size) == values[:, None]).astype(np.float32)
+    return hot

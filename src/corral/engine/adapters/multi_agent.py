@@ -10,11 +10,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK, Adapter, EnvSpec
+from corral.engine.adapters.aec_to_parallel import without_detours
 from corral.engine.adapters.roster import Roster, Seat
 from corral.engine.adapters.single_agent import Signature
 from corral.engine.adapters.team import MASK_KEY, TEAM_KEY, team_of
 from corral.errors import SpaceMismatch, SpacesDiffer
 
+OBSERVE_CHOICES = ("acting", "all")
+"""Agents in turn: the agents that are observed in each turn."""
 Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
 """What a step of any env comes to: see `core.Adapter`."""
 
@@ -25,9 +28,12 @@ class PettingZooAdapter(Adapter):
     turns: bool
     """Whether agents act one at a time."""
 
-    def __init__(self, env: Any, state: bool = False) -> None:
+    def __init__(
+        self, env: Any, state: bool = False, observe: str = OBSERVE_CHOICES[0]
+    ) -> None:
         self.env = env
-        self.course = env
+        self.observe = observe
+        self.course = env if self.turns else without_detours(env)
         """The object that resets and steps the env: the env itself, or a shortcut."""
         self.stepper = self
         self.team = team = team_of(env, self.turns, state)
@@ -46,9 +52,8 @@ class PettingZooAdapter(Adapter):
     def start(self, seed: int | None, options: dict[str, Any] | None, task: Any) -> Any:
         """Reset the env, about `task` where one was given."""
         if task is not NO_TASK:
-            set_task = getattr(self.env, "set_task", None)
-            if set_task is not None:
-                set_task(task)
+            if hasattr(self.env, "set_task"):
+                self.env.set_task(task)
             else:
                 options = {**(options or {}), "task": task}
         if options is None and not self._resets.takes_options(self.env.reset):
@@ -69,8 +74,7 @@ class PettingZooAdapter(Adapter):
             info = infos.get(seat.agent)
             if info is None or MASK_KEY not in info:
                 seat.unmask()
-                continue
-            if seat.mask(info[MASK_KEY]):
+            elif seat.mask(info[MASK_KEY]):
                 self.masking = True
                 rest = {key: info[key] for key in info if key != MASK_KEY}
                 infos.pop(seat.agent)
@@ -84,15 +88,13 @@ class PettingZooAdapter(Adapter):
         """
         allowed = dict(actions)
         for group in self.team.groups:
-            masked = group.mask_in_obs or group.mask_by_info
-            if not (masked and isinstance(group.action_space, spaces.Discrete)):
-                continue
-            value, start = self.roster.value[group.name], group.action_space.start
-            mask = (value["obs"][MASK_KEY] if group.mask_in_obs else value["mask"])[0]
-            chosen = actions[group.name] - start
-            fine = mask[np.arange(len(chosen)), chosen] != 0
-            first = mask.argmax(axis=1)
-            allowed[group.name] = start + np.where(fine, chosen, first)
+            masks = group.masks(self.roster.value[group.name])
+            if masks is not None and isinstance(group.action_space, spaces.Discrete):
+                mask, start = masks[0], group.action_space.start
+                chosen = actions[group.name] - start
+                fine = mask[np.arange(len(chosen)), chosen] != 0
+                first = mask.argmax(axis=1)
+                allowed[group.name] = start + np.where(fine, chosen, first)
         return allowed
 
     # Attributes -----------------------------------------------------------------------
@@ -107,18 +109,14 @@ class PettingZooAdapter(Adapter):
 
     def exchanged(self, env: Any) -> PettingZooAdapter:
         """The same for another env."""
-        made = type(self)(env, self.team.state_space is not None)
-        self.refuse_other(made)
-        return made
-
-    def refuse_other(self, made: PettingZooAdapter) -> None:
-        """Refuse an env that does not fit the arrays of this one."""
+        made = type(self)(env, self.team.state_space is not None, self.observe)
         if made.team != self.team:
             raise SpacesDiffer(
                 f"{made.env} cannot replace {self.env}: its agents "
                 f"({list(made.team.agents)} instead of {list(self.team.agents)}) or "
                 "their spaces are not the same"
             )
+        return made
 
 
 def layer_with(env: Any, name: str) -> Any:
@@ -129,15 +127,13 @@ def layer_with(env: Any, name: str) -> Any:
     """
     layer = env
     while layer is not None:
-        if name in getattr(layer, "__dict__", ()) or hasattr(type(layer), name):
+        held = getattr(layer, "__dict__", {})
+        if name in held or hasattr(type(layer), name):
             return layer
-        held = vars(layer) if hasattr(layer, "__dict__") else {}
-        layer = next((held[key] for key in _INSIDE if key in held), None)
+        # Where PettingZoo's wrappers and conversions keep the env that they wrap.
+        inside = [held[key] for key in ("env", "aec_env", "par_env") if key in held]
+        layer = inside[0] if inside else None
     return None
-
-
-_INSIDE = ("env", "aec_env", "par_env")
-"""Where PettingZoo's wrappers and conversions keep what they wrap."""
 
 
 def info_of(agent: Any, info: Any) -> Any:

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from corral.engine.adapters.aec_to_parallel import without_detours
 from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter, info_of
-from corral.engine.adapters.roster import Seat, alive, as_number, unseen
+from corral.engine.adapters.roster import Seat, alive, as_number
 from corral.errors import SpaceMismatch
 
 Table = Mapping[Any, Any]
-_TWO = "PettingZoo's API is `observations, infos = env.reset()`, a dict by agent each"
-_FIVE = (
-    "PettingZoo's API is `observations, rewards, terminations, truncations, infos = "
-    "env.step(actions)`, a dict by agent each"
-)
-
+_TWO = "observations, infos"
+_FIVE = "observations, rewards, terminations, truncations, infos"
 _NUMBERS = (float, int)
 """What a reward is as a rule, and can be stored as it is."""
 
@@ -30,15 +25,15 @@ class ParallelAdapter(PettingZooAdapter):
 
     turns = False
 
-    def __init__(self, env: Any, state: bool = False) -> None:
-        super().__init__(env, state)
-        self.course = without_detours(env)
-
     def reset(
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
-        observations, infos = two_dicts(self.start(seed, options, task))
+        return self.begun(self.start(seed, options, task))
+
+    def begun(self, result: Any) -> tuple[Any, dict[str, Any]]:
+        """Store what the env's `reset` returned."""
+        observations, infos = _dicts(result, "reset", _TWO)
         self.roster.begin(self._present(observations))
         for seat in self.roster.living:
             _see(seat, observations)
@@ -50,27 +45,31 @@ class ParallelAdapter(PettingZooAdapter):
 
     def step(self, action: Any) -> Outcome:
         """Step the living agents, each with its own part of the action."""
+        return self.outcome(self.course.step(self.roster.taken(action)))
+
+    def outcome(self, result: Any) -> Outcome:
+        """Store what the env's `step` returned."""
         roster = self.roster
-        result = self.course.step(roster.taken(action))
         try:
             observations, rewards, terminations, truncations, infos = result
             ends = any(terminations.values()) or any(truncations.values())
             observations.keys()  # raises here for what is not a dict
             paid = len(rewards.keys())
         except (AttributeError, TypeError, ValueError):
-            five_dicts(result)
+            _dicts(result, "step", _FIVE)
             raise
         if roster.leaving or roster.paid:
             roster.tidy()
-        if ends or self.env.agents != roster.names or paid != len(roster.names):
+        if ends or paid != len(roster.names) or not self._unchanged(observations):
             return self._changed(result)
         return self.usual(observations, rewards, infos) or self._changed(result)
 
+    def _unchanged(self, observations: Table) -> bool:
+        """Whether the same agents are alive as before the step."""
+        return bool(self.env.agents == self.roster.names)
+
     def usual(
-        self,
-        observations: Table,
-        rewards: Table,
-        infos: Table,
+        self, observations: Table, rewards: Table, infos: Table
     ) -> Outcome | None:
         """The usual step, in which no agent comes or goes; None if one was left out."""
         # All in one function: between two steps the env has evicted everything from the
@@ -125,27 +124,25 @@ class ParallelAdapter(PettingZooAdapter):
         return kept
 
 
-def two_dicts(result: Any) -> tuple[Any, ...]:
-    """What `env.reset` returned, checked to be two dicts."""
-    return _dicts(result, 2, "env.reset()", _TWO)
-
-
-def five_dicts(result: Any) -> tuple[Any, ...]:
-    """What `env.step` returned, checked to be five dicts."""
-    return _dicts(result, 5, "env.step()", _FIVE)
-
-
-def _dicts(result: Any, count: int, call: str, api: str) -> tuple[Any, ...]:
+def _dicts(result: Any, method: str, api: str) -> tuple[Any, ...]:
+    """The dicts that a method of the env returned, as many as PettingZoo's API has."""
     parts = tuple(result) if isinstance(result, (tuple, list)) else ()
-    if len(parts) == count and all(isinstance(part, Mapping) for part in parts):
+    expected = api.count(",") + 1
+    if len(parts) == expected and all(isinstance(part, Mapping) for part in parts):
         return parts
     found = type(result).__name__
     if isinstance(result, tuple):
         found = f"({', '.join(type(part).__name__ for part in result)})"
-    raise SpaceMismatch(f"{call} returned {found}; {api}")
+    raise SpaceMismatch(
+        f"env.{method}() returned {found}; PettingZoo's API is `{api} = env.{method}"
+        f"({'actions' if method == 'step' else ''})`, a dict by agent each"
+    )
 
 
 def _see(seat: Seat, observations: Table) -> None:
     if seat.agent not in observations:
-        raise unseen(seat.agent, observations)
+        raise SpaceMismatch(
+            f"there is no observation for agent {seat.agent!r}, only for "
+            f"{list(observations)}"
+        )
     seat.observe(observations[seat.agent])

@@ -8,7 +8,8 @@ from typing import Any
 
 import gymnasium
 
-from corral.engine.adapters.aec import OBSERVE_CHOICES, AecAdapter
+from corral.engine.adapters.aec import AecAdapter
+from corral.engine.adapters.multi_agent import OBSERVE_CHOICES
 from corral.engine.adapters.parallel import ParallelAdapter
 from corral.engine.keywords import check_choice
 from corral.errors import OptionError

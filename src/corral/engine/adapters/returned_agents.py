@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from corral.engine.adapters.multi_agent import Outcome
-from corral.engine.adapters.parallel import ParallelAdapter, Table, five_dicts
+from corral.engine.adapters.parallel import ParallelAdapter, Table
 from corral.engine.adapters.roster import Seat
 from corral.engine.adapters.team import MASK_KEY, Agent
 
@@ -35,30 +35,15 @@ class ReturnsAdapter(ParallelAdapter):
 
     def step(self, action: Any) -> Outcome:
         """Step with the actions of the living, or with what was sent raw."""
-        roster = self.roster
         raw = isinstance(action, RawActions)
-        taken = action.actions if raw else roster.taken(action)
-        result = self.course.step({agent: _bare(one) for agent, one in taken.items()})
-        roster.tidy()
-        try:
-            return self._outcome(result)
-        except (AttributeError, TypeError, ValueError):
-            five_dicts(result)  # raises for what PettingZoo's API does not return
-            raise
+        taken = action.actions if raw else self.roster.taken(action)
+        actions = {agent: _bare(one) for agent, one in taken.items()}
+        return self.outcome(self.course.step(actions))
 
-    def _outcome(self, result: Any) -> Outcome:
-        observations, rewards, terminations, truncations, infos = result
+    def _unchanged(self, observations: Table) -> bool:
         roster = self.roster
-        if (
-            list(observations) == roster.names
-            and len(rewards) == len(roster.names) == len(roster.seats)
-            and not any(terminations.values())
-            and not any(truncations.values())
-        ):
-            outcome = self.usual(observations, rewards, infos)
-            if outcome is not None:
-                return outcome
-        return self._changed(result)
+        everyone = len(roster.names) == len(roster.seats)
+        return everyone and list(observations) == roster.names
 
     def _changed(self, result: Any) -> Outcome:
         """The same for a step in which an agent came, left, or was left out."""
@@ -95,11 +80,6 @@ class ReturnsAdapter(ParallelAdapter):
                 self.masking = True
             else:
                 seat.unmask()
-
-
-def returns_env(env: Any) -> ReturnsAdapter:
-    """A wrapper for factories: the env with its adapter."""
-    return ReturnsAdapter(env)
 
 
 def _bare(action: Any) -> Any:

@@ -19,39 +19,40 @@ from corral.engine.layout.codec import codec_for
 from corral.engine.tree import mapped
 from corral.errors import SpaceMismatch, SpacesDiffer
 
-_UNPAID = object()
-"""The reward of an agent that was given none."""
-
 
 class Seat:
-    """One agent's cells."""
+    """One agent's cells: entry `position` of its group's flags and rewards."""
 
-    __slots__ = (
-        *("_cells", "_mask", "_masked", "acting", "agent", "alive", "observe"),
-        *("position", "reward", "take", "terminated", "truncated"),
-    )
-
-    def __init__(self, group: Group, position: int, arrays: _Arrays) -> None:
+    def __init__(self, group: Group, position: int, arrays: dict[str, Any]) -> None:
         self.agent = agent = group.agents[position]
         self.position = position
-        encode = arrays.codec.encoder(arrays.obs, f"obs[{agent!r}]")
+        leaves = _leaves_of(arrays["obs"])
+        encode = codec_for(group.observation_space).encoder(leaves, f"obs[{agent!r}]")
         self.observe: Callable[[Any], Any] = partial(encode, 0, position)
         """Store what the agent sees."""
-        name, pick = group.name, _picker(group.action_space, position)
-        self.take: Callable[[Any], Any]
+        self._group = group
+        # A memoryview stores a scalar in a quarter of the time an array takes.
+        self.alive = arrays["alive"][0].data
+        self.terminated = arrays["terminated"][0].data
+        self.truncated = arrays["truncated"][0].data
+        self.reward = arrays["reward"][0].data
+        self.acting = arrays.get("acting", np.empty_like(arrays["alive"]))[0].data
+        self._cells = [leaf[0, position : position + 1] for leaf in leaves]
+        self._mask = arrays["mask"][0, position] if "mask" in arrays else None
+        self._masked = True
+
+    def take(self, actions: Any) -> Any:
         """The agent's action, out of the env's."""
-        if pick is None:
-            self.take = lambda actions: actions[name][position]
-        else:
-            self.take = lambda actions: pick(actions[name])
-        self.alive = arrays.flags["alive"]
-        self.terminated = arrays.flags["terminated"]
-        self.truncated = arrays.flags["truncated"]
-        self.acting = arrays.flags.get("acting")
-        self.reward = arrays.reward
-        self._cells = [array[0, position : position + 1] for array in arrays.obs]
-        self._mask = None if arrays.mask is None else arrays.mask[position]
-        self._masked = False
+        group = self._group
+        return _part(group.action_space, actions[group.name], self.position)
+
+    def begin(self) -> None:
+        """Clear every cell, for an episode."""
+        self.clear()
+        self.unmask()
+        self.reward[self.position] = 0.0
+        for flags in (self.alive, self.acting, self.terminated, self.truncated):
+            flags[self.position] = False
 
     def clear(self) -> None:
         """Clear the agent's observation."""
@@ -88,69 +89,56 @@ class Roster:
         """What the env's observation is to the engine; the same object every time."""
         self.value: dict[str, Any] = codec.inner.assemble(leaves, ())
         """Its parts, `(1, ...)`."""
-        arrays = [_Arrays(group, self.value[group.name]) for group in team.groups]
         if team.state_space is not None:
-            state = codec_for(team.state_space)
             cells = [leaf[np.newaxis] for leaf in _leaves_of(self.value[STATE_KEY])]
-            self._encode_state = state.encoder(cells, "state")
+            state = codec_for(team.state_space).encoder(cells, "state")
+            self.set_state: Callable[[Any], Any] = partial(state, 0, 0)
+            """Store the state of the env as a whole."""
         self._plain_groups = {
             group.agents: group.name
             for group in team.groups
-            if _picker(group.action_space, 0) is None
+            if not isinstance(group.action_space, (spaces.Dict, spaces.Tuple))
         }
         self.seats: dict[Agent, Seat] = {}
         for agent in team.agents:
-            index, position = team.place[agent]
-            self.seats[agent] = Seat(team.groups[index], position, arrays[index])
+            group, position = team.place[agent]
+            self.seats[agent] = Seat(group, position, self.value[group.name])
         self.living: list[Seat] = []
         self.names: list[Agent] = []
         """Of the living, as the env lists them."""
         self.leaving: list[Seat] = []
         """Those that ended in the last step."""
-        self.paid: Iterable[Seat] = ()
+        self.paid: list[Seat] = []
         """Others that got a reward in the last step."""
         self._whole: str | None = None
         """The group that the living are, all of it and in its order."""
 
-    def set_state(self, state: Any) -> None:
-        """Store the state of the env as a whole."""
-        self._encode_state(0, 0, state)
-
     def begin(self, agents: Iterable[Agent]) -> None:
         """An episode starts with these agents."""
         for seat in self.seats.values():
-            seat.clear()
-            seat.unmask()
-            position = seat.position
-            seat.reward[position] = 0.0
-            seat.alive[position] = False
-            seat.terminated[position] = seat.truncated[position] = False
-            if seat.acting is not None:
-                seat.acting[position] = False
-        self.names, self.leaving, self.paid = [], [], ()
+            seat.begin()
+        self.names, self.leaving, self.paid = [], [], []
         self.seat(agents)
         if not self.living:
-            raise nobody_there()
+            raise SpaceMismatch("env.reset() left no agents in env.agents")
 
     def seat(self, agents: Iterable[Agent]) -> list[Seat]:
         """Set the agents that are alive; return those that were not before."""
         before = set(self.names)
-        living: list[Seat] = []
-        new: list[Seat] = []
-        for agent in agents:
-            seat = self.seat_of(agent)
-            if agent not in before:
-                self._check_spaces(seat)
-                new.append(seat)
-            living.append(seat)
-        self.living, self.names = living, [seat.agent for seat in living]
+        self.living = [self.seat_of(agent) for agent in agents]
+        self.names = [seat.agent for seat in self.living]
         self._whole = self._plain_groups.get(tuple(self.names))
+        new = [seat for seat in self.living if seat.agent not in before]
         for seat in new:
+            self._check_spaces(seat.agent)
             seat.alive[seat.position] = True
         for gone in before.difference(self.names):
             seat = self.seats[gone]
             if seat not in self.leaving:
-                raise gone_without_end(gone)
+                raise SpaceMismatch(
+                    f"agent {gone!r} is gone from env.agents, but was neither "
+                    "terminated nor truncated"
+                )
             seat.alive[seat.position] = False
             seat.unmask()
         return new
@@ -167,42 +155,23 @@ class Roster:
         for seat in self.leaving:
             position = seat.position
             seat.terminated[position] = seat.truncated[position] = False
-            seat.reward[position] = 0.0
             if not seat.alive[position]:
                 seat.clear()
-        for seat in self.paid:
+        for seat in (*self.leaving, *self.paid):
             seat.reward[seat.position] = 0.0
-        self.leaving, self.paid = [], ()
+        self.leaving, self.paid = [], []
 
     def pay(self, rewards: Mapping[Agent, Any]) -> float:
         """Store the rewards of a step; returns their sum."""
-        total, paid = 0.0, 0
-        for seat in self.living:
-            value = rewards.get(seat.agent, _UNPAID)
-            if value is _UNPAID:
-                value = 0.0
-            else:
-                paid += 1
-                if type(value) is not float:
-                    value = as_number(value, seat.agent)
-            seat.reward[seat.position] = value
-            total += value
-        if paid < len(rewards):  # an agent that is no longer alive, or not yet
-            total += self._pay_others(rewards)
-        return total
-
-    def _pay_others(self, rewards: Mapping[Agent, Any]) -> float:
         total, living = 0.0, set(self.names)
-        others = []
-        for agent, reward in rewards.items():
-            if agent in living:
-                continue
-            seat = self.seat_of(agent)
-            value = as_number(reward, agent)
-            seat.reward[seat.position] = value
-            others.append(seat)
-            total += value
-        self.paid = others
+        # Agents that are no longer alive, or not yet.
+        self.paid = [self.seat_of(agent) for agent in rewards if agent not in living]
+        for seat in (*self.living, *self.paid):
+            reward = rewards.get(seat.agent, 0.0)
+            if type(reward) is not float:
+                reward = as_number(reward, seat.agent)
+            seat.reward[seat.position] = reward
+            total += reward
         return total
 
     def end(self, seat: Seat, terminated: Any, truncated: Any) -> None:
@@ -229,42 +198,24 @@ class Roster:
         """The agent's seat; an error names one that has none."""
         seat = self.seats.get(agent)
         if seat is None:
-            raise self.unknown(agent)
+            raise SpacesDiffer(
+                f"agent {agent!r} is not one of possible_agents, which were "
+                f"{list(self.team.agents)} when the env was built"
+            )
         return seat
 
-    def unknown(self, agent: Agent) -> SpacesDiffer:
-        """The error for an agent that has no seat."""
-        return unknown_agent(agent, self.team.agents)
-
-    def _check_spaces(self, seat: Seat) -> None:
+    def _check_spaces(self, agent: Agent) -> None:
         """Refuse an agent whose spaces have changed since the block was laid out."""
-        agent = seat.agent
-        group, known = self.team.group_of(agent), self._spaces[agent]
-        for name, now, before in (
-            ("observation_space", self._env.observation_space(agent), known[0]),
-            ("action_space", self._env.action_space(agent), known[1]),
+        for kind, before in zip(
+            ("observation", "action"), self._spaces[agent], strict=True
         ):
+            now = getattr(self._env, f"{kind}_space")(agent)
             # As a rule it is the same object; comparing two Boxes takes 60 µs.
-            if now is not before and now != getattr(group, name):
+            if now is not before and now != before:
                 raise SpacesDiffer(
-                    f"agent {agent!r} has another {name.replace('_', ' ')} than when "
-                    f"the env was built: {now} instead of {before}"
+                    f"agent {agent!r} has another {kind} space than when the env was "
+                    f"built: {now} instead of {before}"
                 )
-
-
-class _Arrays:
-    """A group's part of the buffer, one row per agent."""
-
-    def __init__(self, group: Group, value: dict[str, Any]) -> None:
-        self.codec = codec_for(group.observation_space)
-        self.obs = _leaves_of(value["obs"])
-        # A memoryview stores a scalar in a quarter of the time an array takes.
-        names = ("alive", "acting", "terminated", "truncated")
-        self.flags = {name: value[name][0].data for name in names if name in value}
-        self.reward = value["reward"][0].data
-        self.mask = value["mask"][0] if "mask" in value else None
-        if self.mask is not None:
-            self.mask.fill(True)
 
 
 def _leaves_of(value: Any) -> list[NDArray[Any]]:
@@ -272,6 +223,16 @@ def _leaves_of(value: Any) -> list[NDArray[Any]]:
     leaves: list[NDArray[Any]] = []
     mapped(leaves.append, value)
     return leaves
+
+
+def _part(space: Any, batch: Any, position: int) -> Any:
+    """One agent's part of a batch of a space."""
+    if isinstance(space, spaces.Dict):
+        return {k: _part(part, batch[k], position) for k, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        pairs = zip(space, batch, strict=True)
+        return tuple(_part(part, values, position) for part, values in pairs)
+    return batch[position]
 
 
 def alive(
@@ -285,34 +246,6 @@ def alive(
         for agent in agents
         if not (terminations.get(agent) or truncations.get(agent))
     ]
-
-
-def nobody_there() -> SpaceMismatch:
-    """The error for an episode without agents."""
-    return SpaceMismatch("env.reset() left no agents in env.agents")
-
-
-def unknown_agent(agent: Agent, agents: Iterable[Agent]) -> SpacesDiffer:
-    """The error for an agent that is none of these."""
-    return SpacesDiffer(
-        f"agent {agent!r} is not one of possible_agents, which were {list(agents)} "
-        "when the env was built"
-    )
-
-
-def gone_without_end(agent: Agent) -> SpaceMismatch:
-    """The error for an agent that is missing without an end."""
-    return SpaceMismatch(
-        f"agent {agent!r} is gone from env.agents, but was neither terminated nor "
-        "truncated"
-    )
-
-
-def unseen(agent: Agent, observations: Mapping[Agent, Any]) -> SpaceMismatch:
-    """The error for an agent without an observation."""
-    return SpaceMismatch(
-        f"there is no observation for agent {agent!r}, only for {list(observations)}"
-    )
 
 
 def as_number(reward: Any, agent: Agent) -> float:
@@ -338,20 +271,3 @@ def as_mask(given: Any, size: int, agent: Agent) -> NDArray[Any]:
             f"space asks for {(size,)}"
         )
     return values
-
-
-def _picker(space: Any, position: int) -> Callable[[Any], Any] | None:
-    """One agent's part of a Dict or Tuple of batches; None for plain arrays."""
-    if isinstance(space, spaces.Dict):
-        members = {k: _part(part, position) for k, part in space.items()}
-        return lambda batch: {k: pick(batch[k]) for k, pick in members.items()}
-    if isinstance(space, spaces.Tuple):
-        parts = [_part(part, position) for part in space]
-        return lambda batch: tuple(
-            pick(one) for pick, one in zip(parts, batch, strict=True)
-        )
-    return None
-
-
-def _part(space: Any, position: int) -> Callable[[Any], Any]:
-    return _picker(space, position) or (lambda batch: batch[position])

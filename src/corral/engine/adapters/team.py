@@ -66,16 +66,20 @@ class Group:
     def mask_in_obs(self) -> bool:
         """Whether observations carry the mask."""
         space = self.observation_space
-        if not (
-            self.mask and isinstance(space, spaces.Dict) and MASK_KEY in space.spaces
-        ):
+        if not (self.mask and isinstance(space, spaces.Dict)):
             return False
-        return space[MASK_KEY].shape == (self.mask,)
+        return MASK_KEY in space.spaces and space[MASK_KEY].shape == (self.mask,)
 
     @property
     def mask_by_info(self) -> bool:
         """Whether the block has a place for masks that come with infos."""
         return 0 < self.mask <= MAX_MASKED_ACTIONS and not self.mask_in_obs
+
+    def masks(self, leaves: dict[str, Any]) -> Any:
+        """The masks among what the block holds of this group; None without masks."""
+        if self.mask_in_obs:
+            return leaves["obs"][MASK_KEY]
+        return leaves["mask"] if self.mask_by_info else None
 
     def leaves(self, turns: bool) -> spaces.Dict:
         """The space of what the block holds of this group."""
@@ -101,17 +105,17 @@ class Team:
     """Of the whole env's state, where it was asked for."""
 
     @cached_property
-    def place(self) -> dict[Agent, tuple[int, int]]:
+    def place(self) -> dict[Agent, tuple[Group, int]]:
         """Agent -> its group, and its position in there."""
         return {
-            agent: (index, position)
-            for index, group in enumerate(self.groups)
+            agent: (group, position)
+            for group in self.groups
             for position, agent in enumerate(group.agents)
         }
 
     def group_of(self, agent: Agent) -> Group:
         """The agent's group."""
-        return self.groups[self.place[agent][0]]
+        return self.place[agent][0]
 
     @property
     def observation_space(self) -> TeamSpace:
@@ -173,7 +177,10 @@ def team_of(env: Any, turns: bool, state: bool) -> Team:
         Group(name, tuple(members), observation, action)
         for name, (observation, action, members) in zip(names, found, strict=True)
     )
-    return Team(agents, groups, turns, _state_space(env) if state else None)
+    state_space = getattr(env, "state_space", None) if state else None
+    if state and not isinstance(state_space, Space):
+        raise OptionError(f"state=True needs a state_space, and {env} has none")
+    return Team(agents, groups, turns, state_space)
 
 
 def batched(space: Space[Any], count: int) -> Space[Any]:
@@ -214,21 +221,13 @@ def _check_fixed(agent: Agent, kind: str, space: Any) -> None:
         )
 
 
-def _state_space(env: Any) -> Space[Any]:
-    space = getattr(env, "state_space", None)
-    if not isinstance(space, Space):
-        raise OptionError(f"state=True needs a state_space, and {env} has none")
-    return space
-
-
 def _names(groups: Sequence[Sequence[Agent]]) -> list[str]:
     """A name for each group: the agents' common stem, if it is unique."""
     wanted = ["+".join(dict.fromkeys(map(_stem, agents))) for agents in groups]
-    names: list[str] = []
-    for name, agents in zip(wanted, groups, strict=True):
-        if wanted.count(name) > 1 or name == STATE_KEY:
-            name = str(agents[0])
-        names.append(name)
+    names = [
+        str(agents[0]) if wanted.count(name) > 1 or name == STATE_KEY else name
+        for name, agents in zip(wanted, groups, strict=True)
+    ]
     if len(set(names)) < len(names) or STATE_KEY in names:
         names = [f"group_{index}" for index in range(len(groups))]
     return names

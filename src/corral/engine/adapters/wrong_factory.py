@@ -8,16 +8,13 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
 from corral.engine.adapters.pettingzoo import has_agents
 from corral.errors import OptionError
 
 PETTINGZOO_MAKERS = ("parallel_env", "env")
 """PettingZoo's names of the functions that make an env: parallel, and in turns."""
-WHAT_TO_PASS = (
-    'pass an id such as "CartPole-v1", "module:function", a function or class that '
-    "makes an environment, or a list of those"
-)
 
 
 def check_factory(thing: Any, place: str = "env") -> None:
@@ -27,11 +24,16 @@ def check_factory(thing: Any, place: str = "env") -> None:
         thing: the value in the place of a factory.
         place: how the error names that place.
     """
+    if isinstance(thing, (str, RegisteredSpec)):
+        return
     mistake = _mistake(thing)
+    if not mistake and not callable(thing):
+        mistake = (
+            f'{thing!r:.80}; pass an id such as "CartPole-v1", "module:function", a '
+            "function or class that makes an environment, or a list of those"
+        )
     if mistake:
         raise OptionError(f"{place} is {mistake}")
-    if not callable(thing):
-        raise OptionError(f"{place} is {thing!r:.80}; {WHAT_TO_PASS}")
 
 
 def _mistake(thing: Any) -> str:
@@ -39,7 +41,14 @@ def _mistake(thing: Any) -> str:
     if isinstance(thing, ModuleType):
         return f"the module {thing.__name__}; {_function_of(thing)}"
     if inspect.isclass(thing):
-        return _no_env_class(thing)
+        # A class with a `__new__` of its own may make an object of another class.
+        makes = hasattr(thing, "reset") or hasattr(thing, "step")
+        if makes or isinstance(thing.__new__, FunctionType):
+            return ""
+        return (
+            f"the class {thing.__name__}, which has no reset and no step; pass a class "
+            "derived from gymnasium.Env, or a function that makes an environment"
+        )
     # Stable-Baselines3's VecEnv too, without importing it.
     vec_env = hasattr(thing, "num_envs") and callable(getattr(thing, "step_wait", None))
     if isinstance(thing, gymnasium.vector.VectorEnv) or vec_env:
@@ -69,17 +78,6 @@ def _function_of(module: ModuleType) -> str:
     return (
         f"pass its function {choice} to corral.make_multi (several agents) or "
         "corral.make_shared_policy (one policy for all agents)"
-    )
-
-
-def _no_env_class(kind: type) -> str:
-    if hasattr(kind, "reset") or hasattr(kind, "step"):
-        return ""
-    if isinstance(kind.__new__, FunctionType):
-        return ""  # it may make an object of another class
-    return (
-        f"the class {kind.__name__}, which has no reset and no step; pass a class "
-        "derived from gymnasium.Env, or a function that makes an environment"
     )
 
 

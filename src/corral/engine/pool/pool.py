@@ -16,7 +16,6 @@ from corral.core import Autoreset, EnvSpec, Step
 from corral.engine.adapters.factories import (
     EnvSource,
     Wrap,
-    batched_factories_for,
     factories_for,
 )
 from corral.engine.executors.assign import Placement
@@ -169,8 +168,9 @@ class Pool:
         self.check_actions = options.check_actions
         self.close_timeout = float(options.close_timeout)
         policy = options.fault_policy()
-        named = batched_factories_for if options.batched else factories_for
-        factories = named(env, num_envs, options.env_kwargs, options.wrappers)
+        factories = factories_for(
+            env, num_envs, options.env_kwargs, options.wrappers, options.batched
+        )
         self._assignment = options.assignment(factories, policy, not api.bare_resets)
         self.seed = self._assignment.options.root_seed
         self.num_envs = self._assignment.slots
