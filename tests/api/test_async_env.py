@@ -272,9 +272,9 @@ def test_recv_with_nothing_under_way_says_what_to_do(make: Any) -> None:
         OrderError, match="0 have a command under way; call async_reset"
     ):
         envs.recv()
-    with pytest.raises(OrderError, match="no batch was received yet"):
+    with pytest.raises(OrderError, match="no observation yet"):
         envs.send([1, 1])
-    with pytest.raises(OrderError, match="no batch was received yet"):
+    with pytest.raises(OrderError, match="no observation yet"):
         _ = envs.slots
     envs.async_reset()
     envs.recv()

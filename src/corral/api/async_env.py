@@ -18,12 +18,12 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from corral.api.episode_ends import finals_of
-from corral.api.pool_env import PoolOwner
+from corral.api.pool_env import PoolAttributes, PoolOwner
 from corral.core import Autoreset, Step
 from corral.engine.adapters.factories import EnvSource
 from corral.engine.keywords import checked_keywords, is_count
 from corral.engine.layout.infos import add_info
-from corral.engine.pool import Pool, PoolOptions, Stats
+from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError, OrderError
 
 Batch = tuple[
@@ -67,7 +67,7 @@ def make_async(
         raise
 
 
-class AsyncEnv(PoolOwner):
+class AsyncEnv(PoolOwner, PoolAttributes):
     """Batches of the slots that are ready; made by `corral.make_async`."""
 
     def __init__(self, pool: Pool, batch_size: int | None = None) -> None:
@@ -83,7 +83,6 @@ class AsyncEnv(PoolOwner):
             self.single_observation_space, self.batch_size
         )
         self.action_space = batch_space(self.single_action_space, self.batch_size)
-        self._last: Step | None = None
 
     def _checked(self, size: int | None) -> int:
         if size is None:
@@ -182,27 +181,9 @@ class AsyncEnv(PoolOwner):
     @property
     def last(self) -> Step:
         """The last batch as the pool's Step, with seeds, returns and final_obs."""
-        if self._last is None:
-            raise OrderError("no batch was received yet: call async_reset, then recv")
-        return self._last
+        return self._latest()
 
     @property
     def slots(self) -> NDArray[np.intp]:
         """The slots of the last batch, ascending."""
         return self.last.slots
-
-    @property
-    def valid(self) -> NDArray[np.bool_]:
-        """False for padding rows of the last batch: next-step resets."""
-        return self.last.valid
-
-    @property
-    def started(self) -> NDArray[np.bool_]:
-        """True where the last batch's observation is the first of an episode."""
-        return self.last.started
-
-    # The rest -------------------------------------------------------------------------
-
-    def stats(self) -> Stats:
-        """How busy each worker was and how long each part took, since the start."""
-        return self.pool.stats()

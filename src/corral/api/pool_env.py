@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
+from corral.engine.layout.infos import Infos
+from corral.engine.layout.plan import SCALAR_FIELDS
 from corral.engine.pool import Pool, Stats
 from corral.errors import OrderError
 
@@ -48,6 +51,25 @@ def sent_raw(pool: Pool, actions: Callable[[], Iterable[Any]]) -> bool:
         return False
     pool.send_raw(each)
     return True
+
+
+def overlaid(pool: Pool, before: Step | None, part: Step) -> Step:
+    """A Step of all slots after a reset of some slots."""
+    changed: dict[str, Any] = {}
+    for name in SCALAR_FIELDS:
+        held = getattr(part, name)
+        changed[name] = np.zeros(pool.num_envs, held.dtype)
+        if before is not None:
+            changed[name][:] = getattr(before, name)
+        changed[name][part.slots] = held
+    each = zip(part.slots.tolist(), part.infos.to_list(len(part)), strict=True)
+    return replace(
+        part,
+        slots=np.arange(pool.num_envs),
+        obs=pool.observe(),
+        infos=Infos([], {slot: info for slot, info in each if info}),
+        **changed,
+    )
 
 
 class PoolAttributes:

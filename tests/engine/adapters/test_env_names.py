@@ -137,7 +137,7 @@ def test_an_id_that_a_module_registers_is_found():
         (
             "robots_here:by_position",
             {"size": 1},
-            ["has the arguments (size, /)", "passed by name"],
+            ["'size' parameter is positional only", "passed by name"],
         ),
         ("robots_here.py:Arm", {}, ["not a module name", ": robots_here:Arm"]),
         ("./parts/arm.py:Arm", {}, ["not a module name", ": parts.arm:Arm"]),

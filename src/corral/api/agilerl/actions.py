@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.adapters.team import Group, Team
+from corral.api.pettingzoo.actions import MultiActions
+from corral.engine.adapters.team import Team
 from corral.engine.layout.codec import codec_for
 from corral.engine.layout.contract import Leaf
 from corral.errors import SpaceMismatch
@@ -22,45 +23,29 @@ class AgileActions:
     def __init__(self, team: Team, slots: int) -> None:
         self._team = team
         self._slots = slots
-        self._codecs = [codec_for(group.action_space) for group in team.groups]
+        self._multi = MultiActions(team, slots)
 
     def batch(
         self, actions: Mapping[Any, Any], acting: Mapping[str, Array] | None
     ) -> dict[str, Any] | None:
         """The batch; None if an action of a living agent is missing or does not fit."""
-        if acting is None or not all(one in self._team.place for one in actions):
+        place = self._team.place
+        if acting is None or not actions.keys() <= place.keys():
             return None
-        batch = {}
-        for index, group in enumerate(self._team.groups):
-            joined = self._joined(group, index, actions, acting[group.name])
-            if joined is None:
+        fitting = {}
+        for agent, given in actions.items():
+            group, position = place[agent]
+            codec = codec_for(group.action_space)
+            if not codec.plain:
                 return None
-            batch[group.name] = joined
-        return batch
-
-    def _joined(
-        self, group: Group, index: int, actions: Mapping[Any, Any], acting: Array
-    ) -> Array | None:
-        """One group's actions, `(slots, agents, ...)`."""
-        codec = self._codecs[index]
-        if not codec.plain:
-            return None
-        leaf = codec.leaves[0]
-        columns: list[tuple[int, Array]] = []
-        for position, agent in enumerate(group.agents):
-            if agent not in actions and not acting[:, position].any():
-                continue
-            column = _fitting(actions.get(agent), leaf, acting[:, position])
+            column = _fitting(given, codec.leaves[0], acting[group.name][:, position])
             if column is None:
                 return None
-            columns.append((position, column))
-        # In the space's own dtype, unless a value would change.
-        dtypes = [leaf.dtype, *(column.dtype for _, column in columns)]
-        shape = (self._slots, len(group.agents), *leaf.shape)
-        joined = np.zeros(shape, np.result_type(*dtypes))
-        for position, column in columns:
-            joined[:, position] = column
-        return joined
+            fitting[agent] = column
+        try:
+            return self._multi.batch(fitting, acting)
+        except SpaceMismatch:
+            return None
 
     def apart(
         self, actions: Mapping[Any, Any], acting: Mapping[str, Array] | None
@@ -72,7 +57,11 @@ class AgileActions:
             )
         each: list[dict[Any, Any]] = [{} for _ in range(self._slots)]
         for agent, values in actions.items():
-            self._check_count(agent, values)
+            if np.ndim(values) == 0 or len(values) != self._slots:
+                raise SpaceMismatch(
+                    f"actions[{agent!r}] is {values!r:.80}; it must have one action "
+                    f"for each of the {self._slots} envs"
+                )
             there = self._there(agent, acting)
             for slot, own in enumerate(each):
                 action: Any = values[slot]
@@ -80,13 +69,6 @@ class AgileActions:
                     continue
                 own[agent] = action if np.ndim(action) else int(action)
         return each
-
-    def _check_count(self, agent: Any, values: Any) -> None:
-        if np.ndim(values) == 0 or len(values) != self._slots:
-            raise SpaceMismatch(
-                f"actions[{agent!r}] is {values!r:.80}; it must have one action for "
-                f"each of the {self._slots} envs"
-            )
 
     def _there(self, agent: Any, acting: Mapping[str, Array] | None) -> Array:
         """The envs where the agent is alive; the envs judge unknown agents."""
@@ -112,12 +94,11 @@ def _fitting(given: Any, leaf: Leaf, acting: Array) -> Array | None:
         array = array[:, 0]  # Discrete actions with an extra axis
     if array is None or array.shape != shape:
         return None
-    silent = _nan_rows(array)
-    if silent is not None:
+    if array.dtype.kind == "f":
+        silent = np.isnan(array.reshape(len(array), -1)).all(axis=1)
         if (silent & acting).any():
             return None
-        rows = silent.reshape(-1, *[1] * (array.ndim - 1))
-        array = np.where(rows, 0, array)
+        array = np.where(silent.reshape(-1, *[1] * (array.ndim - 1)), 0, array)
     if np.can_cast(array.dtype, leaf.dtype, "same_kind"):
         return array
     # Discrete actions are floats if some of them are NaN.
@@ -132,13 +113,3 @@ def _numbers(given: Any) -> Array | None:
         given = given.detach().cpu()
     array = np.asarray(given)
     return array if array.dtype.kind in "biuf" else None
-
-
-def _nan_rows(given: Array) -> Array | None:
-    """The envs whose action is all NaN; None if there is no NaN."""
-    if given.dtype.kind != "f":
-        return None
-    nan = np.isnan(given)
-    if not nan.any():
-        return None
-    return np.asarray(nan.reshape(len(given), -1).all(axis=1))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.api.agilerl.actions import AgileActions
-from corral.api.agilerl.step_values import AgileValues, without_none
+from corral.api.agilerl.step_values import outcomes, seen, without_none
 from corral.api.async_calls import VectorCalls
 from corral.api.gymnasium.errors import raise_env_exception
 from corral.api.pettingzoo.make import same_team
@@ -109,7 +109,6 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
         """None where the caller runs the envs."""
         self.observations: dict[Any, Any] = {}
         """The last observations, by agent."""
-        self._values = AgileValues(self.team, self.num_envs)
         self._actions = AgileActions(self.team, self.num_envs)
         self._read: MultiStep | None = None
 
@@ -141,7 +140,7 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
     ) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Wait for the resets that were sent."""
         read = self._noted(self._received("reset", timeout))
-        self.observations = self._values.seen(read)
+        self.observations = seen(self.team, read)
         return self.get_observations(), self._infos(read.step)
 
     # Step -----------------------------------------------------------------------------
@@ -179,10 +178,10 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
     def step_wait(self, timeout: float | None = None) -> Batch:
         """Wait for the steps that were sent."""
         read = self._noted(self._received("step", timeout))
-        self.observations = self._values.seen(read)
+        self.observations = seen(self.team, read)
         return (
             self.get_observations(),
-            *self._values.outcomes(read),
+            *outcomes(self.team, read),
             self._infos(read.step),
         )
 

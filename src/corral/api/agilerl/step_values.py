@@ -7,78 +7,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.api.pettingzoo.step import MultiStep
+from corral.api.pettingzoo.step import MultiStep, by_agent
 from corral.engine.adapters.team import Team
 from corral.engine.tree import mapped
 
 Bools = NDArray[np.bool_]
 
 
-class AgileValues:
-    """Arrays `(slots, ...)` by agent, made from those by group."""
+def seen(team: Team, read: MultiStep) -> dict[Any, Any]:
+    """The observation of each agent; its last one in the step that ends it.
 
-    def __init__(self, team: Team, slots: int) -> None:
-        self._slots = slots
-        self._places = [
-            (agent, group.name, position)
-            for agent, (group, position) in team.place.items()
-        ]
-
-    def seen(self, read: MultiStep) -> dict[Any, Any]:
-        """The observation of each agent; its last one in the step that ends it.
-
-        NaN for absent agents if the observation is of floats. For other dtypes AgileRL
-        casts NaN, which is undefined; here they are zeros.
-        """
-        seen = {}
-        for agent, name, position in self._places:
-            alive = read.alive[name][:, position]
-            obs = _column(read.obs[name], position)
-            if alive.all():
-                seen[agent] = obs
-                continue
-            # Where the env continues without the agent; else a new episode has started.
-            last = read.ended_agents[name][:, position] & ~read.ended
-            if last.any():
-                final = _column(read.final_obs[name], position)
-                obs = mapped(lambda a, b, at=last: _with(a, b, at), obs, final)
-            gone = ~(alive | last)
-            seen[agent] = mapped(lambda a, at=gone: _without(a, at), obs)
-        return seen
-
-    def outcomes(
-        self, read: MultiStep
-    ) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
-        """Rewards, terminations and truncations."""
-        rewards, terminations, truncations = {}, {}, {}
-        for agent, name, position in self._places:
-            ended = read.ended_agents[name][:, position]
-            # After the start of a new episode, `alive` is about that one.
-            moved = ended | (read.alive[name][:, position] & ~read.ended)
-            # Already NaN where the env returned none: see ReturnsAdapter.
-            reward = read.reward[name][:, position].copy()
-            terminated = read.terminated[name][:, position].copy()
-            truncated = read.truncated[name][:, position].copy()
-            if not moved.all():
-                gone = ~moved
-                terminated, truncated = (
-                    terminated.astype(float),
-                    truncated.astype(float),
-                )
-                terminated[gone] = truncated[gone] = np.nan
-            rewards[agent] = reward
-            terminations[agent], truncations[agent] = terminated, truncated
-        return rewards, terminations, truncations
+    NaN for absent agents if the observation is of floats. For other dtypes AgileRL
+    casts NaN, which is undefined; here they are zeros.
+    """
+    shown = mapped(_with_axis, by_agent(team, read.obs))
+    alive = by_agent(team, read.alive)
+    if all(flags.all() for flags in alive.values()):
+        return shown  # type: ignore[no-any-return]
+    ended = by_agent(team, read.ended_agents)
+    finals = mapped(_with_axis, by_agent(team, read.final_obs))
+    for agent, obs in shown.items():
+        # Where the env continues without the agent; else a new episode has started.
+        last = ended[agent] & ~read.ended
+        if last.any():
+            obs = mapped(lambda a, b, at=last: _with(a, b, at), obs, finals[agent])
+        gone = ~(alive[agent] | last)
+        shown[agent] = mapped(lambda a, at=gone: _without(a, at), obs)
+    return shown  # type: ignore[no-any-return]
 
 
-def _column(batch: Any, position: int) -> Any:
-    """One agent's values; single numbers get an axis of 1, as in AgileRL."""
+def outcomes(team: Team, read: MultiStep) -> tuple[dict[Any, Any], ...]:
+    """Rewards, terminations and truncations; flags are NaN for absent agents."""
+    alive, ended = by_agent(team, read.alive), by_agent(team, read.ended_agents)
+    # After the start of a new episode, `alive` is about that one.
+    moved = {agent: ended[agent] | (alive[agent] & ~read.ended) for agent in alive}
+    flags = [
+        {
+            agent: one.copy()
+            if moved[agent].all()
+            else np.where(moved[agent], one, np.nan)
+            for agent, one in by_agent(team, part).items()
+        }
+        for part in (read.terminated, read.truncated)
+    ]
+    # Already NaN where the env returned none: see ReturnsAdapter.
+    return mapped(np.copy, by_agent(team, read.reward)), *flags
 
-    def part(array: NDArray[Any]) -> NDArray[Any]:
-        own = array[:, position]
-        return own[:, None] if own.ndim == 1 else own
 
-    return mapped(part, batch)
+def _with_axis(own: NDArray[Any]) -> NDArray[Any]:
+    """Single numbers get an axis of 1, as in AgileRL."""
+    return own[:, None] if own.ndim == 1 else own
 
 
 def _with(array: NDArray[Any], other: NDArray[Any], at: Bools) -> NDArray[Any]:

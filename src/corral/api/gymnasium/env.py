@@ -7,7 +7,6 @@ arrays with masks. `valid` and `started` are attributes, never info keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from corral.api.async_calls import VectorCalls
 from corral.api.episode_ends import finals_of, owned
 from corral.api.gymnasium.errors import ActionTypeError
+from corral.api.pool_env import overlaid
 from corral.core import Step
 from corral.engine.layout.infos import NO_INFOS, add_info
 from corral.engine.pool import Pool
@@ -114,23 +114,10 @@ class CorralVectorEnv(VectorCalls, VectorEnv[Any, Any, Any]):
         before = self._last
         self._last = step = self._received("reset", timeout)
         if len(step) == self.num_envs:
-            return owned(step.obs) if self.copy else step.obs, step.infos.to_vector(
-                self.num_envs
-            )
-        self._last = self._overlaid(before, step)
-        infos: dict[str, Any] = {}
-        for position, slot in enumerate(step.slots.tolist()):
-            add_info(infos, step.infos.of(position), slot, self.num_envs)
-        return self.pool.observe(), infos
-
-    def _overlaid(self, before: Step | None, step: Step) -> Step:
-        """The flags of all slots after a reset of some slots."""
-        flags: dict[str, Any] = {}
-        for name in ("valid", "started"):
-            nothing = np.zeros(self.num_envs, np.bool_)
-            flags[name] = nothing if before is None else getattr(before, name).copy()
-            flags[name][step.slots] = getattr(step, name)
-        return replace(step, **flags)
+            obs = owned(step.obs) if self.copy else step.obs
+            return obs, step.infos.to_vector(self.num_envs)
+        self._last = step = overlaid(self.pool, before, step)
+        return step.obs, step.infos.to_vector(self.num_envs)
 
     # Step -----------------------------------------------------------------------------
 

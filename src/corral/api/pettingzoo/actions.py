@@ -21,8 +21,9 @@ from corral.engine.layout.casts import widened
 from corral.engine.layout.codec import codec_for
 from corral.errors import SpaceMismatch
 
-Flags = Mapping[str, NDArray[np.bool_]]
-"""Group -> (slots, agents): which agents act, or are alive."""
+Bools = NDArray[np.bool_]
+Flags = Mapping[str, Bools]
+"""Group -> (slots, agents): which agents act."""
 
 
 class MultiActions:
@@ -38,114 +39,83 @@ class MultiActions:
         self._team = team
         self._slots = slots
         self._by = by
-        self._parts = [_GroupActions(group, slots) for group in team.groups]
-        self._by_name = {part.group.name: part for part in self._parts}
+        self._groups = {one.name: _GroupActions(one, slots) for one in team.groups}
 
-    def batch(self, actions: Any, acting: Flags, alive: Flags) -> dict[str, Any]:
+    def batch(self, actions: Any, acting: Flags) -> dict[str, Any]:
         """The batch to send.
 
         Args:
             actions: in any of the forms above.
             acting: the agents that have to act.
-            alive: the agents that are alive; some may wait for their turn.
         """
-        if isinstance(actions, Mapping):
-            if self._are_by_group(actions):
-                return self._by_groups(actions, acting)
-            return self._by_agents(actions, acting)
         if isinstance(actions, (list, tuple)):
-            return self._by_slots(actions, acting, alive)
-        raise SpaceMismatch(
-            f"actions is {type(actions).__name__}; pass a dict of agent -> one action "
-            f"for each of the {self._slots} slots, or one dict per slot"
-        )
-
-    def _are_by_group(self, actions: Mapping[Any, Any]) -> bool:
-        if not actions or not all(key in self._by_name for key in actions):
-            return False
-        # A group of one agent may have the agent's name.
-        return self._by == "group" or any(
-            key not in self._team.place for key in actions
-        )
-
-    def _by_groups(self, actions: Mapping[Any, Any], acting: Flags) -> dict[str, Any]:
-        """The batch to send, of actions by group."""
-        for name in self._by_name:
-            if name not in actions and acting[name].any():
-                slot, position = np.argwhere(acting[name])[0].tolist()
-                agent = self._by_name[name].group.agents[position]
-                raise SpaceMismatch(
-                    f"actions has no entry for group {name!r}, whose agent {agent!r} "
-                    f"has to act in slot {slot}"
-                )
+            self._check_slots(actions, acting)
+            return {name: one.gathered(actions) for name, one in self._groups.items()}
+        if not isinstance(actions, Mapping):
+            raise SpaceMismatch(
+                f"actions is {type(actions).__name__}; pass a dict of agent -> one "
+                f"action for each of the {self._slots} slots, or one dict per slot"
+            )
+        if not self._are_by_group(actions):
+            self._check_known(actions, "actions")
+            return {
+                name: group.joined(actions, acting[name])
+                for name, group in self._groups.items()
+            }
         return {
-            name: actions[name] if name in actions else part.nothing()
-            for name, part in self._by_name.items()
+            name: actions[name] if name in actions else group.joined({}, acting[name])
+            for name, group in self._groups.items()
         }
 
-    def _by_agents(self, actions: Mapping[Any, Any], acting: Flags) -> dict[str, Any]:
-        given = 0
-        batch = {}
-        for part in self._parts:
-            batch[part.group.name], found = part.joined(actions, acting)
-            given += found
-        if given < len(actions):
-            self._refuse_strange(actions, "actions")
-        return batch
+    def _are_by_group(self, actions: Mapping[Any, Any]) -> bool:
+        if not actions or not actions.keys() <= self._groups.keys():
+            return False
+        # A group of one agent may have the agent's name.
+        return self._by == "group" or not actions.keys() <= self._team.place.keys()
 
-    def _refuse_strange(self, actions: Mapping[Any, Any], name: str) -> None:
-        for key in actions:
-            if key not in self._team.place:
-                raise SpaceMismatch(
-                    f"{name} has an entry for {key!r}; the agents are "
-                    f"{list(self._team.agents)}, in the groups {list(self._by_name)}"
-                )
+    def _check_known(self, actions: Mapping[Any, Any], name: str) -> None:
+        if not actions.keys() <= self._team.place.keys():
+            strange = next(key for key in actions if key not in self._team.place)
+            raise SpaceMismatch(
+                f"{name} has an entry for {strange!r}; the agents are "
+                f"{list(self._team.agents)}, in the groups {list(self._groups)}"
+            )
 
-    def _by_slots(
-        self, actions: Sequence[Any], acting: Flags, alive: Flags
-    ) -> dict[str, Any]:
+    def _check_slots(self, actions: Sequence[Any], acting: Flags) -> None:
+        """Check that each slot has the actions of exactly the agents that act there."""
         if len(actions) != self._slots:
             raise SpaceMismatch(
                 f"{len(actions)} dicts of actions for {self._slots} slots; pass one "
                 "for each slot"
             )
         for slot, given in enumerate(actions):
+            name = f"actions[{slot}]"
             if not isinstance(given, Mapping):
                 raise SpaceMismatch(
-                    f"actions[{slot}] is {type(given).__name__}; expected a dict of "
-                    f"the actions in slot {slot}, by agent"
+                    f"{name} is {type(given).__name__}; expected a dict of the actions "
+                    f"in slot {slot}, by agent"
                 )
-            self._refuse_strange(given, f"actions[{slot}]")
-            self._check_slot(slot, given, acting, alive)
-        return {part.group.name: part.gathered(actions) for part in self._parts}
+            self._check_known(given, name)
+            turn = [
+                agent
+                for agent, (group, position) in self._team.place.items()
+                if acting[group.name][slot, position]
+            ]
+            for agent in turn:
+                if agent not in given:
+                    raise _missing(name, agent, slot)
+            for agent in given:
+                if agent not in turn:
+                    raise SpaceMismatch(
+                        f"{name} has an action for agent {agent!r}, which does not act "
+                        f"in slot {slot}; it is the turn of {turn}"
+                    )
 
-    def _check_slot(
-        self, slot: int, given: Mapping[Agent, Any], acting: Flags, alive: Flags
-    ) -> None:
-        """Check that exactly the agents that act in this slot have an action."""
-        for agent, (group, position) in self._team.place.items():
-            name = group.name
-            acts = acting[name][slot, position]
-            if acts and agent not in given:
-                raise SpaceMismatch(
-                    f"actions[{slot}] has no action for agent {agent!r}, which has to "
-                    f"act in slot {slot}"
-                )
-            if not acts and agent in given:
-                raise SpaceMismatch(
-                    f"actions[{slot}] has an action for agent {agent!r}, "
-                    + self._why_not(slot, acting, alive[name][slot, position])
-                )
 
-    def _why_not(self, slot: int, acting: Flags, alive: bool) -> str:
-        if not alive:
-            return f"which is not alive in slot {slot}"
-        turn = [
-            agent
-            for agent, (group, position) in self._team.place.items()
-            if acting[group.name][slot, position]
-        ]
-        return f"but in slot {slot} it is the turn of {turn[0]!r}"
+def _missing(name: str, agent: Agent, slot: int) -> SpaceMismatch:
+    return SpaceMismatch(
+        f"{name} has no entry for agent {agent!r}, which has to act in slot {slot}"
+    )
 
 
 class _GroupActions:
@@ -161,22 +131,11 @@ class _GroupActions:
         ]
         self._names = [f"actions[{agent!r}]" for agent in group.agents]
 
-    def nothing(self) -> Any:
-        """Zeros, for agents that do not act."""
-        return self._assembled([leaf.dtype for leaf in self._codec.leaves])[0]
-
-    def _assembled(self, dtypes: list[np.dtype[Any]]) -> tuple[Any, list[NDArray[Any]]]:
-        arrays = [
-            np.zeros(shape, dtype)
-            for shape, dtype in zip(self._shapes, dtypes, strict=True)
-        ]
-        return self._join.assemble(arrays, ()), arrays
-
-    def joined(self, actions: Mapping[Agent, Any], acting: Flags) -> tuple[Any, int]:
-        """The agents' arrays in one batch, and the number of agents in `actions`."""
+    def joined(self, actions: Mapping[Agent, Any], acting: Bools) -> Any:
+        """The agents' arrays in one batch; zeros for agents that do not act."""
         batch = self._side_by_side(actions)
         if batch is not None:
-            return batch, len(self.group.agents)
+            return batch
         given = []
         for position, agent in enumerate(self.group.agents):
             if agent in actions:
@@ -184,22 +143,23 @@ class _GroupActions:
                     actions[agent], self._slots, self._names[position]
                 )
                 given.append((slice(None), position, leaves))
-            else:
-                self._check_idle(position, acting)
-        return self._placed(given), len(given)
+            elif acting[:, position].any():
+                raise _missing("actions", agent, int(np.argmax(acting[:, position])))
+        return self._placed(given)
 
     def _placed(self, given: Sequence[tuple[Any, int, list[NDArray[Any]]]]) -> Any:
         """Write leaves by slots and position into arrays of all agents."""
-        # In the space's own dtypes, unless a value would change: see `Actions`.
-        dtypes = [
-            _dtype_for(leaf.dtype, [leaves[index].dtype for _, _, leaves in given])
-            for index, leaf in enumerate(self._codec.leaves)
-        ]
-        batch, arrays = self._assembled(dtypes)
-        for slots, position, leaves in given:
-            for array, leaf in zip(arrays, leaves, strict=True):
-                array[slots, position] = leaf
-        return batch
+        arrays = []
+        for index, (leaf, shape) in enumerate(
+            zip(self._codec.leaves, self._shapes, strict=True)
+        ):
+            # In the space's own dtype, unless a value would change: see `Actions`.
+            own = leaf.dtype
+            fits = all(np.can_cast(one[index].dtype, own, "safe") for *_, one in given)
+            arrays.append(array := np.zeros(shape, own if fits else widened(own)))
+            for slots, position, leaves in given:
+                array[slots, position] = leaves[index]
+        return self._join.assemble(arrays, ())
 
     def _side_by_side(self, actions: Mapping[Agent, Any]) -> NDArray[Any] | None:
         """The fast path: every agent has one array of the right dtype and shape."""
@@ -218,14 +178,6 @@ class _GroupActions:
                 return None
             batch[:, position] = given
         return batch
-
-    def _check_idle(self, position: int, acting: Flags) -> None:
-        waiting = acting[self.group.name][:, position]
-        if waiting.any():
-            raise SpaceMismatch(
-                f"actions has no entry for agent {self.group.agents[position]!r}, "
-                f"which has to act in slot {int(np.argmax(waiting))}"
-            )
 
     def gathered(self, actions: Sequence[Mapping[Agent, Any]]) -> Any:
         """The batch from one dict per slot."""
@@ -252,10 +204,3 @@ class _GroupActions:
                 ]
                 self._codec.encoder(arrays, name)(0, 0, value)
             raise
-
-
-def _dtype_for(own: np.dtype[Any], given: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
-    for dtype in given:
-        if dtype is not own and not np.can_cast(dtype, own, "safe"):
-            return widened(own)
-    return own

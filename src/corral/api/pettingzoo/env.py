@@ -11,7 +11,6 @@ hold the rest of the last step: `alive`, `acting`, `action_masks`, `final_obs`,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,19 +20,15 @@ from numpy.typing import NDArray
 from corral.api.async_calls import AsyncCalls
 from corral.api.pettingzoo.actions import MultiActions
 from corral.api.pettingzoo.step import Bools, MultiStep, by_agent
-from corral.api.pool_env import PoolOwner
+from corral.api.pool_env import PoolOwner, overlaid
 from corral.core import Autoreset, Step
 from corral.engine.adapters.team import TEAM_KEY, Agent, Team
-from corral.engine.layout.infos import Infos
-from corral.engine.layout.plan import SCALAR_FIELDS
+from corral.engine.keywords import check_choice
 from corral.engine.pool import Pool
 from corral.engine.tree import mapped
-from corral.errors import OptionError, OrderError
+from corral.errors import OrderError
 
-BY_CHOICES = ("agent", "group")
-Batch = tuple[
-    dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]
-]
+Batch = tuple[dict[Any, Any], ...]
 """Observations, rewards, terminations, truncations, infos."""
 
 
@@ -55,8 +50,7 @@ class MultiEnv(PoolOwner, AsyncCalls):
         copy: bool = True,
         autoreset: Autoreset | None = None,
     ) -> None:
-        if by not in BY_CHOICES:
-            raise OptionError(f"by is {by!r}; choose one of {BY_CHOICES}")
+        check_choice("by", by, ("agent", "group"))
         self.pool = pool
         self.layout = pool.layout
         self.num_envs = pool.num_envs
@@ -69,12 +63,13 @@ class MultiEnv(PoolOwner, AsyncCalls):
         self.possible_agents = self.agents = self.team.agents
         self.groups = {group.name: group for group in self.team.groups}
         self.turns = self.team.turns
-        self.observation_spaces: dict[Agent, Space[Any]] = {}
-        self.action_spaces: dict[Agent, Space[Any]] = {}
-        for agent in self.team.agents:
-            group = self.team.group_of(agent)
-            self.observation_spaces[agent] = group.observation_space
-            self.action_spaces[agent] = group.action_space
+        own = {agent: self.team.group_of(agent) for agent in self.team.agents}
+        self.observation_spaces: dict[Agent, Space[Any]] = {
+            agent: group.observation_space for agent, group in own.items()
+        }
+        self.action_spaces: dict[Agent, Space[Any]] = {
+            agent: group.action_space for agent, group in own.items()
+        }
         self._same_step = self.autoreset == "same_step"
         self._actions = MultiActions(self.team, self.num_envs, by)
         self._read: MultiStep | None = None
@@ -137,31 +132,11 @@ class MultiEnv(PoolOwner, AsyncCalls):
             if before is not None:
                 over |= before.ended
                 over[step.slots] = False
-            step = self._overlaid(before, step)
+            step = overlaid(self.pool, before, step)
         self._last = step
         read = MultiStep(self.team, step, self._same_step, self.copy, over)
         self._read = read
         return self._by_agent_or_group(read.obs), self._infos(step)
-
-    def _overlaid(self, before: Step | None, part: Step) -> Step:
-        """A Step of all slots after a reset of some slots."""
-        count = self.num_envs
-        changed: dict[str, Any] = {}
-        for name in SCALAR_FIELDS:
-            held = getattr(part, name)
-            all_slots = np.zeros(count, held.dtype)
-            if before is not None:
-                all_slots[:] = getattr(before, name)
-            all_slots[part.slots] = held
-            changed[name] = all_slots
-        each = zip(part.slots.tolist(), part.infos.to_list(len(part)), strict=True)
-        return replace(
-            part,
-            slots=np.arange(count),
-            obs=self.pool.observe(),
-            infos=Infos([], {slot: info for slot, info in each if info}),
-            **changed,
-        )
 
     # Step -----------------------------------------------------------------------------
 
@@ -188,19 +163,13 @@ class MultiEnv(PoolOwner, AsyncCalls):
         return self._results(self._received("step", timeout))
 
     def _batch(self, actions: Any) -> dict[str, Any]:
-        last = self.last
-        return self._actions.batch(actions, last.acting, last.alive)
+        return self._actions.batch(actions, self.last.acting)
 
     def _results(self, step: Step) -> Batch:
         self._last = step
         self._read = read = MultiStep(self.team, step, self._same_step, self.copy)
-        return (
-            self._by_agent_or_group(read.obs),
-            self._by_agent_or_group(read.reward),
-            self._by_agent_or_group(read.terminated),
-            self._by_agent_or_group(read.truncated),
-            self._infos(step),
-        )
+        parts = (read.obs, read.reward, read.terminated, read.truncated)
+        return *map(self._by_agent_or_group, parts), self._infos(step)
 
     def _by_agent_or_group(self, groups: dict[str, Any]) -> dict[Any, Any]:
         """By agent or by group, as `by` says."""

@@ -50,15 +50,10 @@ def make_multi(
         copy: False to get views into the block where possible.
         **options: everything that `corral.Pool` takes.
     """
-    pool = open_team_pool(
-        env,
-        num_envs,
-        autoreset=autoreset,
-        parallel=parallel,
-        state=state,
-        observe=observe,
-        **options,
+    adapt = functools.partial(
+        multi_env, parallel=parallel, state=state, observe=observe
     )
+    pool = open_team_pool(env, num_envs, adapt, autoreset=autoreset, **options)
     try:
         return MultiEnv(pool, by, copy)
     except OptionError:
@@ -69,27 +64,17 @@ def make_multi(
 def open_team_pool(
     env: EnvSource,
     num_envs: int | None = None,
+    adapt: Wrap = multi_env,
     *,
-    autoreset: Autoreset = "same_step",
-    bare_resets: bool = False,
-    parallel: bool = False,
-    state: bool = False,
-    observe: str = "acting",
     wrappers: Sequence[Wrap] = (),
     **options: Any,
 ) -> Pool:
-    """Open a pool of envs with several agents each; arguments as for `make_multi`.
-
-    `bare_resets` starts episodes after the first without a seed.
-    """
-    seated = functools.partial(
-        multi_env, parallel=parallel, state=state, observe=observe
-    )
+    """Open a pool of envs with several agents each, which `adapt` gives adapters."""
     return Pool.with_options(
         env,
         num_envs,
-        PoolOptions(autoreset=autoreset, wrappers=(*wrappers, seated), **options),
-        ApiOptions(bare_resets=bare_resets, agree=same_team, empty_finals=False),
+        PoolOptions(wrappers=(*wrappers, adapt), **options),
+        ApiOptions(agree=same_team, empty_finals=False),
     )
 
 

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Step
-from corral.engine.adapters.team import MASK_KEY, STATE_KEY, Group, Team
+from corral.engine.adapters.team import STATE_KEY, Group, Team, masks_of
 from corral.engine.tree import mapped
 
 Bools = NDArray[np.bool_]
+_TRANSITION = ("reward", "terminated", "truncated")
 
 
 class MultiStep:
@@ -54,46 +55,34 @@ class MultiStep:
         self.alive: dict[str, Bools] = {}
         """Which agents are alive."""
         fresh = over is not None
-        self._ended = ended = None if fresh else _where(step.ended)
-        """Slots."""
-        cut = None if ended is None else ended[~step.valid[ended]]
+        self._ended: NDArray[np.intp] | None = None
+        """Slots where an episode ended, if any."""
+        if not fresh and step.ended.any():
+            self._ended = np.flatnonzero(step.ended)
         for group in team.groups:
             name = group.name
             self.alive[name] = alive = step.obs[name]["alive"].copy()
-            if fresh:
-                self._nothing_happened(name, alive)
-            else:
-                self._happened(name, cut, same_step)
+            self._transition(name, fresh, same_step)
             if not same_step:
                 alive[step.ended if over is None else over] = False
             self.obs[name] = self._seen(name, alive)
 
-    def _nothing_happened(self, name: str, like: Bools) -> None:
-        self.reward[name] = np.zeros(like.shape)
-        self.terminated[name] = np.zeros_like(like)
-        self.truncated[name] = np.zeros_like(like)
-
-    def _happened(
-        self, name: str, cut: NDArray[np.intp] | None, same_step: bool
-    ) -> None:
-        """The transition that led here."""
-        leaves, ended = self.step.obs[name], self._ended
-        self.reward[name] = reward = leaves["reward"].copy()
-        self.terminated[name] = terminated = leaves["terminated"].copy()
-        self.truncated[name] = truncated = leaves["truncated"].copy()
-        if ended is None:
-            return
-        final = self.step.final_obs[name]
-        if same_step:
-            reward[ended] = final["reward"][ended]
-            terminated[ended] = final["terminated"][ended]
-            truncated[ended] = final["truncated"][ended]
-        if cut is not None and len(cut):
+    def _transition(self, name: str, fresh: bool, same_step: bool) -> None:
+        """The transition that led here; after a reset there was none."""
+        parts: tuple[Any, ...] = (self.reward, self.terminated, self.truncated)
+        leaves, ended, step = self.step.obs[name], self._ended, self.step
+        for field, part in zip(_TRANSITION, parts, strict=True):
+            here = leaves[field]
+            part[name] = np.zeros_like(here) if fresh else here.copy()
+            if ended is not None and same_step:
+                part[name][ended] = step.final_obs[name][field][ended]
+        if ended is not None and not step.valid[ended].all():
             # A fault: these are values of the step before, where the living agents are
             # truncated.
-            reward[cut] = 0.0
-            terminated[cut] = False
-            truncated[cut] = final["alive"][cut]
+            cut = ended[~step.valid[ended]]
+            self.reward[name][cut] = 0.0
+            self.terminated[name][cut] = False
+            self.truncated[name][cut] = step.final_obs[name]["alive"][cut]
 
     def _seen(self, name: str, alive: Bools) -> Any:
         """The observations, zeros for agents that are not alive."""
@@ -157,10 +146,9 @@ class MultiStep:
         return {group.name: self._mask(group) for group in self.team.groups}
 
     def _mask(self, group: Group) -> Bools | None:
-        if not (group.mask_in_obs or group.mask_by_info):
+        given = masks_of(group, self.step.obs[group.name])
+        if given is None:
             return None
-        leaves = self.step.obs[group.name]
-        given = leaves["obs"][MASK_KEY] if group.mask_in_obs else leaves["mask"]
         mask: Bools = given.astype(np.bool_)
         mask[~self.acting[group.name]] = True
         return mask
@@ -184,10 +172,6 @@ class MultiStep:
             return leaf
 
         return mapped(of_the_ended, here, final)
-
-
-def _where(flags: Bools) -> NDArray[np.intp] | None:
-    return np.flatnonzero(flags) if flags.any() else None
 
 
 def _blanked(leaf: NDArray[Any], rows: Bools) -> NDArray[Any]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from corral.api.pettingzoo.make import open_team_pool
 from corral.api.shared_policy.gymnasium_env import SharedVectorEnv
 from corral.api.shared_policy.pool import SharedPool
 from corral.engine.adapters.factories import EnvSource
-from corral.engine.keywords import checked_keywords
+from corral.engine.adapters.pettingzoo import multi_env
+from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 
 if TYPE_CHECKING:
     from corral.api.shared_policy.sb3_env import SharedVecEnv
-
-APIS = ("gymnasium", "sb3")
 
 
 @overload
@@ -80,8 +80,7 @@ def make_shared_policy(
         copy: False to get views where possible ("gymnasium").
         **options: everything else that `corral.Pool` takes.
     """
-    if api not in APIS:
-        raise OptionError(f"api is {api!r}; choose one of {', '.join(APIS)}")
+    check_choice("api", api, ("gymnasium", "sb3"))
     if api == "sb3" and not copy:
         raise OptionError(
             "copy=False has no meaning with api='sb3': Stable-Baselines3 keeps "
@@ -102,7 +101,8 @@ def open_shared_pool(
     env: EnvSource, num_envs: int | None = None, *, pad: bool = False, **options: Any
 ) -> SharedPool:
     """Open a pool whose slots are agents; arguments as for `make_shared_policy`."""
-    pool = open_team_pool(env, num_envs, parallel=True, **options)
+    adapt = functools.partial(multi_env, parallel=True)
+    pool = open_team_pool(env, num_envs, adapt, **options)
     try:
         return SharedPool(pool, pad)
     except BaseException:

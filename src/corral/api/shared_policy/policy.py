@@ -65,12 +65,10 @@ class SharedPolicy:
         envs, agents = len(step), self._agents
         nothing_over = np.zeros(envs, np.bool_)
         read = MultiStep(self._team, step, True, False, over=nothing_over)
-        rewards = {name: leaves["reward"] for name, leaves in self._leaves(step)}
-        flags = (step.terminated, step.truncated, step.started, step.valid, step.seed)
+        groups = [group.name for group in self._team.groups]
+        rewards = {name: step.obs[name]["reward"] for name in groups}
         names = ("terminated", "truncated", "started", "valid", "seed")
-        each: dict[str, Any] = {
-            name: np.repeat(one, agents) for name, one in zip(names, flags, strict=True)
-        }
+        each: Any = {name: np.repeat(getattr(step, name), agents) for name in names}
         return replace(
             step,
             slots=np.arange(envs * agents),
@@ -79,9 +77,6 @@ class SharedPolicy:
             previous_action=None,
             **each,
         )
-
-    def _leaves(self, step: Step) -> list[tuple[str, Any]]:
-        return [(group.name, step.obs[group.name]) for group in self._team.groups]
 
     def _by_agent(self, carry: Any, envs: int) -> Any:
         rows = envs * self._agents

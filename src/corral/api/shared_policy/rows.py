@@ -42,21 +42,33 @@ class SharedRows:
     def step(self, step: Step, copy: bool) -> Step:
         """The same Step, a row for each agent."""
         envs = step.slots
-        fresh = bool(step.started.all()) and not step.ended.any()
         multi = MultiStep(self._team, step, same_step=True, copy=copy)
         flags = self._spaces.flags
-        alive, before = flags(multi.alive), self._before(step, flags(multi.alive))
+        alive = flags(multi.alive)
+        # The agents alive before this step; after a reset, those alive now.
+        reset = (step.started & ~step.ended)[:, None]
+        before = np.where(reset, alive, self._alive[envs])
         terminated = flags(multi.terminated) & before
         truncated = flags(multi.truncated) & before
         ended = terminated | truncated
         reward = np.where(before, flags(multi.reward), 0.0)
         started = ~alive | ~before | ended | step.started[:, None]
-        returns, lengths = self._counted(envs, reward, before, started, fresh)
+        # Return and length of the episodes that `reward` belongs to.
+        returns = np.zeros_like(reward)
+        lengths = np.zeros(reward.shape, np.int32)
+        if not reset.all():
+            returns += self._return[envs] + reward
+            lengths += self._length[envs] + before
+        self._return[envs] = np.where(started, 0.0, returns)
+        self._length[envs] = np.where(started, 0, lengths)
         self._alive[envs] = alive
         self._follow_seeds(step)
         self._last = multi if len(envs) == len(self._alive) else None
         infos, final_infos = self._row_infos(step, ended)
-        obs = self._spaces.rows(multi.obs, multi.alive, len(envs))
+        obs = finals = self._spaces.rows(multi.obs, multi.alive, len(envs))
+        if ended.any():
+            here = multi.ended_agents
+            finals = self._spaces.rows(multi.final_obs, here, len(envs))
         return Step(
             slots=(envs[:, None] * self.agents + np.arange(self.agents)).ravel(),
             obs=obs,
@@ -65,36 +77,13 @@ class SharedRows:
             truncated=truncated.ravel(),
             started=started.ravel(),
             valid=(before & step.valid[:, None]).ravel(),
-            final_obs=self._finals(multi, len(envs)) if ended.any() else obs,
+            final_obs=finals,
             episode_return=returns.ravel(),
             episode_length=lengths.ravel(),
             seed=self._seed[envs].ravel(),
             infos=infos,
             final_infos=final_infos,
         )
-
-    def _before(self, step: Step, alive: Bools) -> Bools:
-        """The agents alive before this step; after a reset, those alive now."""
-        reset = step.started & ~step.ended
-        return np.where(reset[:, None], alive, self._alive[step.slots])
-
-    def _counted(
-        self,
-        envs: NDArray[np.intp],
-        reward: NDArray[np.float64],
-        before: Bools,
-        started: Bools,
-        fresh: bool,
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return and length of the episodes that `reward` belongs to."""
-        returns, lengths = self._return[envs], self._length[envs]
-        if fresh:
-            returns[:], lengths[:] = 0.0, 0
-        else:
-            returns, lengths = returns + reward, lengths + before
-        self._return[envs] = np.where(started, 0.0, returns)
-        self._length[envs] = np.where(started, 0, lengths)
-        return returns, lengths.astype(np.int32)
 
     def _follow_seeds(self, step: Step) -> None:
         """Make each agent's seed from the env's: agents draw different numbers."""
@@ -104,10 +93,6 @@ class SharedRows:
                 self._seed[step.slots[position]] = [
                     episode_seed(seed, agent) for agent in range(self.agents)
                 ]
-
-    def _finals(self, multi: MultiStep, envs: int) -> Any:
-        """The last observations of agents that ended."""
-        return self._spaces.rows(multi.final_obs, multi.ended_agents, envs)
 
     def masks(self) -> Bools | None:
         """What each row may do now; None if nothing is chosen, or not all were seen."""

@@ -79,33 +79,36 @@ class PaddedSpaces(SharedSpaces):
             for group in team.groups
         ]
         self._wide = max(_numbers_in(group) for group in team.groups)
-        width = self._wide + len(team.groups)
-        self.observation_space: Space[Any] = spaces.Box(
-            -np.inf, np.inf, (width,), np.float32
-        )
+        self._shape = (self._wide + len(team.groups),)
+        self.observation_space = spaces.Box(-np.inf, np.inf, self._shape, np.float32)
         self.action_space, self._fit = _widest(team)
 
     def rows(self, seen: ByGroup, there: ByGroup, envs: int) -> Any:
         """See SharedSpaces.rows; always a copy."""
-        agents, shape = len(self._team.agents), self.observation_space.shape
-        assert shape is not None
-        rows = np.zeros((envs, agents, *shape), np.float32)
-        for number, group in enumerate(self._team.groups):
-            here, size = len(group.agents), _numbers_in(group)
+        flat = {}
+        for group in self._team.groups:
+            here = len(group.agents)
             batch = _as_rows(seen[group.name], envs * here)
-            flat = flat_batch(group.observation_space, batch, envs * here)
-            columns = self._columns[number]
-            rows[:, columns, :size] = flat.reshape(envs, here, size)
-            rows[:, columns, self._wide + number] = 1.0
-        rows[~self.flags(there)] = 0.0
-        return rows.reshape(envs * agents, *shape)
+            rows = flat_batch(group.observation_space, batch, envs * here)
+            flat[group.name] = rows.reshape(envs, here, -1)
+        whole = self._whole(flat, *self._shape)
+        for number, columns in enumerate(self._columns):
+            whole[:, columns, self._wide + number] = 1.0
+        whole[~self.flags(there)] = 0.0
+        return whole.reshape(-1, *self._shape)
 
     def flags(self, flags: ByGroup) -> Array:
         """See SharedSpaces.flags."""
-        first = flags[self._team.groups[0].name]
-        whole = np.empty((len(first), len(self._team.agents)), first.dtype)
+        return self._whole(flags)
+
+    def _whole(self, parts: ByGroup, *width: int) -> Array:
+        """Arrays of groups in one, `(envs, agents, *width)`, with zeros around."""
+        first = parts[self._team.groups[0].name]
+        whole = np.zeros((len(first), len(self._team.agents), *width), first.dtype)
         for group, columns in zip(self._team.groups, self._columns, strict=True):
-            whole[:, columns] = flags[group.name]
+            part = parts[group.name]
+            inside: Any = (slice(None), columns, *map(slice, part.shape[2:]))
+            whole[inside] = part
         return whole
 
     def actions(self, batch: Any, envs: int) -> dict[str, Any]:
@@ -126,13 +129,11 @@ class PaddedSpaces(SharedSpaces):
 
     def masks(self, masks: ByGroup, envs: int) -> Bools | None:
         """See SharedSpaces.masks; actions beyond an agent's own are False."""
-        if not isinstance(self.action_space, spaces.Discrete):
+        unknown = any(one is None for one in masks.values())
+        if unknown or not isinstance(self.action_space, spaces.Discrete):
             return None
-        agents = len(self._team.agents)
-        whole = np.zeros((envs, agents, int(self.action_space.n)), np.bool_)
-        for group, columns in zip(self._team.groups, self._columns, strict=True):
-            whole[:, columns, : group.mask] = masks[group.name]
-        return whole.reshape(envs * agents, -1)
+        whole = self._whole(masks, int(self.action_space.n))
+        return whole.reshape(len(whole) * whole.shape[1], -1)
 
 
 def shared_spaces(team: Team, pad: bool) -> SharedSpaces:

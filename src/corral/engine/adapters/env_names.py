@@ -216,6 +216,7 @@ def _check_call(
     parameters = signature.parameters
     supplied = [*kwargs, *(name for name in given if name in parameters)]
     try:
+        signature.bind_partial(**dict.fromkeys(supplied))  # an unknown one first
         signature.bind(**dict.fromkeys(supplied))
     except TypeError as error:
         needed = [

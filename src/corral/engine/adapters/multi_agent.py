@@ -13,7 +13,7 @@ from corral.core import NO_TASK, Adapter, EnvSpec
 from corral.engine.adapters.aec_to_parallel import without_detours
 from corral.engine.adapters.roster import Roster, Seat
 from corral.engine.adapters.single_agent import Signature
-from corral.engine.adapters.team import MASK_KEY, TEAM_KEY, team_of
+from corral.engine.adapters.team import MASK_KEY, TEAM_KEY, masks_of, team_of
 from corral.errors import SpaceMismatch, SpacesDiffer
 
 OBSERVE_CHOICES = ("acting", "all")
@@ -88,7 +88,7 @@ class PettingZooAdapter(Adapter):
         """
         allowed = dict(actions)
         for group in self.team.groups:
-            masks = group.masks(self.roster.value[group.name])
+            masks = masks_of(group, self.roster.value[group.name])
             if masks is not None and isinstance(group.action_space, spaces.Discrete):
                 mask, start = masks[0], group.action_space.start
                 chosen = actions[group.name] - start

@@ -75,12 +75,6 @@ class Group:
         """Whether the block has a place for masks that come with infos."""
         return 0 < self.mask <= MAX_MASKED_ACTIONS and not self.mask_in_obs
 
-    def masks(self, leaves: dict[str, Any]) -> Any:
-        """The masks among what the block holds of this group; None without masks."""
-        if self.mask_in_obs:
-            return leaves["obs"][MASK_KEY]
-        return leaves["mask"] if self.mask_by_info else None
-
     def leaves(self, turns: bool) -> spaces.Dict:
         """The space of what the block holds of this group."""
         count = len(self.agents)
@@ -136,6 +130,13 @@ class Team:
                 for group in self.groups
             }
         )
+
+
+def masks_of(group: Group, leaves: dict[str, Any]) -> Any:
+    """The masks among what the block holds of a group; None without masks."""
+    if group.mask_in_obs:
+        return leaves["obs"][MASK_KEY]
+    return leaves["mask"] if group.mask_by_info else None
 
 
 class TeamSpace(spaces.Dict):
