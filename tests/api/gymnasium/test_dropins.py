@@ -168,11 +168,10 @@ def test_bad_arguments_are_refused_as_by_gymnasium(options):
         dropin.AsyncVectorEnv([Moody], **options)
 
 
-@pytest.mark.parametrize(
-    ("count", "reason"), [(1.5, "an integer"), (0, "a positive"), (-1, "a positive")]
-)
-def test_a_max_concurrency_that_is_no_positive_integer_is_refused(count, reason):
-    with pytest.raises(ValueError, match=f"must be {reason} or None, got"):
+@pytest.mark.parametrize("count", [1.5, 0, -1])
+def test_a_max_concurrency_that_is_no_positive_integer_is_refused(count):
+    told = f"`max_concurrency` is {count}; it must be an integer >= 1"
+    with pytest.raises(ValueError, match=told):
         dropin.AsyncVectorEnv([Moody], max_concurrency=count)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
@@ -18,20 +17,40 @@ from corral.api.gymnasium.make import ObservationMode, mode_for, open_pool
 from corral.api.pool_env import sent_raw
 from corral.core import EnvSpec, Factory
 from corral.engine.adapters.factories import one_per_slot
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import check_count, checked_keywords
 from corral.engine.layout.codec import codec_for
 from corral.engine.pool import Pool
 from corral.errors import OptionError, StartError
 
 
-class _LenientVectorEnv(CorralVectorEnv):
+class _DropIn(CorralVectorEnv):
     """Passes actions of a wrong shape to the env, as Gymnasium does."""
+
+    def _open(
+        self,
+        env_fns: Iterable[Factory],
+        copy: bool,
+        observation_mode: ObservationMode,
+        autoreset_mode: str | AutoresetMode,
+        **options: Any,
+    ) -> None:
+        """Open the pool; an env's exception is raised as itself, as in Gymnasium."""
+        self.env_fns = one_per_slot(env_fns)
+        self.observation_mode = observation_mode
+        mode = mode_for(autoreset_mode)
+        try:
+            pool, batched = open_pool(
+                self.env_fns, None, mode, observation_mode, **options
+            )
+        except StartError as error:
+            raise_env_exception(error)
+        CorralVectorEnv.__init__(self, pool, batched, mode, copy, options.get("seed"))
 
     def _sent_raw(self, actions: Any) -> bool:
         return sent_raw(self.pool, lambda: iterate(self.action_space, actions))
 
 
-class AsyncVectorEnv(_LenientVectorEnv):
+class AsyncVectorEnv(_DropIn):
     """`gymnasium.vector.AsyncVectorEnv`, always in worker processes.
 
     Args:
@@ -70,32 +89,29 @@ class AsyncVectorEnv(_LenientVectorEnv):
         max_concurrency: int | None = None,
         **options: Any,
     ) -> None:
-        _check(context, worker, max_concurrency)
-        self.env_fns = one_per_slot(env_fns)
+        _check(context, worker)
         self.shared_memory = shared_memory
         self.context = context
         self.daemon = daemon
         self.worker = worker
-        self.observation_mode = observation_mode
         self.max_concurrency = max_concurrency
         if max_concurrency is not None:
+            check_count("`max_concurrency`", max_concurrency)
             options.setdefault("workers", max_concurrency)
-        mode = mode_for(autoreset_mode)
-        pool, batched = _opened(
-            self.env_fns,
-            None,
-            mode,
+        self._open(
+            env_fns,
+            copy,
             observation_mode,
+            autoreset_mode,
             check=_refuse_custom_spaces if shared_memory else None,
             backend="process",
             name="AsyncVectorEnv",
             own_processes=True,
             **options,
         )
-        super().__init__(pool, batched, mode, copy, options.get("seed"))
 
 
-class SyncVectorEnv(_LenientVectorEnv):
+class SyncVectorEnv(_DropIn):
     """`gymnasium.vector.SyncVectorEnv`, always in the caller's thread, with `.envs`."""
 
     @checked_keywords(
@@ -113,19 +129,8 @@ class SyncVectorEnv(_LenientVectorEnv):
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         **options: Any,
     ) -> None:
-        self.env_fns = one_per_slot(env_fns)
-        self.observation_mode = observation_mode
-        mode = mode_for(autoreset_mode)
-        pool, batched = _opened(
-            self.env_fns,
-            None,
-            mode,
-            observation_mode,
-            backend="serial",
-            name="SyncVectorEnv",
-            **options,
-        )
-        super().__init__(pool, batched, mode, copy, options.get("seed"))
+        options.update(backend="serial", name="SyncVectorEnv")
+        self._open(env_fns, copy, observation_mode, autoreset_mode, **options)
 
     @property
     def envs(self) -> list[Any]:
@@ -137,15 +142,7 @@ class SyncVectorEnv(_LenientVectorEnv):
         self.pool.envs[:] = envs
 
 
-def _opened(*arguments: Any, **options: Any) -> tuple[Pool, gymnasium.Space[Any]]:
-    """Open a pool; an env's exception is raised as itself, as in Gymnasium."""
-    try:
-        return open_pool(*arguments, **options)
-    except StartError as error:
-        raise_env_exception(error)
-
-
-def _check(context: Any, worker: Any, max_concurrency: Any) -> None:
+def _check(context: Any, worker: Any) -> None:
     if context is not None:
         multiprocessing.get_context(context)  # raises ValueError for an unknown one
     if worker is not None:
@@ -153,17 +150,6 @@ def _check(context: Any, worker: Any, max_concurrency: Any) -> None:
             "`worker` is not supported: Gymnasium's workers run one env each over a "
             "pipe, Corral's run many slots through shared memory. Move its code to a "
             "gymnasium.Wrapper, or to `worker_init`."
-        )
-    if max_concurrency is None:
-        return
-    if not isinstance(max_concurrency, (int, np.integer)):
-        raise OptionError(
-            "`max_concurrency` must be an integer or None, "
-            f"got {type(max_concurrency)}."
-        )
-    if max_concurrency < 1:
-        raise OptionError(
-            f"`max_concurrency` must be a positive or None, got {max_concurrency}."
         )
 
 

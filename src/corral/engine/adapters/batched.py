@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from corral.core import NO_TASK, Adapter, EnvSpec
 from corral.engine.adapters.factories import called_for, takes
+from corral.engine.adapters.single_agent import GymnasiumAdapter
 from corral.engine.layout.info_copy import owned_info
 from corral.errors import OptionError, SpaceMismatch
 
@@ -51,10 +52,9 @@ class BatchedEnv:
     """
 
     def __init__(self, env: Any, count: int) -> None:
-        _check(env, count)
         self.env = env
         self.count = count
-        self.resets_itself = _resets_of(env)
+        self.resets_itself = _resets_of(env, count)
         """How it restarts its episodes by itself; None if it does not."""
         self.masks_steps = takes(env.step, "step_mask")
         self.spec = EnvSpec(
@@ -93,9 +93,9 @@ class BatchedEnv:
         if np.any(terminated) or np.any(truncated):
             obs = owned_info(obs)  # a reset may reuse the env's own arrays
         columns = [self._rows_of(obs)]
-        columns += [_listed(values) for values in (reward, terminated, truncated)]
-        for name, values in zip(_RESULTS, columns, strict=True):
-            self._check_rows(name, values)
+        numbers = (reward, terminated, truncated)
+        for name, values in zip(_RESULTS[1:], numbers, strict=True):
+            columns.append(self._checked_rows(name, _listed(values)))
         # Infos are empty most of the time, and a dict for each slot costs time.
         each = None if infos == {} else infos_of(owned_info(infos), self.count)
         found: dict[int, Outcome] = {}
@@ -119,20 +119,17 @@ class BatchedEnv:
         return concatenate(space, actions, empty)
 
     def _rows_of(self, obs: Any) -> Any:
-        if isinstance(obs, np.ndarray):
-            return obs
-        return list(iterate(self.env.observation_space, obs))
+        if not isinstance(obs, np.ndarray):
+            obs = list(iterate(self.env.observation_space, obs))
+        return self._checked_rows("observations", obs)
 
-    def _check_rows(self, name: str, values: Any) -> None:
-        try:
-            found = str(len(values))
-        except TypeError:
-            found = f"{values!r:.80} as"
-        if found != str(self.count):
+    def _checked_rows(self, name: str, values: Any) -> Any:
+        if not hasattr(values, "__len__") or len(values) != self.count:
             raise SpaceMismatch(
-                f"the env returned {found} {name}; there are {self.count} slots, one "
-                "row for each"
+                f"the env returned {values!r:.80} as {name}; there are {self.count} "
+                "slots, one row for each"
             )
+        return values
 
     def _mask(self, rows: Sequence[int]) -> NDArray[np.bool_]:
         mask = np.zeros(self.count, np.bool_)
@@ -159,7 +156,6 @@ class BatchedEnv:
                 result = self.env.reset(seed=beginnings[0][0], **kwargs)
             obs, infos = _read(result, 2, "reset", "observations and infos")
             observations = self._rows_of(obs)
-            self._check_rows("observations", observations)
             each = infos_of(owned_info(infos), self.count)
             for row in rows:
                 # The next call may reuse the env's own arrays.
@@ -221,22 +217,20 @@ class BatchSlot(Adapter):
     def get_attr(self, name: str) -> Any:
         """Read the attribute of the sub-env, else of the batched env."""
         inner = self._inner()
-        if inner is None:
-            return getattr(self.env, name)
-        return inner.get_wrapper_attr(name)
+        return getattr(self.env, name) if inner is None else inner.get_attr(name)
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set the attribute of the sub-env, where the batched env has one."""
         inner = self._inner()
         if inner is None:
             raise OptionError(self._unreachable(f"set {name!r} of"))
-        if not inner.set_wrapper_attr(name, value, force=False):
-            setattr(inner.unwrapped, name, value)
+        inner.set_attr(name, value)
 
-    def _inner(self) -> Any:
+    def _inner(self) -> GymnasiumAdapter | None:
         """The env of this slot alone, if the batched env is a list of such."""
-        envs = getattr(self.env, "envs", None)
-        return envs[self._index] if isinstance(envs, (list, tuple)) else None
+        envs: Any = getattr(self.env, "envs", None)
+        listed = isinstance(envs, (list, tuple))
+        return GymnasiumAdapter(envs[self._index]) if listed else None
 
     def _unreachable(self, what: str) -> str:
         return (
@@ -267,7 +261,12 @@ def infos_of(infos: Any, count: int) -> list[dict[str, Any]]:
     for key, values in infos.items():
         if isinstance(key, str) and key[:1] == "_" and key[1:] in infos:
             continue  # the mask of another key
-        present = _mask_of(key, infos.get(f"_{key}"), count)
+        present = infos.get(f"_{key}")
+        if present is not None and np.shape(present) != (count,):
+            raise SpaceMismatch(
+                f'infos["_{key}"] is {present!r:.80}; it says for each of {count} '
+                f'slots whether it has infos["{key}"]'
+            )
         if isinstance(values, dict):
             rows: Any = infos_of(values, count)
         elif isinstance(values, (np.ndarray, list, tuple)) and len(values) == count:
@@ -282,38 +281,23 @@ def infos_of(infos: Any, count: int) -> list[dict[str, Any]]:
     return each
 
 
-def _mask_of(key: Any, mask: Any, count: int) -> Any:
-    if mask is not None and np.shape(mask) != (count,):
-        raise SpaceMismatch(
-            f'infos["_{key}"] is {mask!r:.80}; it says for each of {count} slots '
-            f'whether it has infos["{key}"]'
-        )
-    return mask
-
-
 # Checks -------------------------------------------------------------------------------
 
 
-def _check(env: Any, count: int) -> None:
-    if not isinstance(env, VectorEnv):
+def _resets_of(env: Any, count: int) -> str | None:
+    """How the env restarts its episodes; raises for an env that does not fit."""
+    kind = type(env).__name__
+    if not isinstance(env, VectorEnv) or env.num_envs != count:
         raise OptionError(
-            f"the factory returned {type(env).__name__} ({env!r:.80}); with "
-            "batched=True it returns a gymnasium.vector.VectorEnv of num_envs slots"
+            f"the factory returned {kind} ({env!r:.80}); with batched=True it returns "
+            f"a gymnasium.vector.VectorEnv with num_envs={count}"
         )
-    if env.num_envs != count:
-        raise OptionError(
-            f"the factory was asked for num_envs={count} and returned "
-            f"{type(env).__name__} with num_envs={env.num_envs}"
-        )
-
-
-def _resets_of(env: VectorEnv[Any, Any, Any]) -> str | None:
     mode = (env.metadata or {}).get(AUTORESET_KEY)
     if mode is None:
         raise OptionError(
-            f"{type(env).__name__} does not say how its episodes are restarted; put "
-            f'an AutoresetMode into its metadata["{AUTORESET_KEY}"]: DISABLED if its '
-            'reset takes options["reset_mask"]'
+            f"{kind} does not say how its episodes are restarted; put an AutoresetMode "
+            f'into its metadata["{AUTORESET_KEY}"]: DISABLED if its reset takes '
+            'options["reset_mask"]'
         )
     names = {
         AutoresetMode.NEXT_STEP: "next_step",
@@ -326,11 +310,9 @@ def _read(result: Any, count: int, method: str, expected: str) -> Any:
     """What a method of the env returned, if it is so many values."""
     if isinstance(result, (tuple, list)) and len(result) == count:
         return result
-    found = f"{result!r:.80} ({type(result).__name__})"
-    if isinstance(result, (tuple, list)):
-        found = f"{len(result)} values"
     raise SpaceMismatch(
-        f"{method}() of the batched env returned {found}; it returns {expected}"
+        f"{method}() of the batched env returned {result!r:.80} "
+        f"({type(result).__name__}); it returns {expected}"
     )
 
 
