@@ -17,8 +17,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from corral.api.episode_ends import finals_of
-from corral.api.pool_env import PoolAttributes, PoolOwner
+from corral.api.pool_env import PoolAttributes, PoolOwner, finals_of
 from corral.core import Autoreset, Step
 from corral.engine.adapters.factories import EnvSource
 from corral.engine.keywords import checked_keywords, is_count

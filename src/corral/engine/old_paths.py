@@ -46,10 +46,12 @@ MODULES = {
     "adapters.from_batched": "engine.adapters.batched",
     "adapters.from_gymnasium": "engine.adapters.single_agent",
     "adapters.from_parallel": "engine.adapters.parallel",
-    "adapters.from_returns": "engine.adapters.returned_agents",
+    "adapters.from_returns": "engine.adapters.parallel",
     "adapters.multi": "engine.adapters.pettingzoo",
     "adapters.named": "engine.adapters.env_names",
-    "adapters.registered": "engine.adapters.gymnasium_registry",
+    "adapters.registered": "engine.adapters.env_names",
+    "engine.adapters.gymnasium_registry": "engine.adapters.env_names",
+    "engine.adapters.returned_agents": "engine.adapters.parallel",
     "faces.agilerl_env": "api.agilerl.env",
     "faces.gymnasium_dropins": "api.gymnasium.dropins",
     "faces.gymnasium_env": "api.gymnasium.env",
@@ -84,6 +86,8 @@ PUBLIC = ("doctor", "testing")
 """Old packages whose names are public modules today."""
 
 NAMES = {
+    ("adapters.from_returns", "returns_env"): "ReturnsAdapter",
+    ("engine.adapters.returned_agents", "returns_env"): "ReturnsAdapter",
     ("run.revisit", "Revisit"): "LoadedRun",
     ("workers.kit", "Kit"): "RebuildSpec",
 }

@@ -7,7 +7,7 @@ from gymnasium.spaces.utils import flatten
 from gymnasium.vector import AutoresetMode
 
 import corral
-from corral.engine.adapters.joint_spaces import flat_batch
+from corral.engine.adapters.flattened_agents import flat_batch
 from corral.errors import OptionError, SpaceMismatch
 from tests.api.matching_env import Matching
 from tests.api.multi_envs import EYES, FINE, KILL, Crowd, Fragile, SmallerCrowd

@@ -6,7 +6,7 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
 import corral
-from corral.engine.adapters.joint_spaces import JointAction
+from corral.engine.adapters.flattened_agents import JointAction
 from corral.engine.adapters.team import team_of
 from corral.errors import OptionError, SpaceMismatch, SpacesDiffer
 from tests.api.matching_env import Matching

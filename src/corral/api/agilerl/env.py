@@ -24,7 +24,7 @@ from corral.api.pettingzoo.make import same_team
 from corral.api.pettingzoo.step import MultiStep, by_agent
 from corral.core import Factory, Step
 from corral.engine.adapters.factories import Maker, one_per_slot
-from corral.engine.adapters.returned_agents import RawActions, ReturnsAdapter
+from corral.engine.adapters.parallel import RawActions, ReturnsAdapter
 from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info

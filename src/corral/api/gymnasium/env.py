@@ -16,9 +16,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from corral.api.async_calls import VectorCalls
-from corral.api.episode_ends import finals_of, owned
 from corral.api.gymnasium.errors import ActionTypeError
-from corral.api.pool_env import overlaid
+from corral.api.pool_env import finals_of, overlaid, owned
 from corral.core import Step
 from corral.engine.layout.infos import NO_INFOS, add_info
 from corral.engine.pool import Pool

@@ -16,8 +16,8 @@ from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
 from corral.api.gymnasium.env import CorralVectorEnv
 from corral.core import Autoreset, EnvSpec
+from corral.engine.adapters.env_names import is_registered
 from corral.engine.adapters.factories import EnvSource
-from corral.engine.adapters.gymnasium_registry import is_registered
 from corral.engine.keywords import checked_keywords
 from corral.engine.pool import ApiOptions, Pool, PoolOptions, same_spaces
 from corral.errors import OptionError, SpacesDiffer

@@ -17,7 +17,7 @@ from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
-from corral.engine.adapters.joint_spaces import flat_batch
+from corral.engine.adapters.flattened_agents import flat_batch
 from corral.engine.adapters.team import Group, Team
 from corral.engine.layout.codec import codec_for
 from corral.engine.tree import mapped

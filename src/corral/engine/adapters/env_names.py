@@ -11,6 +11,7 @@ colon is an attribute of the module, or an id that it registers.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import importlib.util
@@ -25,15 +26,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec, find_highest_version, parse_env_id
 
 from corral.core import Factory
-from corral.engine.adapters.gymnasium_registry import (
-    is_registered,
-    make_registered,
-    near_names,
-)
-from corral.engine.adapters.wrong_factory import PETTINGZOO_MAKERS
 from corral.errors import OptionError
+
+PETTINGZOO_MAKERS = ("parallel_env", "env")
+"""PettingZoo's names of the functions that make an env: parallel, and in turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +250,31 @@ def _as_written(kwargs: dict[str, Any], missing: Sequence[str], syntax: str) -> 
 def is_pettingzoo(env: Any) -> bool:
     """Whether it is one of PettingZoo's; does not import PettingZoo."""
     return any(base.__module__.startswith("pettingzoo.") for base in type(env).__mro__)
+
+
+def make_registered(env: str | EnvSpec, kwargs: dict[str, Any]) -> Any:
+    """Build a registered env, in the worker."""
+    return gymnasium.make(env, **kwargs)
+
+
+def make_registered_batch(env: str | EnvSpec, num_envs: int, **kwargs: Any) -> Any:
+    """Build a registered env's own vectorised form, in the worker."""
+    mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
+    return gymnasium.make_vec(env, num_envs, vectorization_mode=mode, **kwargs)
+
+
+def is_registered(env_id: str) -> bool:
+    """Whether Gymnasium can make it; a name without a version means its latest one."""
+    try:
+        namespace, name, version = parse_env_id(env_id)
+    except gymnasium.error.Error:
+        return False
+    if version is None and find_highest_version(namespace, name) is not None:
+        return True
+    return env_id in gymnasium.registry
+
+
+def near_names(name: str, names: Iterable[str]) -> str:
+    """The end of an error that lists similar names, if there are any."""
+    near = difflib.get_close_matches(name, list(dict.fromkeys(names)), n=3)
+    return f"; near names: {', '.join(near)}" if near else ""

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK, Adapter, EnvSpec
-from corral.engine.adapters.aec_to_parallel import without_detours
+from corral.engine.adapters.pettingzoo_wrappers import without_detours
 from corral.engine.adapters.roster import Roster, Seat
 from corral.engine.adapters.single_agent import Signature
 from corral.engine.adapters.team import MASK_KEY, TEAM_KEY, masks_of, team_of

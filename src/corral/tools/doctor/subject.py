@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.core import Factory
-from corral.engine.adapters.gymnasium_registry import make_registered
+from corral.engine.adapters.env_names import make_registered
 from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
 
-from corral.engine.adapters.aec_to_parallel import Cycle, without_detours
+from corral.engine.adapters.pettingzoo_wrappers import Cycle, without_detours
 
 conversions = importlib.import_module("pettingzoo.utils.conversions")
 wrappers = importlib.import_module("pettingzoo.utils.wrappers")
