@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from corral import errors
     from corral.api.async_env import make_async
     from corral.api.gymnasium.make import make
-    from corral.api.pettingzoo.make import make_multi
+    from corral.api.pettingzoo.env import make_multi
     from corral.api.sb3.make import make_sb3
     from corral.api.shared_policy.make import make_shared_policy
     from corral.core import Decision, EnvSpec, Policy, Step
@@ -49,7 +49,7 @@ _HOMES = {
     "evaluate": "corral.rollouts.evaluation",
     "make": "corral.api.gymnasium.make",
     "make_async": "corral.api.async_env",
-    "make_multi": "corral.api.pettingzoo.make",
+    "make_multi": "corral.api.pettingzoo.env",
     "make_sb3": "corral.api.sb3.make",
     "make_shared_policy": "corral.api.shared_policy.make",
     "map": "corral.engine.parallel_map",

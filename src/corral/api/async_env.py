@@ -105,8 +105,8 @@ class AsyncEnv(PoolOwner, PoolAttributes):
         """Start an episode in every slot, or in these; `recv` takes the results.
 
         Args:
-            slots: slots without a command under way. If None, all slots are reset,
-                after the commands under way, whose results are dropped.
+            slots: slots without a pending command. If None, all slots are reset,
+                after the pending commands, whose results are dropped.
             seed: a new root for the seeds of all episodes.
             options: passed to the envs' `reset`.
         """
@@ -124,27 +124,18 @@ class AsyncEnv(PoolOwner, PoolAttributes):
 
     def recv(self, timeout: float | None = None) -> Batch:
         """Wait for `batch_size` results and return them, the oldest first."""
-        under_way = self.pool.waiting
-        if under_way < self.batch_size and not self.pool.closed:
+        pending = self.pool.waiting
+        if pending < self.batch_size and not self.pool.closed:
             raise OrderError(
-                f"a batch has {self.batch_size} slots, but only {under_way} have a "
-                f"command under way; {self._advice()}"
+                f"a batch has {self.batch_size} slots, but only {pending} have a "
+                "pending command; call async_reset or send actions first, or receive "
+                "the others with pool.recv()"
             )
         # All slots together cost less: the pool returns views.
         size = None if self.batch_size == self.num_envs else self.batch_size
         self._last = step = self.pool.recv(size, size, timeout=timeout)
-        return (
-            step.obs,
-            step.reward,
-            step.terminated,
-            step.truncated,
-            self._infos(step),
-        )
-
-    def _advice(self) -> str:
-        if self._last is None:
-            return "call async_reset first"
-        return "send actions first, or receive the others with pool.recv()"
+        infos = self._infos(step)
+        return step.obs, step.reward, step.terminated, step.truncated, infos
 
     def _infos(self, step: Step) -> dict[str, Any]:
         infos = step.infos.to_vector(len(step)) if step.infos else {}

@@ -57,7 +57,7 @@ MODULES = {
     "faces.gymnasium_env": "api.gymnasium.env",
     "faces.gymnasium_make": "api.gymnasium.make",
     "faces.multi_env": "api.pettingzoo.env",
-    "faces.multi_make": "api.pettingzoo.make",
+    "faces.multi_make": "api.pettingzoo.env",
     "faces.sb3_dropins": "api.sb3.dropins",
     "faces.sb3_env": "api.sb3.env",
     "faces.sb3_make": "api.sb3.make",

@@ -18,7 +18,7 @@ from gymnasium.error import (
     NoAsyncCallError,
 )
 
-from corral.api.agilerl.step_values import without_none
+from corral.api.agilerl.values import without_none
 from corral.dropin import AsyncPettingZooVecEnv
 from corral.errors import SpaceMismatch, SpacesDiffer
 from tests.api import matching_env

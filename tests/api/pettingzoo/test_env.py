@@ -15,8 +15,7 @@ import pytest
 from gymnasium import spaces
 
 import corral
-from corral.api.pettingzoo.env import MultiEnv
-from corral.api.pettingzoo.make import open_team_pool
+from corral.api.pettingzoo.env import MultiEnv, open_team_pool
 from corral.errors import (
     ClosedError,
     OptionError,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.api.pettingzoo.make import make_multi
+from corral.api.pettingzoo.env import make_multi
 from tests.soak.multi_agent_loop import (
     AgentsEnvLoop,
     ParallelLoop,

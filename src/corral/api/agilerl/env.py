@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.api.agilerl.actions import AgileActions
-from corral.api.agilerl.step_values import outcomes, seen, without_none
+from corral.api.agilerl.values import AgileActions, outcomes, seen, without_none
 from corral.api.async_calls import VectorCalls
 from corral.api.gymnasium.errors import raise_env_exception
-from corral.api.pettingzoo.make import same_team
+from corral.api.pettingzoo.env import same_team
 from corral.api.pettingzoo.step import MultiStep, by_agent
 from corral.core import Factory, Step
 from corral.engine.adapters.factories import Maker, one_per_slot
@@ -256,12 +255,6 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
 
     def _dropped(self, step: Step) -> None:
         self._noted(step)
-
-    def close_extras(  # type: ignore[override]
-        self, *, timeout: float | None = None, terminate: bool = False, **_: Any
-    ) -> None:
-        """End the workers, after the pending call unless `terminate`."""
-        super().close_extras(timeout, terminate)
 
 
 def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:

@@ -1,10 +1,10 @@
-"""Gymnasium's exception types, which are Corral's as well."""
+"""The exceptions of Gymnasium and Stable-Baselines3, which are Corral's as well."""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 import gymnasium
@@ -23,6 +23,7 @@ from corral.errors import (
     OrderError,
     SpaceMismatch,
     StartError,
+    WorkerDied,
 )
 
 
@@ -83,3 +84,33 @@ def log_faults(faults: Sequence[Fault]) -> None:
             )
             gymnasium.logger.error("%s", fault.traceback)
         gymnasium.logger.error("Raising the last exception back to the main process.")
+
+
+# Stable-Baselines3 --------------------------------------------------------------------
+
+
+class WorkerGone(WorkerDied, EOFError, BrokenPipeError, ConnectionResetError):
+    """A worker process ended.
+
+    Stable-Baselines3 raises its pipe's errors: EOFError or ConnectionResetError when it
+    reads from a process that is gone, BrokenPipeError when it writes to it.
+    """
+
+
+def raise_for(error: CorralError) -> NoReturn:
+    """Raise what Stable-Baselines3 would raise; Corral's error is the cause, or itself.
+
+    An env's own exception is raised if it can be rebuilt.
+    """
+    if isinstance(error, WorkerDied):
+        raise WorkerGone(str(error), error.fault) from error.__cause__
+    raise_env_exception(error)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise Corral's errors as Stable-Baselines3's."""
+    try:
+        yield
+    except CorralError as error:
+        raise_for(error)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corral.api.gymnasium.errors import raise_for, translated
 from corral.api.pool_env import PoolAttributes, at_position, owned
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import METHOD, LastMasks, inner, outside
-from corral.api.sb3.errors import raise_for, translated
 from corral.core import Step
 from corral.engine.executors.env_list import EnvList
 from corral.engine.pool import Pool

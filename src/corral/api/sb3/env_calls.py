@@ -15,15 +15,17 @@ from typing import Any
 import gymnasium
 
 from corral.api.sb3.action_masks import inner
+from corral.engine.adapters.multi_agent import layer_with
 from corral.errors import OptionError
 
 
 def get_attr(env: Any, name: str) -> Any:
     """Read the attribute, wherever in the wrappers it is; a method is not called."""
     layer = inner(env)
-    if isinstance(layer, gymnasium.vector.VectorEnv):
-        return getattr(layer, name)  # batched: the same for all of its slots
-    return layer.get_wrapper_attr(name)
+    if isinstance(layer, gymnasium.Env):
+        return layer.get_wrapper_attr(name)
+    # Batched, and the same for all of its slots; or PettingZoo's.
+    return getattr(layer_with(layer, name) or layer, name)
 
 
 def has_attr(env: Any, name: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from corral.api.gymnasium.errors import translated
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import KEY, carrying
-from corral.api.sb3.errors import translated
 from corral.engine.adapters.factories import EnvSource, Wrap
 from corral.engine.keywords import checked_keywords
 from corral.engine.pool import ApiOptions, Pool, PoolOptions

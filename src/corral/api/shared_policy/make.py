@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from corral.api.gymnasium.env import CorralVectorEnv
-from corral.api.pettingzoo.make import open_team_pool
+from corral.api.pettingzoo.env import open_team_pool
 from corral.api.shared_policy.pool import SharedPool
 from corral.engine.adapters.factories import EnvSource
 from corral.engine.adapters.pettingzoo import multi_env

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any, cast
 
+from corral.api.gymnasium.errors import translated
 from corral.api.sb3.action_masks import METHOD
 from corral.api.sb3.env import CorralVecEnv, Indices
-from corral.api.sb3.errors import translated
 from corral.api.shared_policy.pool import SharedPool
 from corral.core import Step
 from corral.engine.pool import Pool
-from corral.errors import CorralError, OptionError
+from corral.errors import OptionError
 
 
 class SharedVecEnv(CorralVecEnv):
@@ -59,11 +59,6 @@ class SharedVecEnv(CorralVecEnv):
 
     # Calls: all rows of an env get its result -----------------------------------------
 
-    def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
-        """Read an attribute of the env of each row."""
-        with translated():
-            return list(self.shared.get_attr(attr_name, slots=self._slots(indices)))
-
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
         """Set an attribute of the envs of these rows."""
         rows = self._slots(indices)
@@ -74,11 +69,7 @@ class SharedVecEnv(CorralVecEnv):
         """Whether all envs have the attribute; masks come with the steps."""
         if attr_name == METHOD:
             return self.shared.action_masks is not None
-        try:
-            self.shared.get_attr(attr_name)
-        except CorralError:
-            return False
-        return True
+        return super().has_attr(attr_name)
 
     def env_method(
         self,
@@ -88,27 +79,16 @@ class SharedVecEnv(CorralVecEnv):
         **method_kwargs: Any,
     ) -> list[Any]:
         """Call a method of the env of each row."""
-        rows = self._slots(indices)
-        if method_name == METHOD:
-            return self._masks_of(rows)
-        with translated():
-            return list(
-                self.shared.call(method_name, *method_args, slots=rows, **method_kwargs)
+        if method_name != METHOD:
+            return super().env_method(
+                method_name, *method_args, indices=indices, **method_kwargs
             )
-
-    def _masks_of(self, rows: list[int]) -> list[Any]:
         masks = self.shared.action_masks
         if masks is None:
             raise OptionError(
                 "there are no action masks: call reset first; actions must be Discrete"
             )
-        return [masks[row].copy() for row in rows]
-
-    def env_is_wrapped(
-        self, wrapper_class: type, indices: Indices = None
-    ) -> list[bool]:
-        """False for every row: Gymnasium's wrappers do not wrap PettingZoo's envs."""
-        return [False] * len(self._slots(indices))
+        return [masks[row].copy() for row in self._slots(indices)]
 
     def get_images(self) -> Sequence[Any]:
         """One frame for each env."""

@@ -8,14 +8,12 @@ env takes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
-from gymnasium.spaces.utils import flatten_space
+from gymnasium.spaces.utils import flatdim, flatten_space
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK
@@ -207,16 +205,6 @@ Array = NDArray[Any]
 # Spaces of all agents as one ----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """One agent's part of the joint action, and how it becomes the agent's action."""
-
-    part: slice
-    own: Callable[[Array], Any]
-    choices: tuple[int, ...]
-    """Number of choices of each discrete action."""
-
-
 class JointAction:
     """One action for all agents: a MultiDiscrete, or one Box.
 
@@ -234,31 +222,36 @@ class JointAction:
                 f"and others continuous (numbers): {listed}. Use corral.make_multi, "
                 "which keeps them apart, or wrap the env so that all are of one kind"
             )
-        self._shares: dict[Agent, _Share] = {}
-        end = 0
-        for agent, space in action_spaces.items():
-            self._shares[agent] = share = _share(space, end)
-            end = share.part.stop
         self.masked = "sets" in kinds.values()
         """Whether actions can be masked: discrete ones can, numbers cannot."""
+        self._spaces = action_spaces
+        self._parts: dict[Agent, slice] = {}
         self.space: spaces.MultiDiscrete | spaces.Box
+        end = 0
+        for agent, space in action_spaces.items():
+            size = len(_choices(space)) if self.masked else flatdim(space)
+            self._parts[agent] = slice(end, end := end + size)
+        each: list[Any] = list(action_spaces.values())
         if self.masked:
-            counts = [share.choices for share in self._shares.values()]
-            self.space = spaces.MultiDiscrete(list(chain.from_iterable(counts)))
+            counts = [count for space in each for count in _choices(space)]
+            self.space = spaces.MultiDiscrete(counts)
         else:
-            boxes: list[Any] = list(action_spaces.values())
-            low = np.concatenate([box.low.ravel() for box in boxes])
-            high = np.concatenate([box.high.ravel() for box in boxes])
+            low = np.concatenate([box.low.ravel() for box in each])
+            high = np.concatenate([box.high.ravel() for box in each])
             self.space = spaces.Box(low, high, dtype=low.dtype.type)
 
     def of(self, action: Any, agent: Agent) -> Any:
         """One agent's own action."""
-        share = self._shares[agent]
-        return share.own(action[share.part])
+        space: Any = self._spaces[agent]
+        part = action[self._parts[agent]]
+        if isinstance(space, spaces.Discrete):
+            return int(part[0]) + int(space.start)
+        own: Array = np.reshape(part, space.shape) + getattr(space, "start", 0)
+        return own.astype(space.dtype)
 
     def choices(self, agent: Agent) -> int:
         """How many entries the agent's mask has."""
-        return sum(self._shares[agent].choices)
+        return sum(_choices(self._spaces[agent]))
 
 
 def _kind(agent: Agent, space: Space[Any]) -> str:
@@ -273,23 +266,13 @@ def _kind(agent: Agent, space: Space[Any]) -> str:
     )
 
 
-def _share(space: Any, begin: int) -> _Share:
-    shape, dtype = space.shape, space.dtype
+def _choices(space: Any) -> list[int]:
+    """Number of choices of each discrete action."""
     if isinstance(space, spaces.Discrete):
-        first, one = int(space.start), slice(begin, begin + 1)
-        return _Share(one, lambda part: int(part[0]) + first, (int(space.n),))
-    if isinstance(space, spaces.Box):
-        part = slice(begin, begin + int(np.prod(shape)))
-        return _Share(part, lambda part: np.reshape(part, shape).astype(dtype), ())
+        return [int(space.n)]
     if isinstance(space, spaces.MultiBinary):
-        choices, start = (2,) * int(np.prod(shape)), np.zeros(shape)
-    else:
-        choices, start = tuple(space.nvec.ravel().tolist()), space.start
-    return _Share(
-        slice(begin, begin + len(choices)),
-        lambda part: (np.reshape(part, shape) + start).astype(dtype),
-        choices,
-    )
+        return [2] * flatdim(space)
+    return space.nvec.ravel().tolist()  # type: ignore[no-any-return]
 
 
 class JointObservation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from corral.api.gymnasium.make import make
-from corral.api.pettingzoo.make import make_multi
+from corral.api.pettingzoo.env import make_multi
 from corral.core import Factory
 from corral.tools.bench.libraries import BuiltEnvs
 from corral.tools.bench.messages import BuildOrder
