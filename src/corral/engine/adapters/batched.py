@@ -310,9 +310,11 @@ def _read(result: Any, count: int, method: str, expected: str) -> Any:
     """What a method of the env returned, if it is so many values."""
     if isinstance(result, (tuple, list)) and len(result) == count:
         return result
+    found = f"{result!r:.80} ({type(result).__name__})"
+    if isinstance(result, (tuple, list)):
+        found = f"{len(result)} values"
     raise SpaceMismatch(
-        f"{method}() of the batched env returned {result!r:.80} "
-        f"({type(result).__name__}); it returns {expected}"
+        f"{method}() of the batched env returned {found}; it returns {expected}"
     )
 
 
