@@ -256,6 +256,12 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
     def _dropped(self, step: Step) -> None:
         self._noted(step)
 
+    def close_extras(  # type: ignore[override]
+        self, *, timeout: float | None = None, terminate: bool = False, **_: Any
+    ) -> None:
+        """End the workers, after the pending call unless `terminate`."""
+        super().close_extras(timeout, terminate)
+
 
 def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
     wrappers = (*options.pop("wrappers", ()), ReturnsAdapter)
