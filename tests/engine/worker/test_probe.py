@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import time
 from dataclasses import replace
@@ -115,14 +116,29 @@ def test_an_undeclared_env_never_sees_another_thread():
 
 
 def test_a_declared_env_has_one_thread_from_its_first_breath_to_its_last():
-    diary, made = diaries(threads=True)
-    assert probed(*made).threads
-    by_name = {
-        name: {thread for who, _, thread in diary if who == name}
-        for name in ("first", "second")
-    }
-    assert by_name["first"] == {threading.get_ident()}
-    assert len(by_name["second"]) == 1 and by_name["second"] != by_name["first"]
+    diary, numbers = [], itertools.count()
+
+    def made():
+        return Diary(diary, next(numbers), threads=True)
+
+    assert probed(made, made).threads
+    threads = {who: set() for who, *_ in diary}
+    for who, _, thread in diary:
+        threads[who].add(thread)
+    assert threads.pop(0) == {threading.get_ident()}
+    assert len(threads) == 2 and all(len(own) == 1 for own in threads.values())
+    assert len(set.union(*threads.values())) == 2
+
+
+def test_envs_that_wait_are_tried_in_threads_also_where_sharing_is_known():
+    class Waiting(Diary):
+        def __init__(self):
+            super().__init__([], "waiting", nap=2e-3)
+            self.metadata = {}
+
+    measured = probed(Waiting, Waiting)
+    assert measured.threads and not measured.declared
+    assert measured.thread_gain > 1.0
 
 
 def test_both_must_declare_it():
@@ -205,7 +221,8 @@ def test_envs_find_their_worker_in_whichever_thread_they_are(threads):
         return Diary([], "x", threads)
 
     probed(made, made, per_worker=lambda: "session")
-    assert found == [("session", range(2))] * 2
+    assert len(found) == (3 if threads else 2)
+    assert set(map(str, found)) == {str(("session", range(2)))}
 
 
 def test_resources_come_before_the_envs():

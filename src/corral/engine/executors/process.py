@@ -44,7 +44,7 @@ from corral.engine.transport.block import Block
 from corral.engine.transport.lifeline import Lifeline
 from corral.engine.transport.shared_arrays import SharedArrays, share
 from corral.engine.worker import commands, serialization
-from corral.engine.worker.probe import ProbeResult, ProbeStage
+from corral.engine.worker.probe import Measurement
 from corral.errors import ClosedError, Fault
 
 PROBED_EXIT_SECONDS = 0.3
@@ -160,7 +160,7 @@ class ProcessExecutor(SignalledExecutor):
         probe_slots: Sequence[int],
         question: commands.ProbeRequest,
         reached: Callable[[str], Any],
-    ) -> ProbeResult:
+    ) -> Measurement:
         """Have a worker build envs of these slots for a trial.
 
         Raises:
@@ -174,17 +174,17 @@ class ProcessExecutor(SignalledExecutor):
         message = commands.ProbeEnvs(self._job(worker, probe_slots), question)
         self._post(worker, self._pack(message))
         answer = self._await_start(worker)
-        while isinstance(answer, ProbeStage):
-            reached(answer.name)
+        while isinstance(answer, str):  # how far it is
+            reached(answer)
             answer = self._await_probe(worker, limit)
-        assert isinstance(answer, ProbeResult)
+        assert isinstance(answer, Measurement)
         return answer
 
     def repeats_recording(
-        self, worker: int, probe_slots: Sequence[int], doubt: bytes, limit: float
+        self, worker: int, probe_slots: Sequence[int], recorded: bytes, limit: float
     ) -> bool:
         """Whether envs in another process repeat a trial."""
-        message = commands.RepeatRecording(self._job(worker, probe_slots), doubt)
+        message = commands.RepeatRecording(self._job(worker, probe_slots), recorded)
         self._post(worker, self._pack(message))
         return bool(self._await_probe(worker, limit))
 

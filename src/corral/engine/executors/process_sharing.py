@@ -69,30 +69,30 @@ class SharingProbe:
     def measure(self) -> Measurement:
         """Run the probe; raises what an env raises in its first constructor."""
         self.executor.launch()
-        first = self._probe(0, self.question)
-        found, sharing = first.measured, first.measured.sharing
-        if first.doubt is None or sharing is None:
+        found = self._probe(0, self.question)
+        sharing, doubt = found.sharing, found.doubt
+        if doubt is None or sharing is None:
             return found
         fresh = self._fresh_worker()
-        if self._repeats(fresh, first.doubt):
-            sharing = replace(sharing, safe=False, reason=first.trouble)
-        elif first.in_infos_alone:
+        if self._repeats(fresh, doubt.packed):
+            sharing = replace(sharing, safe=False, reason=doubt.reason)
+        elif doubt.in_infos_alone:
             return found
         else:
             seeded = None
             if sharing.safe and not self.question.seeded:
                 # Bare resets may draw from the system's entropy; seeded ones repeat.
                 again = self._probe(fresh, replace(self.question, seeded=True))
-                seeded = again.measured.sharing if again.doubt is None else None
+                seeded = again.sharing if again.doubt is None else None
             unknown = replace(sharing, safe=None, reason=NOT_REPEATABLE_REASON)
             sharing = seeded or unknown
         return replace(found, sharing=replace(sharing, extra=self._extra))
 
-    def _probe(self, worker: int, question: ProbeRequest) -> ProbeResult:
+    def _probe(self, worker: int, question: ProbeRequest) -> Measurement:
         self._used.add(worker)
         self._stage = ""
         try:
-            result = self.executor.probe_envs(
+            measured = self.executor.probe_envs(
                 worker, self.slots, question, partial(setattr, self, "_stage")
             )
         except TimeoutError:
@@ -101,17 +101,16 @@ class SharingProbe:
             if not self._stage:
                 raise
             return self._given_up(*_why_given_up(error, self._stage))
-        measured = result.measured
         if measured.sharing is not None:
             self._extra += measured.sharing.extra
             counted = replace(measured.sharing, extra=self._extra)
-            result.measured = replace(measured, sharing=counted)
-        return result
+            measured = replace(measured, sharing=counted)
+        return measured
 
-    def _given_up(self, reason: str, safe: bool | None = None) -> ProbeResult:
+    def _given_up(self, reason: str, safe: bool | None = None) -> Measurement:
         self._extra += 1 if self._stage == "built" else 3
         sharing = SharingAnswer(safe, reason, self._extra)
-        return ProbeResult(Measurement(0.0, sharing=sharing))
+        return Measurement(0.0, sharing=sharing)
 
     def _fresh_worker(self) -> int:
         """A worker that has not built any env."""
@@ -120,12 +119,12 @@ class SharingProbe:
         self.executor.respawn(0)
         return 0
 
-    def _repeats(self, worker: int, doubt: bytes) -> bool:
+    def _repeats(self, worker: int, recorded: bytes) -> bool:
         self._used.add(worker)
         limit = self.question.limit
         self._extra += len(self.slots) > 1
         try:
-            return self.executor.repeats_recording(worker, self.slots, doubt, limit)
+            return self.executor.repeats_recording(worker, self.slots, recorded, limit)
         except (TimeoutError, FaultError) as error:
             if isinstance(error, WorkerDied):
                 _say_what_crashed(error.fault)

@@ -212,7 +212,8 @@ class RepeatRecording:
     """Repeat alone what envs did elsewhere; the answer says whether it is the same."""
 
     job: Job
-    doubt: bytes
+    recorded: bytes
+    """See `probe.Doubt`."""
 
 
 @dataclass(slots=True)

@@ -81,20 +81,15 @@ class Recording:
 
     turns: list[Turn] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
-    steps: int = 0
-    stepping: float = 0.0
-    """Seconds of all its steps."""
-    computing: float = 0.0
-    """CPU time of them."""
     seconds: float = 0.0
     """Of all of it."""
-    early: bool = False
-    """Whether it had to be reset before an episode was over."""
 
-    def note(self, turn: Turn, outcome: Any) -> None:
-        """Record one turn."""
+    def take(self, guest: ProbedEnv, turn: Turn) -> Any:
+        """Have the env take a turn, and record it."""
+        outcome = getattr(guest, turn[0])(turn[1])
         self.turns.append(turn)
-        self.responses.append(response_to(turn, outcome))
+        self.responses.append(_response(turn, outcome))
+        return outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,36 +107,12 @@ class Difference:
         """Whether what the learner sees was equal."""
         return all(place.startswith("info") for place in self.places)
 
-
-@dataclass(frozen=True, slots=True)
-class UnexplainedDifference:
-    """Something else was done together than alone; why is not known yet."""
-
-    trouble: str
-    """What to say if the env repeats itself when it is alone."""
-    recordings: list[Recording]
-    differences: list[Difference]
-
-    @property
-    def in_infos_alone(self) -> bool:
-        """Whether all that the learner sees was equal."""
-        return bool(self.differences) and all(
-            one.in_infos_alone for one in self.differences
-        )
-
-    def is_real(self, again: Sequence[Sequence[Response]]) -> bool:
-        """Whether the envs do the same twice, when each is alone in a process."""
-        if not self.differences:  # one failed beside the other, and did not now
-            return True
-        return any(self._repeats(one, again[one.guest]) for one in self.differences)
-
-    def _repeats(self, difference: Difference, again: Sequence[Response]) -> bool:
-        """Whether it did the same a second time, in one of those places at least."""
-        if difference.turn >= len(again):
+    def repeats(self, then: Sequence[Response], now: Sequence[Response]) -> bool:
+        """Whether the env did the same twice, in one of these places at least."""
+        if self.turn >= len(now):
             return False
-        then = self.recordings[difference.guest].responses[difference.turn]
-        now = again[difference.turn]
-        return any(then.get(place) == now.get(place) for place in difference.places)
+        first, second = then[self.turn], now[self.turn]
+        return any(first.get(place) == second.get(place) for place in self.places)
 
 
 class OutOfTime(Exception):
@@ -163,16 +134,11 @@ class Stopwatch:
         self._limit = limit
         self._began, self._own = time.perf_counter(), own_time()
 
-    @property
-    def passed(self) -> float:
-        """Since it was made."""
-        return own_time() - self._own
-
     def check(self) -> None:
         """Raises OutOfTime when the limit has passed."""
         # What others took can only shorten it: mostly there is no need to ask.
         late = time.perf_counter() - self._began > self._limit
-        if late and self.passed > self._limit:
+        if late and own_time() - self._own > self._limit:
             raise OutOfTime
 
 
@@ -187,49 +153,35 @@ def record(guest: ProbedEnv, seeded: bool = False, patience: float = 1.0) -> Rec
         seeded: whether every episode gets a seed, or the first one alone.
         patience: how many times as long as usual an episode may take to end.
     """
-    found, began, own = Recording(), time.perf_counter(), own_time()
+    found, began, early = Recording(), time.perf_counter(), False
     seeds = range(RECORDED_ENDS + 1) if seeded else [0, *[None] * RECORDED_ENDS]
-    for episode, seed in enumerate(seeds):
-        found.note(("reset", seed), guest.reset(seed))
-        last = episode == RECORDED_ENDS
-        most = CUT_EPISODE_STEPS if last or found.early else MAX_RECORDED_STEPS
-        over = _episode(guest, found, most, patience * RECORDING_SECONDS[episode])
-        if not (over or last or _ended(guest, found)):
-            found.early = True
+    with guest.undisturbed():
+        for episode, seed in enumerate(seeds):
+            found.take(guest, ("reset", seed))
+            last = episode == RECORDED_ENDS
+            most = CUT_EPISODE_STEPS if last or early else MAX_RECORDED_STEPS
+            seconds = patience * RECORDING_SECONDS[episode]
+            if not (_ends(guest, found, most, seconds) or last):
+                cut = found.take(guest, ("cut", None))
+                early |= not (cut and _is_last_step(guest, found))
     found.seconds = time.perf_counter() - began
-    # An env that others keep from the cores does not wait for anything.
-    found.stepping *= max(0.01, (own_time() - own) / found.seconds)
     return found
 
 
-def _episode(guest: ProbedEnv, found: Recording, most: int, seconds: float) -> bool:
+def _ends(guest: ProbedEnv, found: Recording, most: int, seconds: float) -> bool:
     """Step until it ends by itself; False if it takes too many steps or too long."""
     until = time.perf_counter() + seconds
     for _ in range(most):
-        if _step(guest, found):
+        if _is_last_step(guest, found):
             return True
         if time.perf_counter() > until:
-            return False
+            break
     return False
 
 
-def _ended(guest: ProbedEnv, found: Recording) -> bool:
-    """Have the episode end with a step, if that can be done."""
-    if not guest.cut():
-        return False
-    found.note(("cut", None), None)
-    return _step(guest, found)
-
-
-def _step(guest: ProbedEnv, found: Recording) -> bool:
-    action = next(guest.actions)
-    began, worked = time.perf_counter(), time.process_time()
-    outcome = guest.step(action)
-    found.computing += time.process_time() - worked
-    found.stepping += time.perf_counter() - began
-    found.steps += 1
-    found.note(("step", action), outcome)
-    return bool(outcome[2]) or bool(outcome[3])
+def _is_last_step(guest: ProbedEnv, found: Recording) -> bool:
+    _, _, terminated, truncated, _ = found.take(guest, ("step", next(guest.actions)))
+    return bool(terminated) or bool(truncated)
 
 
 # Together -----------------------------------------------------------------------------
@@ -237,7 +189,6 @@ def _step(guest: ProbedEnv, found: Recording) -> bool:
 
 def run_together(
     build: Callable[[int], ProbedEnv],
-    close: Callable[[int], None],
     recordings: Sequence[Recording],
     watch: Stopwatch,
     look: Callable[[], None],
@@ -249,7 +200,6 @@ def run_together(
 
     Args:
         build: makes one of them.
-        close: closes one of them.
         recordings: what each did alone.
         watch: when it has to be given up.
         look: called once, while all of them are there.
@@ -258,20 +208,18 @@ def run_together(
     count = len(recordings)
     guests = [build(number) for number in range(count)]
     starts = [TURN_LAG * place for place in range(count)]
-    lengths = [len(one.turns) for one in recordings]
-    closing = max(lengths) + starts[-1] - TURN_LAG
-    rounds = closing + TURN_LAG
-    building = closing + LATER_ROUNDS if later else -1
+    closing = max(len(one.turns) for one in recordings) + starts[-1] - TURN_LAG
     if later:
         recordings = [*recordings, recordings[0]]
-        starts, lengths = [*starts, building], [*lengths, lengths[0]]
-        rounds = max(rounds, building + lengths[0])
+        starts.append(closing + LATER_ROUNDS)
+    lengths = [len(one.turns) for one in recordings]
+    rounds = max(closing + TURN_LAG, starts[-1] + lengths[-1])
     found: list[Difference] = []
     for number in range(rounds):
         if number == closing:
             look()
-            close(0)
-        if number == building:
+            guests[0].close()
+        if later and number == starts[-1]:
             guests.append(build(0))
         for place, turn in turns_of(number, lengths, starts):
             watch.check()
@@ -316,7 +264,7 @@ def _differences(
 ) -> list[Difference]:
     """Have an env take a turn again; where it did something else, if it did."""
     command, then = recording.turns[turn], recording.responses[turn]
-    now = responses_to(guest, [command])[0]
+    now = response_of(guest, command)
     places = tuple(
         place
         for place in ({**now, **then} if now != then else ())
@@ -350,23 +298,26 @@ def replay_and_compare(
     return found
 
 
-def responses_to(guest: ProbedEnv, turns: Sequence[Turn]) -> list[Response]:
-    """What an env returns to these turns."""
-    return [response_to(turn, getattr(guest, turn[0])(turn[1])) for turn in turns]
+def response_of(guest: ProbedEnv, turn: Turn) -> Response:
+    """Have an env take a turn; returns what it answered."""
+    return _response(turn, getattr(guest, turn[0])(turn[1]))
 
 
 # What an env returned, in short -------------------------------------------------------
 
-RESULT_PARTS = ("obs", "reward", "terminated", "truncated", "info")
+RESULT_PARTS = {
+    "reset": ("obs", "info"),
+    "step": ("obs", "reward", "terminated", "truncated", "info"),
+    "cut": (),
+}
 
 
-def response_to(turn: Turn, outcome: Any) -> Response:
+def _response(turn: Turn, outcome: Any) -> Response:
     """Place -> value of everything in it, as it is at this moment."""
     found: Response = {}
-    if turn[0] != "cut":
-        names = ("obs", "info") if turn[0] == "reset" else RESULT_PARTS
-        for name, value in zip(names, outcome, strict=True):
-            _flatten(name, value, found)
+    parts = RESULT_PARTS[turn[0]]
+    for name, value in zip(parts, outcome if parts else (), strict=True):
+        _flatten(name, value, found)
     return found
 
 

@@ -187,26 +187,15 @@ class _WorkerProcess:
         return self._tried
 
     def _probe(self, message: commands.ProbeEnvs) -> Any:
-        def reached(stage: str) -> None:
-            self.mailbox.post(probe.ProbeStage(stage))
-
         worker = self._resources(message.job)
-        trial = probe.Probe(worker, message.job, message.question, reached)
+        trial = probe.Probe(worker, message.job, message.question, self.mailbox.post)
         measured = trial.run()
         self._kept = trial.kept
-        doubt = measured.doubt
-        if doubt is None:
-            return probe.ProbeResult(measured)
-        # Packed: the parent may not know what its actions are made of.
-        packed = serialization.dumps(doubt)
-        measured = replace(measured, doubt=None)
-        return probe.ProbeResult(measured, packed, doubt.trouble, doubt.in_infos_alone)
+        return measured
 
     def _repeat(self, message: commands.RepeatRecording) -> bool:
         worker, asked = self._resources(message.job), commands.ProbeRequest()
-        return probe.Probe(worker, message.job, asked).repeats(
-            pickle.loads(message.doubt)
-        )
+        return probe.Probe(worker, message.job, asked).repeats(message.recorded)
 
     @staticmethod
     def _open_shared(job: commands.Job) -> None:

@@ -3,10 +3,8 @@
     first             built, recorded alone, timed, closed
     second, third     built together, and run by turns: see `isolation_probe`
 
-    envs that wait    second and third at once, in a thread each
-
-    envs that declare first, then second, then both at once; three times
-    "corral.threads"  (the second is built and stepped in a thread of its own)
+    envs that wait    second and third at once, in a thread each; so are envs that
+                      declare "corral.threads", also where sharing is not in question
 
 The wall time of a step says how long a loop takes, its CPU time how many workers a core
 can serve, and the two threads how long a step holds the GIL.
@@ -14,12 +12,13 @@ can serve, and the two threads how long a step holds the GIL.
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from corral.engine.adapters.isolation import isolation_of
 from corral.engine.faults.run_delay import own_time
@@ -34,19 +33,20 @@ from corral.engine.worker.isolation_probe import (
     GuestFailed,
     OutOfTime,
     Recording,
+    Response,
     SharingAnswer,
     Stopwatch,
-    UnexplainedDifference,
 )
-from corral.engine.worker.probed_env import ProbedEnv, RandomStreams, TimedTurn
-from corral.engine.worker.serialization import opened
+from corral.engine.worker.probed_env import ProbedEnv, RandomStreams, StepTimes
+from corral.engine.worker.serialization import dumps, opened
 from corral.engine.worker.shared_state import Snapshot
 from corral.engine.worker.worker import Worker
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-TIMING_ROUNDS = 3
+T = TypeVar("T")
+
 MAX_TIMED_STEPS = 1000
 """Of one env that has the worker to itself; enough, where a step takes microseconds."""
 MAX_COLD_RATIO = 2.0
@@ -59,6 +59,18 @@ THOROUGH_PATIENCE = 10.0
 """How many times as long as usual an episode may take for the doctor."""
 FAILED_ONCE_REASON = "an env failed once beside another"
 UNREAD_REASON = "what all envs of a process share cannot be compared"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Envs did something else together than alone; another process has to say why."""
+
+    reason: str
+    """What to say if an env repeats itself when it is alone."""
+    in_infos_alone: bool
+    """Whether all that a learner sees was equal."""
+    packed: bytes
+    """The recordings and the differences; the parent may not know their types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +89,7 @@ class Measurement:
     """Whether the env declares it."""
     sharing: SharingAnswer | None = None
     """Whether such envs may share a process; None if that was not asked."""
-    doubt: UnexplainedDifference | None = None
+    doubt: Doubt | None = None
     """What another process has to repeat before that is known."""
     kept: bool = False
     """Whether the worker still has its first env, as new, and builds slot 0 with it."""
@@ -86,24 +98,15 @@ class Measurement:
     left: bool = False
     """Whether closed envs have left processes behind, which end with the worker."""
 
-
-@dataclass(slots=True)
-class ProbeStage:
-    """How far the probe is: the first env is "built", then it was run "alone"."""
-
-    name: str
-
-
-@dataclass(slots=True)
-class ProbeResult:
-    """What was found, and what another process has to repeat, if anything."""
-
-    measured: Measurement
-    doubt: bytes | None = None
-    trouble: str = ""
-    """What to say if there is no doubt left."""
-    in_infos_alone: bool = False
-    """Whether the doubt is about infos, and nothing that a learner sees."""
+    @classmethod
+    def of(cls, *times: StepTimes) -> Measurement:
+        """The mean of all these steps."""
+        steps = sum(one.steps for one in times)
+        stepping = max(1e-9, sum(one.stepping for one in times))
+        computing = sum(one.computing for one in times)
+        if not steps:
+            return cls(0.0)
+        return cls(stepping / steps, min(1.0, computing / stepping))
 
 
 class SameEnvTwice(Exception):
@@ -127,11 +130,12 @@ class Probe:
     reached: Callable[[str], Any] = lambda stage: None
     kept: Any = None
     """The first env as its factory made it, if it was neither reset nor stepped."""
-    extra: int = 0
+    _extra: int = 0
     """How many envs were built, without the one that is kept."""
     _trials: list[ProbedEnv] = field(default_factory=list)
-    _texts: dict[str, str] = field(default_factory=dict)
+    _sources: dict[str, str] = field(default_factory=dict)
     _gain: float = 1.0
+    _before: Snapshot | None = None
 
     def __post_init__(self) -> None:
         self.worker.context.slots = self.job.slots
@@ -148,23 +152,25 @@ class Probe:
         finally:
             self._clear()
             self._streams.restore()
-        measured = replace(measured, forks=counted.forks > 0)
-        sharing = measured.sharing
-        if sharing is None or (sharing.safe and measured.doubt is None) or self.kept:
+        sharing, forks, kept = (
+            measured.sharing,
+            counted.forks > 0,
+            self.kept is not None,
+        )
+        if sharing is None or (sharing.safe and measured.doubt is None) or kept:
             sys.unraisablehook = sys.__unraisablehook__  # it goes on as a worker
         if sharing is None:
-            return measured
-        answered = replace(
+            return replace(measured, forks=forks)
+        sharing = replace(
             sharing,
-            extra=self.extra,
-            forks=measured.forks,
-            sources=self._texts,
+            extra=self._extra,
+            forks=forks,
+            sources=self._sources,
             step_time=measured.step_time,
             computing=measured.computing,
         )
-        kept = self.kept is not None
         left = not kept and bool(listed_children("self"))
-        return replace(measured, sharing=answered, kept=kept, left=left)
+        return replace(measured, sharing=sharing, forks=forks, kept=kept, left=left)
 
     def _run(self) -> Measurement:
         first = self._new(0)
@@ -174,28 +180,28 @@ class Probe:
             building = own_time() - began - imports.seconds
         self.reached("built")
         asked = self.question
-        minds = asked.judges or self.job.options.checks_sharing
         if asked.thorough:
             return self._compare_sharing(first)
+        minds = asked.judges or self.job.options.checks_sharing
         known = _known_sharing(first, self.job) if minds else None
-        if not asked.judges and (known is None or known.safe):
-            return self._alone_and_at_once(first) if threads else self._in_turn(first)
-        if threads and (known is None or known.safe):
-            says = SharingAnswer(True, 'metadata["corral.threads"] is True', seen=False)
-            known = known or says
-            if asked.seconds:
-                return replace(self._alone_and_at_once(first), sharing=known)
+        if known is None and threads and asked.judges:
+            text = 'metadata["corral.threads"] is True'
+            known = SharingAnswer(True, text, seen=False)
+        times_threads = threads and asked.seconds
+        if (times_threads or not asked.judges) and (known is None or known.safe):
+            measured = self._in_turn(first, threads)
+            return replace(measured, sharing=known if asked.judges else None)
         if known is None and building > asked.long_to_build:
             text = f"an env takes {building:.1f} s to build, too long to build others"
             known = SharingAnswer(None, text)
         if known is None:
             return self._compare_sharing(first)
         if asked.seconds:
-            return replace(_measurement([self._timed(first)]), sharing=known)
+            return replace(Measurement.of(self._timed(first)), sharing=known)
         if not self.job.options.isolate_rng:  # else it has drawn from its own streams
             self._trials.remove(first)
             self.kept = first.made
-            self.extra -= 1
+            self._extra -= 1
         return Measurement(0.0, sharing=known)
 
     # Trials ---------------------------------------------------------------------------
@@ -204,7 +210,7 @@ class Probe:
         made_by, guard = self._factories[guest], self.worker.shard.guard
         probed_env = ProbedEnv(self.job, self._slot_of(guest), made_by, guard)
         self._trials.append(probed_env)
-        self.extra += 1
+        self._extra += 1
         return probed_env
 
     def _slot_of(self, guest: int) -> int:
@@ -212,64 +218,45 @@ class Probe:
         made_by = self._factories[guest]
         return next(i for i, one in enumerate(self._factories) if one is made_by)
 
+    def _by_factory(self, work: Callable[[int], T]) -> list[T]:
+        """The results for all envs; those of one factory do the same."""
+        found: list[T] = []
+        for guest in range(len(self._factories)):
+            slot = self._slot_of(guest)
+            found.append(found[slot] if slot < guest else work(guest))
+        return found
+
     def _clear(self) -> None:
-        for probed_env in self._trials:
-            probed_env.close_quietly()
-        self._trials.clear()
+        while self._trials:
+            self._trials.pop(0).close()
 
     # Timing ---------------------------------------------------------------------------
 
-    def _timed(self, probed_env: ProbedEnv) -> TimedTurn:
+    def _timed(self, probed_env: ProbedEnv) -> StepTimes:
         until = time.perf_counter() + self.question.seconds / 2
         return probed_env.run(until, MAX_TIMED_STEPS)
 
-    def _in_turn(self, first: ProbedEnv) -> Measurement:
-        """Time one env, then another."""
-        turn = self._timed(first)
-        measured = _measurement([turn])
-        if self._in_threads(first, measured):
+    def _in_turn(self, first: ProbedEnv, declared: bool) -> Measurement:
+        """Time one env, then another, or both at once."""
+        times = self._timed(first)
+        measured = Measurement.of(times)
+        if declared or self._may_use_threads(first, measured):
             found = self._at_once(self._alone(first))
-            return self._gained(measured, not found)
+            threads = self._declared if declared else not found
+            return replace(self._gained(measured, threads), declared=declared)
         second = self._new(1)
         second.build()
-        return self._with_another(turn, second)
+        return self._with_another(times, second)
 
     def _gained(self, measured: Measurement, threads: bool) -> Measurement:
-        return replace(
-            measured, thread_gain=self._gain, declared=False, threads=threads
-        )
+        gain = self._gain
+        return replace(measured, thread_gain=gain, declared=False, threads=threads)
 
-    def _with_another(self, turn: TimedTurn, second: ProbedEnv) -> Measurement:
-        other = self._timed(second)
+    def _with_another(self, times: StepTimes, second: ProbedEnv) -> Measurement:
+        measured, others = Measurement.of(times), self._timed(second)
         # The first step in a process may compile or load; the other env found it done.
-        cold = turn.step_time > MAX_COLD_RATIO * other.step_time
-        return _measurement([other] if cold else [turn, other])
-
-    def _alone_and_at_once(self, first: ProbedEnv) -> Measurement:
-        """Time each env alone, then both at once; in rounds, since machines vary."""
-        second, seconds = self._new(1), self.question.seconds
-        turn, alone = seconds / (3 * TIMING_ROUNDS), list[TimedTurn]()
-        gains: list[float] = []
-        with _thread_of(self.worker.context) as thread:
-            try:
-                declared = thread.submit(second.build).result()
-                ending = time.perf_counter() + 0.75 * seconds
-                # Steps that are longer than a turn get one round.
-                while not gains or (
-                    len(gains) < TIMING_ROUNDS and time.perf_counter() < ending
-                ):
-                    alone.append(first.run(time.perf_counter() + turn))
-                    until = time.perf_counter() + turn
-                    alone.append(thread.submit(second.run, until).result())
-                    until = time.perf_counter() + turn
-                    pending = thread.submit(second.run, until)
-                    beside = [first.run(until), pending.result()]
-                    pairs = zip(beside, alone[-2:], strict=True)
-                    gains.append(sum(both.pace / one.pace for both, one in pairs))
-            finally:  # in the thread that built it
-                thread.submit(second.close).result()
-        # The lowest: a round that was disturbed must not recommend threads.
-        return replace(_measurement(alone), threads=declared, thread_gain=min(gains))
+        cold = measured.step_time > MAX_COLD_RATIO * Measurement.of(others).step_time
+        return Measurement.of(others) if cold else Measurement.of(times, others)
 
     # Sharing --------------------------------------------------------------------------
 
@@ -277,16 +264,16 @@ class Probe:
         """Run alone, then together; errors of an env become part of the answer."""
         measured, watch = Measurement(0.0), Stopwatch(self.question.limit)
         try:
-            states = self._streams.states()
+            states, times = self._streams.states(), None
             recordings = self._alone(first)
             envs = [one.env for one in self._trials]
-            self._texts = shared_state.sources(envs, self._factories)
+            self._sources = shared_state.sources(envs, self._factories)
             drawn = self._streams.drawn_since(states)
-            measured = _of_recording(recordings[0])
-            turn, at_once = None, self._in_threads(first, measured)
+            measured = Measurement.of(first.times)
+            at_once = self._may_use_threads(first, measured)
             if self.question.seconds and not at_once:
-                turn = self._timed(first)
-                measured = _measurement([turn])
+                times = self._timed(first)
+                measured = Measurement.of(times)
                 watch = Stopwatch(self.question.limit)
             if drawn:
                 return replace(measured, sharing=_draws(drawn, "in reset or step"))
@@ -294,8 +281,8 @@ class Probe:
             sharing, doubt = self._tried(recordings, watch, at_once)
             if at_once:
                 measured = self._gained(measured, doubt is None)
-            elif turn is not None and sharing.safe and doubt is None:
-                measured = self._with_another(turn, self._trials[-1])
+            elif times is not None and sharing.safe and doubt is None:
+                measured = self._with_another(times, self._trials[-1])
             return replace(measured, sharing=sharing, doubt=doubt)
         except OutOfTime:
             text = f"it cannot be found out in {self.question.limit:g} s"
@@ -304,22 +291,18 @@ class Probe:
         return replace(measured, sharing=SharingAnswer(None, text), doubt=None)
 
     def _alone(self, first: ProbedEnv) -> list[Recording]:
-        """Record what each does by itself; those of one factory do the same."""
-        found: list[Recording] = []
+        """Record what each env does by itself."""
         patience = THOROUGH_PATIENCE if self.question.thorough else 1.0
-        for guest in range(len(self._factories)):
-            slot = self._slot_of(guest)
-            if slot < guest:
-                found.append(found[slot])
-                continue
+
+        def alone(guest: int) -> Recording:
             probed_env = self._new(guest) if guest else first
             if guest:
                 probed_env.build()
-            seeded = self.question.seeded
-            found.append(isolation_probe.record(probed_env, seeded, patience))
-        return found
+            return isolation_probe.record(probed_env, self.question.seeded, patience)
 
-    def _in_threads(self, first: ProbedEnv, measured: Measurement) -> bool:
+        return self._by_factory(alone)
+
+    def _may_use_threads(self, first: ProbedEnv, measured: Measurement) -> bool:
         """Whether it may pay to have a thread for each, since they wait."""
         long = measured.step_time >= MIN_WAITING_STEP_SECONDS
         waits = long and measured.computing < WAITING_CPU_SHARE
@@ -329,7 +312,7 @@ class Probe:
 
     def _tried(
         self, recordings: list[Recording], watch: Stopwatch, at_once: bool
-    ) -> tuple[SharingAnswer, UnexplainedDifference | None]:
+    ) -> tuple[SharingAnswer, Doubt | None]:
         self._before = self._snapshot()
         self._clear()
         watch.check()
@@ -352,14 +335,13 @@ class Probe:
             return SharingAnswer(False, text, difference=seen), None
         if self._drawn:
             return _draws(self._drawn, "in its constructor"), None
-        text = "an env behaves differently when another env runs in its process"
-        doubt = UnexplainedDifference(text, recordings, found) if found else None
+        text = "two of them in one process did the same as alone"
         unread = self._before.unread or self._after.unread
         if unread:
             text = f"{UNREAD_REASON}: {unread}"
-            return SharingAnswer(None, text, difference=seen), doubt
-        text = "two of them in one process did the same as alone"
-        return SharingAnswer(True, text, difference=seen), doubt
+        differs = "an env behaves differently when another env runs in its process"
+        doubt = _doubt(differs, recordings, found) if found else None
+        return SharingAnswer(None if unread else True, text, difference=seen), doubt
 
     def _together(
         self, recordings: list[Recording], watch: Stopwatch
@@ -378,15 +360,12 @@ class Probe:
             self._drawn += self._streams.drawn_since(before)
             return probed_env
 
-        def close(guest: int) -> None:
-            self._trials[guest].close_quietly()
-
         def look() -> None:
             self._after = self._snapshot(self._before)
 
         try:
             return isolation_probe.run_together(
-                build, close, recordings, watch, look, self.question.thorough
+                build, recordings, watch, look, self.question.thorough
             )
         finally:
             if self._after is None:
@@ -396,37 +375,30 @@ class Probe:
         """The same in a thread each, the second one a turn behind the first."""
         self._streams.restore()
         self._clear()
-        self._drawn = []
-        threads = [_thread_of(self.worker.context) for _ in recordings]
         begun = threading.Event()
 
-        def life(guest: int, probed_env: ProbedEnv) -> tuple[list[Difference], float]:
+        def life(guest: int) -> tuple[list[Difference], float]:
             if guest:
                 begun.wait(self.question.limit)
             began = time.perf_counter()
             found = isolation_probe.replay_and_compare(
-                probed_env, guest, recordings[guest], begun.set
+                trials[guest], guest, recordings[guest], begun.set
             )
             return found, time.perf_counter() - began
 
+        trials = [self._new(guest) for guest in range(len(recordings))]
+        threads = [_thread_of(self.worker.context) for _ in trials]
+        pairs = list(zip(threads, trials, strict=True))
         try:
-            trials = [self._new(guest) for guest in range(len(threads))]
-            pairs = list(zip(threads, trials, strict=True))
             before = self._streams.states()
-            for thread, probed_env in pairs:
-                thread.submit(probed_env.build).result()
+            self._declared = all([t.submit(env.build).result() for t, env in pairs])
             self._drawn = self._streams.drawn_since(before)
-            lives = [
-                thread.submit(life, guest, probed_env)
-                for guest, (thread, probed_env) in enumerate(pairs)
-            ]
+            lives = [one.submit(life, guest) for guest, one in enumerate(threads)]
             walks = [one.result() for one in lives]
             self._after = self._snapshot(self._before)
         finally:
-            for thread, probed_env in zip(threads, self._trials, strict=False):
-                # In the thread that built it.
-                thread.submit(probed_env.close_quietly).result()
-            for thread in threads:
+            for thread, env in pairs:
+                thread.submit(env.close).result()  # in the thread that built it
                 thread.shutdown()
         alone = sum(recording.seconds for recording in recordings)
         self._gain = alone / max(seconds for _, seconds in walks)
@@ -434,7 +406,7 @@ class Probe:
 
     def _tried_again(
         self, recordings: list[Recording], watch: Stopwatch, failure: Exception
-    ) -> tuple[SharingAnswer, UnexplainedDifference | None]:
+    ) -> tuple[SharingAnswer, Doubt | None]:
         """One failed beside another: once more, since it may also do so by chance."""
         self._clear()
         try:
@@ -446,37 +418,48 @@ class Probe:
             text = f"side by side in one process {error}: {told}"
             if not isinstance(error, GuestFailed) or error.at_once:
                 text = f"the second one in a process cannot be built and reset ({told})"
-            doubt = UnexplainedDifference(text, recordings, [])
-            return SharingAnswer(None, text), doubt
+            return SharingAnswer(None, text), _doubt(text, recordings, [])
         text = f"{FAILED_ONCE_REASON}, and then not ({_error_text(failure)})"
         return SharingAnswer(None, text), None
 
     def _snapshot(self, before: Snapshot | None = None) -> Snapshot:
-        envs = [one.env for one in self._trials if one.shard.envs.adapters]
+        envs = [one.env for one in self._trials if one.envs.adapters]
         return shared_state.snapshot(envs, self._factories, before)
 
     # Once more ------------------------------------------------------------------------
 
-    def repeats(self, doubt: UnexplainedDifference) -> bool:
+    def repeats(self, packed: bytes) -> bool:
         """Whether envs that are alone in this process repeat what was recorded.
 
         Only the first of them is really alone; the others come after it.
         """
-        again: list[list[isolation_probe.Response]] = []
-        for guest, recording in enumerate(doubt.recordings):
-            slot = self._slot_of(guest)
-            if slot < guest:
-                again.append(again[slot])
-                continue
+        recordings, differences = pickle.loads(packed)
+
+        def again(guest: int) -> list[Response]:
             probed_env = self._new(guest)
             try:
                 probed_env.build()
-                again.append(isolation_probe.responses_to(probed_env, recording.turns))
-            except Exception:
-                return False
+                turns = recordings[guest].turns
+                return [isolation_probe.response_of(probed_env, one) for one in turns]
             finally:
                 self._clear()
-        return doubt.is_real(again)
+
+        try:
+            now = self._by_factory(again)
+        except Exception:
+            return False
+        # Without a difference, one failed beside the other, and did not now.
+        return not differences or any(
+            one.repeats(recordings[one.guest].responses, now[one.guest])
+            for one in differences
+        )
+
+
+def _doubt(
+    reason: str, recordings: list[Recording], differences: list[Difference]
+) -> Doubt:
+    mild = bool(differences) and all(one.in_infos_alone for one in differences)
+    return Doubt(reason, mild, dumps((recordings, differences)))
 
 
 def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:
@@ -518,17 +501,3 @@ def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
         here.context = context
 
     return ThreadPoolExecutor(1, "corral-probe", enter)
-
-
-def _measurement(turns: list[TimedTurn]) -> Measurement:
-    stepping = sum(turn.stepping for turn in turns)
-    computing = sum(turn.computing for turn in turns)
-    step_time = stepping / sum(turn.steps for turn in turns)
-    return Measurement(step_time, min(1.0, computing / stepping))
-
-
-def _of_recording(recording: Recording) -> Measurement:
-    if not recording.steps:
-        return Measurement(0.0)
-    computing = min(1.0, recording.computing / max(recording.stepping, 1e-9))
-    return Measurement(recording.stepping / recording.steps, computing)

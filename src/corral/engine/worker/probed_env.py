@@ -6,20 +6,19 @@ import copy
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from corral.core import NO_TASK
 from corral.engine.faults.run_delay import own_time
 from corral.engine.worker.commands import Job
 from corral.engine.worker.context import WorkerContext
 from corral.engine.worker.episode_plan import sampled_task
 from corral.engine.worker.forked_copies import Guard, no_guard
-from corral.engine.worker.shard import Shard
+from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.shared_state import advanced_generators, generator_states
 
 THREADS_KEY = "corral.threads"
@@ -27,26 +26,15 @@ THREADS_KEY = "corral.threads"
 SAMPLED_ACTIONS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class TimedTurn:
-    """What one env did in its turn; seconds in which others had the cores left out."""
+@dataclass(slots=True)
+class StepTimes:
+    """What the steps of an env took."""
 
-    steps: int
-    elapsed: float
-    stepping: float
-    computing: float
-    """CPU time of the steps, of all threads: libraries have their own."""
-
-    @property
-    def step_time(self) -> float:
-        """Seconds per step."""
-        return self.stepping / self.steps
-
-    @property
-    def pace(self) -> float:
-        """Steps per second."""
-        # Not of the time in steps: a thread can wait for the GIL between them.
-        return self.steps / self.elapsed
+    steps: int = 0
+    stepping: float = 0.0
+    """Seconds, without those in which other programs had the cores."""
+    computing: float = 0.0
+    """CPU time, of all threads: libraries have their own."""
 
 
 class ProbedEnv:
@@ -64,21 +52,19 @@ class ProbedEnv:
     def __init__(
         self, job: Job, slot: int, factory: Callable[[], Any], guard: Guard = no_guard
     ) -> None:
-        options = replace(job.options, checks_sharing=False)
         self.slot = slot
-        self.shard = Shard(job.worker, range(slot, slot + 1), options, guard=guard)
+        self.times = StepTimes()
+        self._options = replace(job.options, checks_sharing=False)
+        slots = range(slot, slot + 1)
+        self.envs = ShardEnvs(slots, self._options, guard, owns_process=False)
         self._guard = guard
-        self.calls = 0
-        """Resets and steps so far."""
-        self._options = options
         self._factory = factory
         self._episode = 0
 
     def build(self) -> bool:
         """Build it; returns whether the env declares that it releases the GIL."""
-        (spec,) = self.shard.build([self._make])
-        self._adapter = self.shard.envs.adapters[0]
-        self._permitted = getattr(self._adapter, "permitted", None)
+        (spec,) = self.envs.build([self._make])
+        self._adapter = self.envs.adapters[0]
         # A copy: the env's own space, which others may share, stays as it is. Drawn
         # beforehand: with two threads each draw would be in the other's way.
         space = copy.deepcopy(spec.action_space)
@@ -96,28 +82,31 @@ class ProbedEnv:
         """The env itself."""
         return self._adapter.env
 
-    def reset(self, seed: int | None) -> Any:
+    def reset(self, seed: int | None, timed: bool = False) -> Any:
         """Begin an episode; what the env draws is its own, where that was asked for."""
-        self.calls += 1
         task = sampled_task(self._options, self.slot, self._episode)
         self._episode += 1
-        with self.shard.envs.randomness_of(self.slot):
-            return self._guarded(self._adapter.reset, seed, None, task)
+        return self._call(self._adapter.reset, seed, None, task, timed=timed)
 
     def step(self, action: Any) -> Any:
         """One step, likewise."""
-        self.calls += 1
-        if self._permitted is not None:
-            action = self._permitted(action)
-        with self.shard.envs.randomness_of(self.slot):
-            return self._guarded(self._adapter.step, action)
+        permitted = getattr(self._adapter, "permitted", None)
+        if permitted is not None:
+            action = permitted(action)
+        self.times.steps += 1
+        return self._call(self._adapter.step, action, timed=True)
 
-    def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, method: Callable[..., Any], *arguments: Any, timed: bool) -> Any:
+        worked, began = time.process_time(), time.perf_counter()
         try:
-            result = call(*arguments)
+            with self.envs.randomness_of(self.slot):
+                result = method(*arguments)
         except BaseException as error:
             self._guard(error)
             raise
+        if timed:
+            self.times.stepping += time.perf_counter() - began
+            self.times.computing += time.process_time() - worked
         self._guard()
         return result
 
@@ -133,49 +122,33 @@ class ProbedEnv:
             layer = inside.get("env")
         return False
 
-    def run(self, until: float, most_steps: int | None = None) -> TimedTurn:
+    def run(self, until: float, most_steps: int) -> StepTimes:
         """Step until then, once at least; from a reset on, if it had none."""
-        if not self.calls:
+        if not self._episode:
             self.reset(0)
-        step, reset = self._adapter.step, self._adapter.reset
-        if self._options.isolate_rng or self._options.sample_task is not None:
-            step, reset = self.step, lambda *_: self.reset(None)
-        steps, stepping, computing = 0, 0.0, 0.0
-        began, own = time.perf_counter(), own_time()
-        for action in self.actions:
-            if self._permitted is not None:
-                action = self._permitted(action)
-            worked = time.process_time()
-            before = time.perf_counter()
-            try:
-                _, _, terminated, truncated, _ = step(action)
+        self.times = StepTimes()
+        with self.undisturbed():
+            for action in self.actions:
+                _, _, terminated, truncated, _ = self.step(action)
                 if terminated or truncated:
-                    reset(None, None, NO_TASK)
-            except BaseException as error:
-                self._guard(error)
-                raise
-            now = time.perf_counter()
-            computing += time.process_time() - worked
-            stepping += now - before
-            steps += 1
-            self._guard()
-            if now >= until or steps == most_steps:
-                break
-        elapsed = time.perf_counter() - began
-        undisturbed = max(0.01, (own_time() - own) / elapsed)
-        return TimedTurn(
-            steps, elapsed * undisturbed, stepping * undisturbed, computing
-        )
+                    self.reset(None, timed=True)
+                if time.perf_counter() >= until or self.times.steps == most_steps:
+                    break
+        return self.times
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Leave out of `times` what other programs take from this thread meanwhile."""
+        before, began, own = self.times.stepping, time.perf_counter(), own_time()
+        yield
+        share = (own_time() - own) / (time.perf_counter() - began)
+        self.times.stepping = before + (self.times.stepping - before) * max(0.01, share)
 
     def close(self) -> None:
-        """Close it."""
-        self.shard.close()
-
-    def close_quietly(self) -> None:
-        """Close an env that another one may have broken; errors are ignored."""
-        while self.shard.envs.adapters:
+        """Close it; errors are ignored, since another env may have broken it."""
+        while self.envs.adapters:
             with suppress(Exception):
-                self._guarded(self.shard.envs.adapters.pop().close)
+                self._call(self.envs.adapters.pop().close, timed=False)
 
 
 class RandomStreams:
