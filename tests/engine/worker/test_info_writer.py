@@ -18,7 +18,7 @@ from corral.engine.layout.columns import (
 )
 from corral.engine.layout.plan import RECORD_DTYPE
 from corral.engine.worker.info_writer import InfoWriter
-from corral.engine.worker.letters import Letter, NotSent, PackedPart
+from corral.engine.worker.letters import Letter, NotSent, Packed
 from corral.engine.worker.record import HAS_INFOS, PythonRecorder
 from corral.errors import SpaceMismatch
 
@@ -210,7 +210,7 @@ def test_what_cannot_be_sent_fails_at_once_where_the_env_can_be_built_again() ->
     with pytest.raises(NotSent):
         desk.writer.write(1, 0, {"code": (one for one in "ab")})
     (letter,) = desk.post()
-    assert isinstance(letter.info, PackedPart)
+    assert isinstance(letter.info, Packed)
     assert pickle.loads(pickle.dumps(letter)) == Letter(2, info={"name": "ant"})
 
 

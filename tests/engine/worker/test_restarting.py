@@ -8,10 +8,9 @@ import pytest
 
 from corral.engine.faults.restart_limits import RestartBudget, RestartLimits
 from corral.engine.layout.plan import CONSTRUCTING, STEPPING
-from corral.engine.worker import autoreset, restarting
+from corral.engine.worker import autoreset
 from corral.engine.worker.commands import ShardOptions
 from corral.engine.worker.record import EPISODE_OVER
-from corral.engine.worker.restarting import FailedCommand
 from corral.errors import Fault, OrderError, SpacesDiffer
 
 FAULT = Fault(kind="raised", command="step", slot=5, worker=0)
@@ -59,8 +58,15 @@ class Recorded:
 def answered(
     shard: Recorded, mode: int | None, standing: bool = False, error: Any = BROKEN
 ) -> Fault | None:
-    failed = FailedCommand(1, 0, mode, standing)
-    return restarting.answered(shard, failed, error, FAULT)  # type: ignore[arg-type]
+    return autoreset.answered_anew(
+        shard,  # type: ignore[arg-type]
+        1,
+        0,
+        mode,
+        standing,
+        error,
+        FAULT,
+    )
 
 
 def test_without_a_budget_the_fault_is_the_answer() -> None:

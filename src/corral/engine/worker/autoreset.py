@@ -6,16 +6,28 @@
 
 In every mode the last observation is copied to `final_obs` before anything is reset,
 since an env may reuse its observation buffer.
+
+An env that raised is built again, and the command that failed is answered from it:
+
+    raised ──► budget ──► wait ──► close, build ──► begin as the mode says ──► answered
+                 │  ▲                   │                      │
+                 │  └───── raised ──────┴──────────────────────┘
+                 └─ spent: the fault is the answer
 """
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any, Protocol
 
-from corral.engine.layout.plan import AFTER_STEP, BEFORE_RESET
+from corral.engine.layout.plan import AFTER_STEP, BEFORE_RESET, CONSTRUCTING, STEPPING
+from corral.engine.worker.commands import ShardOptions
+from corral.engine.worker.forked_copies import Guard
 from corral.engine.worker.info_writer import InfoWriter
 from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEXT_EPISODE_DUE
-from corral.errors import EpisodeOver
+from corral.engine.worker.shard_envs import ShardEnvs
+from corral.errors import EpisodeOver, Fault, OrderError, SpacesDiffer
 
 NEXT_STEP, SAME_STEP, OFF = range(3)
 MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF}
@@ -25,7 +37,13 @@ class ShardEpisodes(Protocol):
     """What the end of an episode asks of a shard, which is a `shard.Shard`."""
 
     care: bytearray
+    guard: Guard
     info_writer: InfoWriter
+    options: ShardOptions
+    slots: range
+
+    @property
+    def envs(self) -> ShardEnvs: ...
 
     def begin(self, index: int, row: int) -> None: ...
 
@@ -34,6 +52,12 @@ class ShardEpisodes(Protocol):
     def break_off(self, index: int) -> None: ...
 
     def cut(self, index: int, row: int) -> None: ...
+
+    def described(self, index: int, command: str, error: BaseException) -> Fault: ...
+
+    def lose_episode(self, index: int, repeated: bool) -> None: ...
+
+    def mark(self, doing: int) -> None: ...
 
     def retire_if_outgrown(self, stage: int) -> None: ...
 
@@ -92,3 +116,64 @@ def after_a_fault(shard: ShardEpisodes, index: int, row: int, mode: int) -> None
         shard.begin_next(index, row)
     else:
         shard.care[index] |= EPISODE_OVER
+
+
+def answered_anew(
+    shard: ShardEpisodes,
+    index: int,
+    row: int,
+    mode: int | None,
+    standing: bool,
+    error: BaseException,
+    fault: Fault,
+) -> Fault | None:
+    """Answer a command from a new env; returns the fault if that cannot be done.
+
+    Args:
+        shard: where the env failed.
+        index: whose env failed.
+        row: where to write.
+        mode: the autoreset mode of a step; None for a reset.
+        standing: whether the step's transition is recorded, and only its next episode
+            failed.
+        error: what was raised.
+        fault: the same, described.
+    """
+    budget = shard.options.restarts
+    # A new env does not help after a mistake of the caller's, or if its spaces differ.
+    while not isinstance(error, (OrderError, SpacesDiffer)):
+        slot = shard.slots[index]
+        delay = None if budget is None else budget.spend(slot, time.monotonic())
+        if delay is None:
+            return replace(fault, gave_up=budget is not None)
+        command = "construct"
+        try:
+            shard.mark(CONSTRUCTING)
+            time.sleep(delay)
+            shard.mark(CONSTRUCTING)
+            shard.envs.rebuild(index)
+            shard.mark(STEPPING)
+            # The caller's own reset is repeated as it was.
+            shard.lose_episode(index, repeated=mode is None)
+            command = "reset"
+            _begin_anew(shard, index, row, mode, standing)
+            return None
+        except BaseException as again:
+            shard.guard(again)
+            error, fault = again, shard.described(index, command, again)
+    return fault
+
+
+def _begin_anew(
+    shard: ShardEpisodes, index: int, row: int, mode: int | None, standing: bool
+) -> None:
+    """Write the row that the command asked for, from the new env."""
+    if standing:
+        shard.begin_next(index, row)
+        return
+    shard.info_writer.discard(index)  # what was said of the outcome is void
+    if mode is None:
+        shard.begin(index, row)
+        shard.write_started(index, row, valid=True)
+    else:
+        after_a_fault(shard, index, row, mode)

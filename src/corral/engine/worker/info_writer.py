@@ -12,7 +12,7 @@ from typing import Any
 
 from corral.engine.layout.columns import FINAL_ROW, Columns
 from corral.engine.layout.info_copy import owned_info
-from corral.engine.worker.letters import Letter, PackedPart
+from corral.engine.worker.letters import Letter, packed_part
 from corral.engine.worker.record import HAS_INFOS
 from corral.engine.worker.step_results import counted
 from corral.errors import SpaceMismatch
@@ -120,7 +120,7 @@ class InfoWriter:
 
     def packed_part(self, value: Any) -> Any:
         """Part of a letter."""
-        return PackedPart(value) if self.packs else value
+        return packed_part(value) if self.packs else value
 
     def discard(self, index: int) -> None:
         """What was written to the slot's next letter is void."""

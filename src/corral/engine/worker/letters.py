@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import traceback
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +39,19 @@ class Letter:
     restarted: Fault | None = None
     """What went wrong before the env was built again."""
 
+    def prepare(self) -> None:
+        """Make its faults fit to travel."""
+        self.fault = self.fault and for_travel(self.fault)
+        self.restarted = self.restarted and for_travel(self.restarted)
+
+    def unsendable(self) -> tuple[int | None, str]:
+        """The slot of what cannot be pickled, and how a fault names the sending."""
+        return self.slot, "sending an info home"
+
+    def failed(self, fault: Fault) -> Letter:
+        """What is sent instead."""
+        return Letter(self.slot, fault=fault)
+
 
 def merged(letter: Letter, earlier: Letter) -> Letter:
     """Join two letters about the same result, begun by a worker that was replaced."""
@@ -63,6 +77,21 @@ class Reply:
     faults: list[Fault]
     slots: tuple[int, ...] = ()
     """Whose values they are."""
+
+    def prepare(self) -> None:
+        """Make its faults fit to travel; the caller gets them instead of values."""
+        self.faults = [for_travel(fault) for fault in self.faults]
+        self.values = [] if self.faults else self.values
+
+    def unsendable(self) -> tuple[int | None, str]:
+        """The first slot whose value cannot be pickled, and what a fault calls that."""
+        pairs = zip(self.slots, self.values, strict=False)
+        bad = (slot for slot, value in pairs if not _can_be_sent(value))
+        return next(bad, None), "sending a result home"
+
+    def failed(self, fault: Fault) -> Reply:
+        """What is sent instead."""
+        return Reply([], [fault])
 
 
 @dataclass(slots=True)
@@ -135,17 +164,22 @@ def _readable(error: BaseException) -> str:
     )
 
 
-class _PackedException:
-    """An exception on its way; one that the parent cannot unpickle arrives as None."""
+class Packed:
+    """A value as bytes, which is that value again when it is unpickled."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    __slots__ = ("_data", "_open")
+
+    def __init__(
+        self, data: bytes, unpickle: Callable[[bytes], Any] = pickle.loads
+    ) -> None:
+        self._data, self._open = data, unpickle
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpack, (self._data,)
+        return self._open, (self._data,)
 
 
-def _unpack(data: bytes) -> BaseException | None:
+def _exception_or_none(data: bytes) -> BaseException | None:
+    """The exception, if it can be unpickled here."""
     try:
         error = pickle.loads(data)
     except BaseException:  # its module may be importable in the worker alone
@@ -189,17 +223,23 @@ def for_travel(fault: Fault) -> Fault:
     if fault.exception is None:
         return fault
     data = _packed(fault.exception)
-    exception: Any = None if data is None else _PackedException(data)
+    exception: Any = None if data is None else Packed(data, _exception_or_none)
     return replace(fault, exception=exception)
 
 
 def _sendable(value: Any) -> Any:
     """The value or, where it cannot be pickled, the name of its type."""
+    if _can_be_sent(value):
+        return value
+    return Unsendable(f"<{type(value).__qualname__} that cannot be pickled>")
+
+
+def _can_be_sent(value: Any) -> bool:
     try:
         cloudpickle.dumps(value)
-    except BaseException:
-        return Unsendable(f"<{type(value).__qualname__} that cannot be pickled>")
-    return value
+    except BaseException:  # SystemExit in a __reduce__ too
+        return False
+    return True
 
 
 class Unsendable(str):
@@ -213,19 +253,12 @@ class NotSent(Exception):
     """What an env returned cannot be pickled; its `__cause__` says why."""
 
 
-class PackedPart:
+def packed_part(value: Any) -> Packed:
     """A part of a letter as bytes: what cannot be sent shows while the env runs."""
-
-    __slots__ = ("_data",)
-
-    def __init__(self, value: Any) -> None:
-        try:
-            self._data: bytes = cloudpickle.dumps(value)
-        except BaseException as error:
-            raise NotSent from error
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickle.loads, (self._data,)
+    try:
+        return Packed(cloudpickle.dumps(value))
+    except BaseException as error:
+        raise NotSent from error
 
 
 class SealedMessage:

@@ -17,7 +17,6 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -248,65 +247,29 @@ class _WorkerProcess:
         worker.bind(
             views=plan.DataViews(bind.plan, data.memory),
             codecs=codecs,
-            outputs=endpoint.shard_outputs(worker.job.slots, self._post_letter),
+            outputs=endpoint.shard_outputs(worker.job.slots, self._post_message),
             reset_seed=self.views.reset_seed,
             fetch=self.mailbox.fetch,
-            answer=endpoint.poster(self._post_reply),
+            answer=endpoint.poster(self._post_message),
             resume=bind.resume,
         )
         self.mailbox.post("bound")
         serve(worker, endpoint)
 
-    def _post_letter(self, letter: letters.Letter) -> None:
-        letter.fault = letter.fault and letters.for_travel(letter.fault)
-        letter.restarted = letter.restarted and letters.for_travel(letter.restarted)
-        slot = letter.slot
-        self._post(
-            letter,
-            "sending an info home",
-            lambda shard: shard.index(slot),
-            lambda fault: letters.Letter(slot, fault=fault),
-        )
-
-    def _post_reply(self, reply: letters.Reply) -> None:
-        reply.faults = [letters.for_travel(fault) for fault in reply.faults]
-        if reply.faults:
-            reply.values = []  # the caller gets the faults instead
-        self._post(
-            reply,
-            "sending a result home",
-            lambda shard: self._unsendable_index(reply, shard),
-            lambda fault: letters.Reply([], [fault]),
-        )
-
-    def _post(
-        self,
-        message: letters.Letter | letters.Reply,
-        command: str,
-        index_in: Callable[[range], int | None],
-        instead: Callable[[Fault], letters.Letter | letters.Reply],
-    ) -> None:
+    def _post_message(self, message: letters.Letter | letters.Reply) -> None:
         """Post a message; one that cannot be pickled becomes a fault of its slot."""
+        message.prepare()
         try:
             sealed = letters.SealedMessage(message)
         except BaseException as error:  # SystemExit in a __reduce__ too
             self.guard(error)
             assert self.worker is not None
-            index = index_in(self.worker.job.slots)
-            fault = self.worker.described(index, command, error)
-            sealed = letters.SealedMessage(instead(letters.for_travel(fault)))
+            slot, command = message.unsendable()
+            index = None if slot is None else self.worker.job.slots.index(slot)
+            fault = letters.for_travel(self.worker.described(index, command, error))
+            sealed = letters.SealedMessage(message.failed(fault))
         self.guard()  # pickling runs the user's code
         self.mailbox.post_bytes(pickle.dumps(sealed))
-
-    @staticmethod
-    def _unsendable_index(reply: letters.Reply, shard: range) -> int | None:
-        """The index of the first slot whose value cannot be sent."""
-        for slot, value in zip(reply.slots, reply.values, strict=False):
-            try:
-                letters.SealedMessage(letters.Reply([value], []))
-            except BaseException:
-                return shard.index(slot)
-        return None
 
 
 class _LogHandler(logging.Handler):

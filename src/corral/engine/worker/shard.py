@@ -22,7 +22,6 @@ from corral.engine.layout.columns import Columns
 from corral.engine.layout.info_copy import owned_info
 from corral.engine.layout.plan import (
     BEFORE_RESET,
-    BUSY_SINCE,
     CURRENT_COMMAND,
     CURRENT_SLOT,
     NO_SLOT,
@@ -33,7 +32,7 @@ from corral.engine.layout.plan import (
     DataViews,
 )
 from corral.engine.layout.tickets import Tickets
-from corral.engine.worker import autoreset, restarting
+from corral.engine.worker import autoreset
 from corral.engine.worker.commands import WIDE_ACTIONS, ResumeState, ShardOptions
 from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.forked_copies import Guard, no_guard
@@ -49,7 +48,6 @@ from corral.engine.worker.record import (
     REWARD_UNWRITTEN,
     Recorder,
 )
-from corral.engine.worker.restarting import FailedCommand
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.step_results import as_reward, defined_at, five_of, two_of
@@ -182,10 +180,7 @@ class Shard:
                 self.step(index, mode)
             return
         tickets.base += 1
-        if self.options.isolate_rng:
-            with self.envs.in_a_row():
-                self._walk(tickets.base, mode % WIDE_ACTIONS, actions)
-        else:
+        with self.envs.in_a_row():
             self._walk(tickets.base, mode % WIDE_ACTIONS, actions)
 
     def _actions(self, mode: int) -> list[Any] | None:
@@ -302,16 +297,14 @@ class Shard:
 
     def _prepare(self, index: int) -> None:
         """Go on to the slot's next episode, before its env does."""
-        if self.options.isolate_rng:
-            self.envs.leave_slots()  # `sample_task` draws outside the slot's streams
+        self.envs.leave_slots()  # `sample_task` draws outside the slot's streams
         episode = self.plan.begin(index, self.tickets.word(index))
-        if self.options.isolate_rng:
-            self.envs.reseed(self.slots[index], episode.seed)
+        self.envs.reseed(self.slots[index], episode.seed)
 
     def _reset_env(self, index: int) -> Any:
         """Have the env begin what was prepared, in time."""
         episode, began = self.plan.episodes[index], time.perf_counter()
-        self._vitals[BUSY_SINCE], self._vitals[CURRENT_COMMAND] = began, RESETTING
+        self.mark(RESETTING)
         result = self.envs.reset(index, episode.seed, episode.options, episode.task)
         self.guard()
         self._recorder.reset_took(index, time.perf_counter() - began)
@@ -361,8 +354,7 @@ class Shard:
         stepped = mode is not None and not (standing or self.care[index] & EPISODE_OVER)
         command = "step" if stepped else "reset"
         fault = self.described(index, command, error)
-        failed = FailedCommand(index, row, mode, standing)
-        left = restarting.answered(self, failed, error, fault)
+        left = autoreset.answered_anew(self, index, row, mode, standing, error, fault)
         self._standing = -1
         if left is None:
             self.info_writer.letter(index).restarted = fault

@@ -9,32 +9,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from corral.core import EnvSpec
+from corral.engine.layout import plan
 from corral.engine.layout.codec import Codecs
-from corral.engine.layout.plan import (
-    ANSWERING,
-    BUSY_SINCE,
-    CACHE_LINE_BYTES,
-    CURRENT_COMMAND,
-    CURRENT_SLOT,
-    NO_SLOT,
-    STEPPING,
-    DataViews,
-)
 from corral.engine.worker import commands
 from corral.engine.worker.batched_shard import BatchedShard
-from corral.engine.worker.commands import (
-    INDEX_BITS,
-    INDEX_MASK,
-    Ask,
-    Job,
-    ResumeState,
-    Verb,
-)
+from corral.engine.worker.commands import INDEX_BITS, INDEX_MASK, Ask, Job, Verb
 from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.letters import Reply, describe
@@ -47,6 +31,8 @@ from corral.errors import Fault, OptionError
 
 RESERVED_METHODS = ("reset", "step", "close")
 """Called past the shard, these would break the order of its episodes."""
+# Plain integers: comparing with those of an enum takes three times as long.
+STEP, STEP_ALL, RESET, MAIL = map(int, Verb)
 
 
 class Worker:
@@ -68,7 +54,9 @@ class Worker:
         )
         self.closing = False
         self._prepared = False
-        self._vitals: Any = [0.0] * (CACHE_LINE_BYTES // 8)  # until there is a block
+        self._vitals: Any = [0.0] * (
+            plan.CACHE_LINE_BYTES // 8
+        )  # until there is a block
 
     def prepare(self) -> None:
         """What envs find in their worker."""
@@ -125,13 +113,13 @@ class Worker:
 
     def bind(
         self,
-        views: DataViews,
+        views: plan.DataViews,
         codecs: Codecs,
         outputs: ShardOutputs,
         reset_seed: np.ndarray[Any, np.dtype[np.int64]],
         fetch: Callable[[], Any],
         answer: Callable[[Reply], None],
-        resume: ResumeState | None = None,
+        resume: commands.ResumeState | None = None,
     ) -> None:
         """Take this worker's part of the block and its end of the mailbox."""
         self.shard.bind(views, codecs, outputs, resume)
@@ -143,91 +131,75 @@ class Worker:
 
     def handle(self, entry: int) -> None:
         """Obey one queue entry."""
-        self._HANDLERS[entry >> 28](self, entry >> INDEX_BITS & 15, entry & INDEX_MASK)
-
-    def _unknown(self, mode: int, index: int) -> None:
-        raise AssertionError(f"no such command: mode {mode}, index {index}")
-
-    def _step(self, mode: int, index: int) -> None:
-        self.shard.step(index, mode)
-
-    def _step_all(self, mode: int, _: int) -> None:
-        self.shard.step_all(mode)
-
-    def _reset(self, mode: int, index: int) -> None:
-        seed = int(self._reset_seed[self.job.slots.start + index])
-        self.shard.reset(index, seed if seed >= 0 else None, mode)
-
-    def _mail(self, _mode: int, _index: int) -> None:
-        message = self._fetch()
-        if type(message) is Ask:  # nothing else takes time, or has no deadline
-            self._mark(ANSWERING)
-        self.read(message)
-        self._mark(STEPPING)
+        verb, mode, index = entry >> 28, entry >> INDEX_BITS & 15, entry & INDEX_MASK
+        if verb == STEP_ALL:
+            self.shard.step_all(mode)
+        elif verb == STEP:
+            self.shard.step(index, mode)
+        elif verb == RESET:
+            seed = int(self._reset_seed[self.job.slots.start + index])
+            self.shard.reset(index, seed if seed >= 0 else None, mode)
+        else:
+            assert verb == MAIL, f"no such command: {entry:#x}"
+            message = self._fetch()
+            if type(message) is Ask:  # nothing else takes time, or has no deadline
+                self._mark(plan.ANSWERING)
+            self.read(message)
+            self._mark(plan.STEPPING)
 
     def _mark(self, command: int) -> None:
         """Let the parent see what this worker does, from now on."""
-        self._vitals[BUSY_SINCE] = time.perf_counter()
-        self._vitals[CURRENT_COMMAND] = command
-
-    # By verb; a tuple, since a dict of enums takes three times as long to look up.
-    _HANDLERS: ClassVar[tuple[Callable[[Worker, int, int], None], ...]] = (
-        _unknown,
-        _step,
-        _step_all,
-        _reset,
-        _mail,
-    )
-    assert [Verb.STEP, Verb.STEP_ALL, Verb.RESET, Verb.MAIL] == [1, 2, 3, 4]
+        self._vitals[plan.BUSY_SINCE] = time.perf_counter()
+        self._vitals[plan.CURRENT_COMMAND] = command
 
     # Messages -------------------------------------------------------------------------
 
     def read(self, message: Any) -> None:
         """Obey one message."""
-        self._READERS[type(message)](self, message)
+        shard = self.shard
+        match message:
+            case commands.MailedAction(index, values):
+                shard.mailed_actions[index] = values
+            case commands.RawAction(index, value):
+                shard.raw_actions[index] = value
+            case commands.NextEpisode(index, options, task, seed):
+                shard.plan.request(index, seed, options, task)
+            case commands.NewColumns(columns):
+                shard.columns.adopt(columns)
+            case commands.NewRootSeed(seed):
+                self._reroot(seed)
+            case Ask():
+                self._ask(message)
+            case _:
+                raise AssertionError(f"no such message: {message!r:.80}")
 
-    def _reroot(self, message: commands.NewRootSeed) -> None:
-        self.shard.plan.restart_count(message.seed)
+    def _reroot(self, seed: int) -> None:
+        self.shard.plan.restart_count(seed)
         if self.job.owns_process:
             self.shard.envs.leave_slots()  # their streams are seeded with episodes
-            seed_globals(self._globals_seed(message.seed))
+            seed_globals(self._globals_seed(seed))
 
     def _ask(self, message: Ask) -> None:
         reply = self.answer(message)
-        self._mark(STEPPING)  # before the caller has it, and may want a step in time
+        # Before the caller has the reply, and may want a step in time.
+        self._mark(plan.STEPPING)
         self._answer(reply)
         if message.verb == "run" and self._ring is not None:
             self._ring()  # an item that is done is announced like a slot
 
-    _READERS: ClassVar[dict[type, Callable[[Worker, Any], None]]] = {
-        commands.NewColumns: lambda self, new: self.shard.columns.adopt(new.columns),
-        commands.NextEpisode: lambda self, wanted: self.shard.plan.request(
-            wanted.index, wanted.seed, wanted.options, wanted.task
-        ),
-        commands.MailedAction: lambda self, action: self.shard.mailed_actions.update(
-            {action.index: action.values}
-        ),
-        commands.RawAction: lambda self, action: self.shard.raw_actions.update(
-            {action.index: action.value}
-        ),
-        commands.NewRootSeed: _reroot,
-        Ask: _ask,
-    }
-
     def answer(self, message: Ask) -> Reply:
         """Answer a question, slot by slot."""
-        if message.verb == "close":
+        verb, payload = message.verb, message.payload
+        if verb == "close":
             self.closing = True
             return Reply([], self.shard.close())
-        if message.verb == "run":
+        if verb == "run":
             return self._attempt(
-                "map", [None], lambda _: self._function(opened(message.payload))
+                "map", [None], lambda _: self._function(opened(payload))
             )
-        work = self._ANSWERS[message.verb]
+        command = command_of(verb, payload)
         return self._attempt(
-            command_of(message.verb, message.payload),
-            message.indexes,
-            lambda index: work(self, index, message),
+            command, message.indexes, lambda index: self._value(index, message)
         )
 
     def _attempt(
@@ -239,7 +211,7 @@ class Worker:
         for index in indexes:
             slot = None if index is None else self.job.slots[index]
             if slot is not None:
-                self._vitals[CURRENT_SLOT] = index
+                self._vitals[plan.CURRENT_SLOT] = index
                 slots.append(slot)
             try:
                 with self.shard.envs.randomness_of(-1 if slot is None else slot):
@@ -250,7 +222,7 @@ class Worker:
                 if isinstance(error, KeyboardInterrupt) and self._ring is None:
                     raise  # the user's Ctrl-C under serial
                 faults.append(self.described(index, command, error))
-        self._vitals[CURRENT_SLOT] = NO_SLOT
+        self._vitals[plan.CURRENT_SLOT] = plan.NO_SLOT
         return Reply(values, faults, tuple(slots))
 
     def described(self, index: int | None, command: str, error: BaseException) -> Fault:
@@ -259,32 +231,25 @@ class Worker:
             return describe(error, command, None, self.job.worker)
         return self.shard.described(index, command, error)
 
-    def _call(self, index: int, message: Ask) -> Any:
-        name, args, kwargs = message.payload
-        if name in RESERVED_METHODS:
-            raise OptionError(
-                f"Trying to call function `{name}` with `call`, "
-                f"use `{name}` directly instead."
-            )
-        return self.shard.envs.adapters[index].call(name, args, kwargs)
-
-    def _set_attr(self, index: int, message: Ask) -> None:
-        name, values = message.payload
-        position = message.indexes.index(index)
-        self.shard.envs.adapters[index].set_attr(name, values[position])
-
-    def _apply(self, index: int, message: Ask) -> Any:
-        function, args = message.payload
-        return function(self.shard.envs.adapters[index].env, *args)
-
-    _ANSWERS: ClassVar[dict[str, Callable[[Worker, int, Ask], Any]]] = {
-        "apply": _apply,
-        "call": _call,
-        "get_attr": lambda self, index, message: self.shard.envs.adapters[
-            index
-        ].get_attr(message.payload),
-        "set_attr": _set_attr,
-    }
+    def _value(self, index: int, message: Ask) -> Any:
+        """What one slot's env answers."""
+        adapter = self.shard.envs.adapters[index]
+        match message.verb, message.payload:
+            case "apply", (function, args):
+                return function(adapter.env, *args)
+            case "get_attr", name:
+                return adapter.get_attr(name)
+            case "set_attr", (name, values):
+                position = message.indexes.index(index)
+                return adapter.set_attr(name, values[position])
+            case "call", (name, _, _) if name in RESERVED_METHODS:
+                raise OptionError(
+                    f"Trying to call function `{name}` with `call`, "
+                    f"use `{name}` directly instead."
+                )
+            case "call", (name, args, kwargs):
+                return adapter.call(name, args, kwargs)
+        raise AssertionError(f"no such question: {message.verb}")
 
 
 def worker_rng(root: int, slots: range) -> np.random.Generator:
