@@ -16,7 +16,7 @@ from corral.engine.layout.plan import (
     FIRST_BEGIN_TICKET,
 )
 from corral.engine.worker.commands import ShardOptions
-from corral.engine.worker.episode_plan import EpisodePlan, SelfResettingPlan
+from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError
 
@@ -132,7 +132,7 @@ def test_a_worker_that_takes_over_goes_on_from_the_words_of_the_one_before() -> 
 
 
 def test_an_env_that_resets_itself_is_given_one_seed_and_no_task() -> None:
-    plan = SelfResettingPlan(SLOTS, ShardOptions(ROOT), "Swarm")
+    plan = EpisodePlan(SLOTS, ShardOptions(ROOT), "Swarm")
     plan.bind(np.zeros((2, 8), np.int64))
     plan.resets_all = True
     assert plan.begin(0, 1).seed == episode_seed(ROOT, 4, 0)

@@ -36,7 +36,7 @@ from corral.engine.layout.plan import (
 from corral.engine.worker import autoreset
 from corral.engine.worker.batch_table import BatchTable
 from corral.engine.worker.commands import MORE_FOLLOWS, WIDE_ACTIONS, ResumeState
-from corral.engine.worker.episode_plan import SelfResettingPlan
+from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEEDS_CARE
 from corral.engine.worker.shard import Shard
 from corral.engine.worker.shard_envs import BatchEnvs
@@ -63,11 +63,9 @@ class BatchedShard(Shard):
         """Slots whose episode ended with the env, and why."""
         specs = super().build(factories)
         self._batch = self.envs.batch
-        self._whole: SelfResettingPlan | None = None
-        """The plan, if the env begins its episodes by itself."""
         if self._batch.resets_itself is not None:
             name = type(self._batch.env).__name__
-            self.plan = self._whole = SelfResettingPlan(self.slots, self.options, name)
+            self.plan = EpisodePlan(self.slots, self.options, self_resetting=name)
         return specs
 
     def bind(
@@ -149,8 +147,7 @@ class BatchedShard(Shard):
         tickets = {index: self._advance(index) for index, _ in gathered}
         for index, seed in gathered:
             self.plan.reset(index, seed)
-        if self._whole is not None:
-            self._whole.resets_all = True
+        self.plan.resets_all = True
         self._begin_together(list(tickets))
         for index, ticket in tickets.items():
             row = ticket & 1
@@ -162,8 +159,7 @@ class BatchedShard(Shard):
             except BaseException as error:
                 self._fail(index, row, None, error)
             self._publish(index, ticket)
-        if self._whole is not None:
-            self._whole.resets_all = False
+        self.plan.resets_all = False
 
     def _step_together(self, indexes: list[int], mode: int) -> None:
         wide, mode = divmod(mode % MORE_FOLLOWS, WIDE_ACTIONS)

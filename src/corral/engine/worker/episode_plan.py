@@ -54,11 +54,23 @@ class SlotEpisode:
 
 
 class EpisodePlan:
-    """The episodes of a shard's slots."""
+    """The episodes of a shard's slots.
 
-    def __init__(self, slots: range, options: ShardOptions) -> None:
+    Args:
+        slots: the shard's.
+        options: the root seed, and how tasks are drawn.
+        self_resetting: the name of an env that is the whole shard and begins its
+            episodes by itself, if it is such a one.
+    """
+
+    def __init__(
+        self, slots: range, options: ShardOptions, self_resetting: str = ""
+    ) -> None:
         self.slots = slots
         self.options = options
+        self.resets_all = False
+        """Whether an env that begins episodes by itself is being reset as a whole."""
+        self._self_resetting = self_resetting
         self.episodes = [SlotEpisode() for _ in slots]
         self.has_begun = False
         """Whether any episode was begun here."""
@@ -85,6 +97,8 @@ class EpisodePlan:
 
     def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
         seed, episode.next_seed = episode.next_seed, None
+        if self._self_resetting and not (self.resets_all and slot == self.slots.start):
+            return None  # it is given one seed, when it is reset as a whole
         root, number = self.options.root_seed, episode.number
         if seed is None and episode.restarts:
             # Also where resets are bare: an env that is new was never given a seed.
@@ -96,10 +110,15 @@ class EpisodePlan:
 
     def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
         task, episode.next_task = episode.next_task, NO_TASK
-        if task is NO_TASK and episode.restarts and episode.task is not NO_TASK:
-            return episode.task
+        if task is NO_TASK and episode.restarts:
+            task = episode.task
         if task is NO_TASK:
-            return sampled_task(self.options, slot, episode.number)
+            task = sampled_task(self.options, slot, episode.number)
+        if self._self_resetting and task is not NO_TASK:
+            raise OptionError(
+                f"{self._self_resetting} restarts its episodes by itself and cannot be "
+                "given a task for one"
+            )
         return task
 
     # What is asked of the next episode ------------------------------------------------
@@ -123,8 +142,7 @@ class EpisodePlan:
     def reset(self, index: int, seed: int | None) -> None:
         """The caller begins another episode, also after one that broke off."""
         self.episodes[index].broken = False
-        if seed is not None:
-            self.episodes[index].next_seed = seed
+        self.request(index, seed)
 
     def break_off(self, index: int, repeated: bool = False) -> None:
         """The next episode is this one again; `repeated` with all that was asked."""
@@ -149,30 +167,6 @@ class EpisodePlan:
             episode.first_began = words[FIRST_BEGIN_TICKET]
             episode.seed = None if seed < 0 else seed
             episode.task, episode.broken = tasks[index], broken[index]
-
-
-class SelfResettingPlan(EpisodePlan):
-    """The plan where one env is the whole shard and begins its episodes by itself."""
-
-    def __init__(self, slots: range, options: ShardOptions, env: str) -> None:
-        super().__init__(slots, options)
-        self.resets_all = False
-        """Whether the env is being reset as a whole."""
-        self._env = env
-
-    def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
-        seed = super()._next_seed(slot, episode)
-        # It is given one seed, when it is reset as a whole.
-        return seed if self.resets_all and slot == self.slots.start else None
-
-    def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
-        task = super()._next_task(slot, episode)
-        if task is not NO_TASK:
-            raise OptionError(
-                f"{self._env} restarts its episodes by itself and cannot be given a "
-                "task for one"
-            )
-        return task
 
 
 def _count(episode: SlotEpisode, ticket: int) -> None:

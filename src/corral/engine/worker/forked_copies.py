@@ -63,16 +63,12 @@ def guard_of(worker: int) -> Guard:
     return end_if_copied
 
 
-class ForkCount:
-    """Counts the forks of this process from now on; not those of C code."""
-
-    def __init__(self) -> None:
-        self.forks = 0
-        if hasattr(os, "register_at_fork"):  # where there is fork
-            os.register_at_fork(after_in_parent=self._add)
-
-    def _add(self) -> None:
-        self.forks += 1
+def counted_forks() -> list[None]:
+    """A list that grows with every fork of this process from now on; not of C code."""
+    forks: list[None] = []
+    if hasattr(os, "register_at_fork"):  # where there is fork
+        os.register_at_fork(after_in_parent=lambda: forks.append(None))
+    return forks
 
 
 def _end(worker: int, error: BaseException | None) -> None:

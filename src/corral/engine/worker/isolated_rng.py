@@ -143,9 +143,16 @@ class IsolatedRng:
         if states.python is None and states is not self._outside:
             self._seed(states)
         self._live.python = random.getstate()
-        self._live.numpy = _live_numpy()
+        bits = _NUMPY.get_bit_generator()
+        if type(bits) is MT19937:  # else an env or the user has set another
+            bits.brief = True
+        # The state is that of the cached normal.
+        self._live.numpy = bits, np.random.get_state(legacy=False)
         random.setstate(states.python)
-        _install_numpy(*states.numpy)
+        bits, normal = states.numpy
+        _NUMPY.set_bit_generator(bits)
+        if normal["has_gauss"]:
+            np.random.set_state(normal)
         if self._torch is not None:
             self._live.torch = self._torch.get_state()
             if states.torch is None:
@@ -227,20 +234,6 @@ def _use_own_twister() -> None:
     if type(_NUMPY.get_bit_generator()) is np.random.MT19937:
         state: Any = np.random.get_state(legacy=False)
         _NUMPY.set_bit_generator(MT19937(0))
-        np.random.set_state(state)
-
-
-def _live_numpy() -> tuple[Any, Any]:
-    """Return numpy's global bit generator, and a state with the cached normal."""
-    bits: Any = _NUMPY.get_bit_generator()
-    if type(bits) is MT19937:  # else an env or the user has set another
-        bits.brief = True
-    return bits, np.random.get_state(legacy=False)
-
-
-def _install_numpy(bits: Any, state: Any) -> None:
-    _NUMPY.set_bit_generator(bits)
-    if state["has_gauss"]:
         np.random.set_state(state)
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,52 +187,33 @@ def _is_last_step(guest: ProbedEnv, found: Recording) -> bool:
 # Together -----------------------------------------------------------------------------
 
 
-def run_together(
-    build: Callable[[int], ProbedEnv],
-    recordings: Sequence[Recording],
-    watch: Stopwatch,
-    look: Callable[[], None],
-    later: bool = False,
-) -> list[Difference]:
-    """Build the envs and run their recordings by turns; returns the differences.
-
-    It ends at the first difference that is not in infos alone.
+def rounds(
+    recordings: Sequence[Recording], later: bool = False
+) -> Iterator[tuple[str, int, int]]:
+    """The order in which envs are built, closed, and take the turns of a recording.
 
     Args:
-        build: makes one of them.
-        recordings: what each did alone.
-        watch: when it has to be given up.
-        look: called once, while all of them are there.
+        recordings: what each env did alone.
         later: whether the first is built once more when it was closed.
+
+    Yields:
+        ("build" | "close" | "turn", the env's place, its turn)
     """
     count = len(recordings)
-    guests = [build(number) for number in range(count)]
     starts = [TURN_LAG * place for place in range(count)]
-    closing = max(len(one.turns) for one in recordings) + starts[-1] - TURN_LAG
-    if later:
-        recordings = [*recordings, recordings[0]]
-        starts.append(closing + LATER_ROUNDS)
     lengths = [len(one.turns) for one in recordings]
-    rounds = max(closing + TURN_LAG, starts[-1] + lengths[-1])
-    found: list[Difference] = []
-    for number in range(rounds):
+    closing = max(lengths) + starts[-1] - TURN_LAG
+    if later:
+        starts.append(closing + LATER_ROUNDS)
+        lengths.append(lengths[0])
+    yield from (("build", place, 0) for place in range(count))
+    for number in range(max(closing + TURN_LAG, starts[-1] + lengths[-1])):
         if number == closing:
-            look()
-            guests[0].close()
+            yield "close", 0, 0
         if later and number == starts[-1]:
-            guests.append(build(0))
+            yield "build", count, 0
         for place, turn in turns_of(number, lengths, starts):
-            watch.check()
-            name = _guest_name(place, count)
-            try:
-                found += _differences(
-                    guests[place], place % count, name, recordings[place], turn
-                )
-            except Exception as error:
-                raise GuestFailed(name, recordings[place].turns[turn][0]) from error
-            if found and not found[-1].in_infos_alone:
-                return found
-    return found
+            yield "turn", place, turn
 
 
 def turns_of(
@@ -252,14 +233,15 @@ def turns_of(
     ]
 
 
-def _guest_name(place: int, count: int) -> str:
+def guest_name(place: int, count: int) -> str:
+    """What messages call one of these envs."""
     if place == count:
         return "an env built later"
     names = ("the first env", "the second env")
     return names[place] if place < len(names) else f"env {place + 1}"
 
 
-def _differences(
+def differences(
     guest: ProbedEnv, place: int, name: str, recording: Recording, turn: int
 ) -> list[Difference]:
     """Have an env take a turn again; where it did something else, if it did."""
@@ -276,26 +258,6 @@ def _differences(
     count = sum(one[0] == kind for one in recording.turns[:turn]) + (kind == "step")
     values = both_values(first, now.get(first), then.get(first))
     return [Difference(place, turn, places, f"{name}, {kind} {count}: {values}")]
-
-
-def replay_and_compare(
-    guest: ProbedEnv, place: int, recording: Recording, begun: Callable[[], Any]
-) -> list[Difference]:
-    """Run a whole recording; returns where the env did something else.
-
-    Args:
-        guest: the env.
-        place: which one it is.
-        recording: what it did alone.
-        begun: called after the first turn.
-    """
-    found: list[Difference] = []
-    name = _guest_name(place, place + 1)
-    for turn in range(len(recording.turns)):
-        found += _differences(guest, place, name, recording, turn)
-        if turn == 0:
-            begun()
-    return found
 
 
 def response_of(guest: ProbedEnv, turn: Turn) -> Response:

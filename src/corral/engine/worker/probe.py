@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from corral.engine.adapters.isolation import isolation_of
 from corral.engine.faults.run_delay import own_time
 from corral.engine.transport.child_processes import listed_children
-from corral.engine.worker import isolation_probe, shared_state
+from corral.engine.worker import shared_state
 from corral.engine.worker.commands import Job, ProbeRequest
 from corral.engine.worker.context import WorkerContext, here
-from corral.engine.worker.forked_copies import ForkCount
+from corral.engine.worker.forked_copies import counted_forks
 from corral.engine.worker.import_time import ImportTimer
 from corral.engine.worker.isolation_probe import (
     Difference,
@@ -36,6 +36,11 @@ from corral.engine.worker.isolation_probe import (
     Response,
     SharingAnswer,
     Stopwatch,
+    differences,
+    guest_name,
+    record,
+    response_of,
+    rounds,
 )
 from corral.engine.worker.probed_env import ProbedEnv, RandomStreams, StepTimes
 from corral.engine.worker.serialization import dumps, opened
@@ -144,7 +149,7 @@ class Probe:
     def run(self) -> Measurement:
         """Find out; every env that is not kept is closed."""
         self._streams = RandomStreams(self.worker.context)
-        counted = ForkCount()
+        forked = counted_forks()
         # Errors of broken envs that are garbage-collected are of no interest.
         sys.unraisablehook = lambda unraisable: None
         try:
@@ -154,7 +159,7 @@ class Probe:
             self._streams.restore()
         sharing, forks, kept = (
             measured.sharing,
-            counted.forks > 0,
+            bool(forked),
             self.kept is not None,
         )
         if sharing is None or (sharing.safe and measured.doubt is None) or kept:
@@ -298,7 +303,7 @@ class Probe:
             probed_env = self._new(guest) if guest else first
             if guest:
                 probed_env.build()
-            return isolation_probe.record(probed_env, self.question.seeded, patience)
+            return record(probed_env, self.question.seeded, patience)
 
         return self._by_factory(alone)
 
@@ -346,30 +351,37 @@ class Probe:
     def _together(
         self, recordings: list[Recording], watch: Stopwatch
     ) -> list[Difference]:
+        """Run the recordings by turns, until what a learner sees differs."""
         self._streams.restore()
         self._drawn: list[str] = []
         self._after: Snapshot | None = None
-
-        def build(guest: int) -> ProbedEnv:
-            before = self._streams.states()
-            others = [one.made for one in self._trials]
-            probed_env = self._new(guest)
-            probed_env.build()
-            if any(probed_env.made is one for one in others):
-                raise SameEnvTwice
-            self._drawn += self._streams.drawn_since(before)
-            return probed_env
-
-        def look() -> None:
-            self._after = self._snapshot(self._before)
-
+        found: list[Difference] = []
+        guests: list[ProbedEnv] = []
         try:
-            return isolation_probe.run_together(
-                build, recordings, watch, look, self.question.thorough
-            )
+            for what, place, turn in rounds(recordings, self.question.thorough):
+                if what == "build":
+                    guests.append(self._beside(place % len(recordings), guests))
+                elif what == "close":
+                    self._after = self._snapshot(self._before)
+                    guests[0].close()
+                else:
+                    watch.check()
+                    found += _turn_again(guests[place], place, recordings, turn)
+                    if found and not found[-1].in_infos_alone:
+                        break
+            return found
         finally:
-            if self._after is None:
-                look()
+            self._after = self._after or self._snapshot(self._before)
+
+    def _beside(self, guest: int, others: list[ProbedEnv]) -> ProbedEnv:
+        """Build an env in the process of others."""
+        before = self._streams.states()
+        probed_env = self._new(guest)
+        probed_env.build()
+        if any(probed_env.made is other.made for other in others):
+            raise SameEnvTwice
+        self._drawn += self._streams.drawn_since(before)
+        return probed_env
 
     def _at_once(self, recordings: list[Recording]) -> list[Difference]:
         """The same in a thread each, the second one a turn behind the first."""
@@ -380,10 +392,11 @@ class Probe:
         def life(guest: int) -> tuple[list[Difference], float]:
             if guest:
                 begun.wait(self.question.limit)
-            began = time.perf_counter()
-            found = isolation_probe.replay_and_compare(
-                trials[guest], guest, recordings[guest], begun.set
-            )
+            began, found = time.perf_counter(), list[Difference]()
+            name, recording = guest_name(guest, guest + 1), recordings[guest]
+            for turn in range(len(recording.turns)):
+                found += differences(trials[guest], guest, name, recording, turn)
+                begun.set()
             return found, time.perf_counter() - began
 
         trials = [self._new(guest) for guest in range(len(recordings))]
@@ -433,14 +446,14 @@ class Probe:
 
         Only the first of them is really alone; the others come after it.
         """
-        recordings, differences = pickle.loads(packed)
+        recordings, found = pickle.loads(packed)
 
         def again(guest: int) -> list[Response]:
             probed_env = self._new(guest)
             try:
                 probed_env.build()
                 turns = recordings[guest].turns
-                return [isolation_probe.response_of(probed_env, one) for one in turns]
+                return [response_of(probed_env, one) for one in turns]
             finally:
                 self._clear()
 
@@ -449,17 +462,15 @@ class Probe:
         except Exception:
             return False
         # Without a difference, one failed beside the other, and did not now.
-        return not differences or any(
+        return not found or any(
             one.repeats(recordings[one.guest].responses, now[one.guest])
-            for one in differences
+            for one in found
         )
 
 
-def _doubt(
-    reason: str, recordings: list[Recording], differences: list[Difference]
-) -> Doubt:
-    mild = bool(differences) and all(one.in_infos_alone for one in differences)
-    return Doubt(reason, mild, dumps((recordings, differences)))
+def _doubt(reason: str, recordings: list[Recording], found: list[Difference]) -> Doubt:
+    mild = bool(found) and all(one.in_infos_alone for one in found)
+    return Doubt(reason, mild, dumps((recordings, found)))
 
 
 def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:
@@ -484,6 +495,18 @@ def _draws(names: list[str], where: str) -> SharingAnswer:
         "share; isolate_rng=True gives each slot its own"
     )
     return SharingAnswer(False, text)
+
+
+def _turn_again(
+    guest: ProbedEnv, place: int, recordings: list[Recording], turn: int
+) -> list[Difference]:
+    """As `differences`; an error says which env failed."""
+    number, name = place % len(recordings), guest_name(place, len(recordings))
+    recording = recordings[number]
+    try:
+        return differences(guest, number, name, recording, turn)
+    except Exception as error:
+        raise GuestFailed(name, recording.turns[turn][0]) from error
 
 
 def _error_text(error: BaseException) -> str:

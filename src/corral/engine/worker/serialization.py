@@ -44,16 +44,12 @@ def absolute_path() -> list[str]:
     Without entries that Python cannot look in either: numbers, None, a name with a NUL,
     and relative ones where the working directory is gone.
     """
-    entries = (_absolute(entry) for entry in list(sys.path))
-    return [entry for entry in entries if entry is not None]
-
-
-def _absolute(entry: Any) -> str | None:
-    try:
-        path = str.__str__(os.fsdecode(entry))  # of a subclass, the text alone
-        return None if "\0" in path else os.path.abspath(path)
-    except (TypeError, ValueError, OSError):
-        return None
+    found = []
+    for entry in list(sys.path):
+        with contextlib.suppress(TypeError, ValueError, OSError):
+            path = str.__str__(os.fsdecode(entry))  # of a subclass, the text alone
+            found += [] if "\0" in path else [os.path.abspath(path)]
+    return found
 
 
 def portable_argv() -> list[Any]:
@@ -62,11 +58,11 @@ def portable_argv() -> list[Any]:
 
 
 def _portable(argument: Any) -> Any:
-    if isinstance(argument, str):
-        return str.__str__(argument)
-    if type(argument) in (bytes, bool, int, float, type(None)):
-        return argument
-    return os.fspath(argument) if isinstance(argument, os.PathLike) else repr(argument)
+    if isinstance(argument, (str, os.PathLike)):
+        argument = os.fspath(argument)
+        return str.__str__(argument) if isinstance(argument, str) else argument
+    plain = type(argument) in (bytes, bool, int, float, type(None))
+    return argument if plain else repr(argument)
 
 
 def environment(threads: int | None, device: str | None) -> dict[str, str]:
@@ -99,23 +95,20 @@ def importable(name: str) -> bool:
             return _known_to_a_hook(parts[0])
         path = found.submodule_search_locations
     assert found is not None
-    return found.origin is None or _same_file(found.origin, module.__file__)
+    if found.origin is None:
+        return True
+    return os.path.realpath(found.origin) == os.path.realpath(str(module.__file__))
 
 
 def _known_to_a_hook(top: str) -> bool:
-    for finder in sys.meta_path:
-        if finder is importlib.machinery.PathFinder or not hasattr(finder, "find_spec"):
-            continue
-        # pytest's assertion rewriter finds what PathFinder does, and workers lack it.
-        if type(finder).__module__.startswith("_pytest"):
-            continue
-        if finder.find_spec(top, None) is not None:
-            return True
-    return False
-
-
-def _same_file(first: str, second: str | None) -> bool:
-    return second is not None and os.path.realpath(first) == os.path.realpath(second)
+    # pytest's assertion rewriter finds what PathFinder does, and workers lack it.
+    return any(
+        finder.find_spec(top, None) is not None
+        for finder in sys.meta_path
+        if finder is not importlib.machinery.PathFinder
+        and hasattr(finder, "find_spec")
+        and not type(finder).__module__.startswith("_pytest")
+    )
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]

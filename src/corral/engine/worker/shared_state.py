@@ -21,6 +21,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,10 @@ import numpy as np
 from corral.engine.worker.state_reader import PLAIN_TYPES, StateReader, is_state
 
 MAX_LAYERS = 256
+SHOWN_TYPES = (bool, int, float, str)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
-LIBRARY_PACKAGES = (
-    "gymnasium",
-    "pettingzoo",
-    "corral",
-    "numpy",
-    "torch",
-    "cloudpickle",
+LIBRARY_PACKAGES = frozenset(
+    ("gymnasium", "pettingzoo", "corral", "numpy", "torch", "cloudpickle")
 )
 """Packages whose own state is not an env's."""
 ENV_MODULES = ("gymnasium.envs", "pettingzoo.", "corral.zoo", "corral.tools.testing")
@@ -104,9 +101,8 @@ def snapshot(
             found[path] = reader.read(path, value)
             if _is_instance(value):  # another one in its place is a change
                 found[f"{path} (which object it is)"] = id(value)
-    cached: dict[str, Any] = {}
-    for name, value in reader.cached:  # which grows meanwhile, by caches in caches
-        cached[name] = reader.read(name, value)
+    # The list grows meanwhile, by caches in caches.
+    cached = {name: reader.read(name, value) for name, value in reader.cached}
     return Snapshot(found, cached, reader.unread, tuple(classes))
 
 
@@ -114,7 +110,7 @@ def _follower(spaces: Mapping[str, Mapping[str, Any]]) -> Callable[[str], bool]:
     """Return a test: whether a module is the env's or the user's own code."""
     homes = {str(space.get("__module__", name)) for name, space in spaces.items()}
     tops = {home.partition(".")[0] for home in homes if _is_the_envs(home)}
-    tops -= set(LIBRARY_PACKAGES)
+    tops -= LIBRARY_PACKAGES
 
     def follows(module: str) -> bool:
         return module in homes or str(module).partition(".")[0] in tops
@@ -134,35 +130,26 @@ def first_change(before: Snapshot, now: Snapshot) -> str:
             return f"{name} was added"
         old = before.values[name]
         if old != value or type(old) is not type(value):
-            return f"{name} changed{_both(old, value)}"
+            plain = isinstance(old, SHOWN_TYPES) and isinstance(value, SHOWN_TYPES)
+            both = f" from {old!s:.40} to {value!s:.40}" if plain else ""
+            return f"{name} changed{both}"
     for name, value in now.cached.items():
         if before.cached.get(name, value) != value:
             return f"{name} changed"
     return ""
 
 
-def _both(old: Any, new: Any) -> str:
-    plain = (bool, int, float, str)
-    if isinstance(old, plain) and isinstance(new, plain):
-        return f" from {old!s:.40} to {new!s:.40}"
-    return ""
-
-
 def sources(envs: Iterable[Any], factories: Iterable[Any]) -> dict[str, str]:
     """Path -> digest of its text, of every module that these envs are made of."""
-    found: dict[str, str] = {}
-    for module in _modules(_classes(envs), list(_functions(factories))):
-        path = getattr(module, "__file__", None)
-        if path and path not in found:
-            found[path] = digest_of(path)
-    return found
+    modules = _modules(_classes(envs), list(_functions(factories)))
+    paths = {getattr(module, "__file__", None) for module in modules}
+    return {path: digest_of(path) for path in paths if path}
 
 
 def digest_of(path: str) -> str:
     """Of a file's bytes; "" if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ""
 
@@ -194,13 +181,9 @@ def _namespaces(
 
 
 def _classes(envs: Iterable[Any]) -> list[type]:
-    found: dict[type, None] = {}
-    for env in envs:
-        for layer in _layers(env):
-            for kind in type(layer).__mro__:
-                if _is_the_envs(kind.__module__):
-                    found[kind] = None
-    return list(found)
+    layers = (layer for env in envs for layer in _layers(env))
+    kinds = (kind for layer in layers for kind in type(layer).__mro__)
+    return list(dict.fromkeys(one for one in kinds if _is_the_envs(one.__module__)))
 
 
 def _is_held(kind: type) -> bool:
@@ -213,17 +196,15 @@ def _is_held(kind: type) -> bool:
 
 def _layers(env: Any) -> Iterator[Any]:
     """The env, and what is inside its wrappers."""
-    seen: list[Any] = []
-    waiting = [env]
+    seen, waiting = dict[int, Any](), [env]
     while waiting and len(seen) < MAX_LAYERS:
         layer = waiting.pop()
-        if layer is None or any(layer is one for one in seen):
-            continue
-        seen.append(layer)
-        inside = getattr(layer, "__dict__", {})
-        names = ("env", "_env", "aec_env", "par_env", "unwrapped")
-        waiting += [inside[name] for name in names if name in inside]
-        yield layer
+        if layer is not None and id(layer) not in seen:
+            seen[id(layer)] = layer
+            inside = getattr(layer, "__dict__", {})
+            names = ("env", "_env", "aec_env", "par_env", "unwrapped")
+            waiting += [inside[name] for name in names if name in inside]
+    yield from seen.values()
 
 
 def _functions(values: Iterable[Any], depth: int = 4) -> Iterator[Any]:

@@ -47,14 +47,6 @@ LONG_SEQUENCE = 16
 
 PLAIN_TYPES = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
 STATELESS_TYPES = (
-    types.CodeType,
-    types.FrameType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.MethodDescriptorType,
-    types.ClassMethodDescriptorType,
     types.GenericAlias,
     types.UnionType,
     np.ufunc,
@@ -75,6 +67,12 @@ FUNCTION_TYPES = (
     property,
     functools.partial,
     functools._lru_cache_wrapper,
+)
+GENERATOR_TYPES = (
+    random.Random,
+    np.random.BitGenerator,
+    np.random.Generator,
+    np.random.RandomState,
 )
 TYPING_MODULES = ("typing", "typing_extensions")
 """Modules whose objects describe types."""
@@ -161,10 +159,8 @@ class StateReader:
     # Kinds ----------------------------------------------------------------------------
 
     def _into(self, value: Any) -> None:
-        if (
-            isinstance(value, STATELESS_TYPES)
-            or type(value).__module__ in TYPING_MODULES
-        ):
+        typing = type(value).__module__ in TYPING_MODULES
+        if typing or isinstance(value, STATELESS_TYPES):
             return
         for kinds, read in _READERS:
             if isinstance(value, kinds):
@@ -305,21 +301,22 @@ class StateReader:
             self._push(*value)
 
     def _of_opaque(self, value: Any) -> None:
-        """Objects implemented in C, by what they return to `pickle`."""
+        """Objects implemented in C."""
         kind: Any = type(value)
         plain = kind.__reduce__ is object.__reduce__
         if plain and kind.__reduce_ex__ is object.__reduce_ex__:
             # Of Python's own types only iterators have a state that is not shown.
             if kind.__module__ != "builtins" or hasattr(kind, "__next__"):
                 self._miss(f"{self._what(value)} does not show its state")
-            return
+        else:
+            self._of_reduced(value)
+
+    def _of_reduced(self, value: Any) -> None:
+        """By what it returns to `pickle`."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # iterators will not be pickled for ever
             reduced = value.__reduce_ex__(2)
-        if isinstance(reduced, str):
-            self._mark(reduced)
-            return
-        for part in reduced[1:]:
+        for part in [reduced] if isinstance(reduced, str) else reduced[1:]:
             self._push(list(part) if hasattr(type(part), "__next__") else part)
 
 
@@ -342,19 +339,8 @@ _READERS: tuple[tuple[Any, Callable[[StateReader, Any], None]], ...] = (
     (functools._lru_cache_wrapper, StateReader._of_cache),
     (np.ndarray, StateReader._of_array),
     ((np.generic, itertools.count), lambda reader, it: reader._mark(repr(it))),
-    (random.Random, lambda reader, it: reader._mark(it.getstate())),
-    (
-        np.random.Generator,
-        lambda reader, it: reader._mark(repr(it.bit_generator.state)),
-    ),
-    (
-        (np.random.BitGenerator, np.random.SeedSequence),
-        lambda reader, it: reader._mark(repr(it.state)),
-    ),
-    (
-        np.random.RandomState,
-        lambda reader, it: reader._mark(repr(it.get_state(legacy=False))),
-    ),
+    (np.random.SeedSequence, lambda reader, it: reader._mark(repr(it.state))),
+    (GENERATOR_TYPES, StateReader._of_reduced),
 )
 """How values of a type are read; the first that fits."""
 

@@ -94,11 +94,9 @@ class Worker:
             self.prepare()
         factories = list(opened(self.job.factories) or [])
         if first is not None:
-            again = factories[0]
-            factories[0] = lambda: first
+            kept, make = [first], factories[0]
+            factories[0] = lambda: kept.pop() if kept else make()
         specs = self.shard.build(factories)
-        if first is not None:
-            factories[0] = again  # for the next time
         if self.job.owns_process:
             stop_profilers()
         return specs
