@@ -33,7 +33,7 @@ from corral.engine.executors.isolation_cache import (
 from corral.engine.executors.process import ProcessExecutor
 from corral.engine.worker.commands import ProbeRequest
 from corral.engine.worker.isolation_probe import SharingAnswer
-from corral.engine.worker.probe import Measurement, ProbeResult
+from corral.engine.worker.probe import Measurement
 from corral.errors import FactoryError, Fault, FaultError, WorkerDied
 
 NOT_REPEATABLE_REASON = (

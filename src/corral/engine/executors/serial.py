@@ -38,8 +38,8 @@ from corral.engine.worker.commands import (
     entry,
 )
 from corral.engine.worker.context import here
+from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.letters import Letter, Reply, unpickled_copy
-from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError
 
@@ -67,7 +67,7 @@ class SerialExecutor(Executor):
         # By verb: how many slots are done when the command is.
         self._results_of = (0, 1, assignment.slots, 1, 0)
         self._slots = assignment.slots
-        self._informed = False
+        self._informed = 0
         self._worker = Worker(assignment.job(0, self.shards[0]))
         self._open_control(ControlViews(plan, self._block.memory))
 
@@ -95,27 +95,18 @@ class SerialExecutor(Executor):
         with start_errors(self._assignment.seed):
             self._data = Block.create(plan.size, shared=False, touched=plan.touched)
         views = DataViews(plan, self._data.memory)
-        outputs = ShardOutputs(
-            done=self.done.data,
-            ring=None,
-            inform=self._inform,
-            post=lambda letter: self._letters.append(unpickled_copy(letter)),
-            times=self.times,
-            vitals=self._control.vitals[0],
-            episode=self._control.episode,
+        endpoint = WorkerEndpoint(
+            index=0,
+            control=self._control,
+            fetch=self._messages.popleft,
+            post=self._keep,
         )
-        self._worker.bind(
-            views,
-            codecs,
-            outputs,
-            self.reset_seed,
-            self._messages.popleft,
-            _discard_reply,
-        )
+        self._worker.bind(views, codecs, endpoint)
         return views
 
-    def _inform(self) -> None:
-        self._informed = True
+    def _keep(self, message: Letter | Reply) -> None:
+        assert isinstance(message, Letter), "serial answers are returned, not posted"
+        self._letters.append(unpickled_copy(message))
 
     def send_all(self, mode: int) -> None:
         """Keep the command until its results are waited for."""
@@ -222,8 +213,8 @@ class SerialExecutor(Executor):
     def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What the shard wrote beside the block."""
         letters, self._letters = self._letters, []
-        informed, self._informed = self._informed, False
-        return letters, informed
+        before, self._informed = self._informed, self._control.informed.data[0]
+        return letters, self._informed != before
 
     def vitals(self) -> list[Vitals]:
         """The one worker is the caller, busy while it waits for itself."""
@@ -246,7 +237,3 @@ class SerialExecutor(Executor):
         for block in (self._block, self._data):
             if block is not None:
                 block.close()
-
-
-def _discard_reply(_: Reply) -> None:
-    raise AssertionError("serial answers are returned, not posted")

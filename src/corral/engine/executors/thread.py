@@ -25,9 +25,10 @@ from corral.engine.transport import doorbell
 from corral.engine.transport.block import Block
 from corral.engine.transport.mailbox import LocalMailbox, MailboxClosed
 from corral.engine.worker.commands import MAIL_ENTRY, Ask
+from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.forked_copies import guard_of
-from corral.engine.worker.letters import Letter, unpickled_copy
-from corral.engine.worker.serve import WorkerEndpoint, serve
+from corral.engine.worker.letters import Letter, Reply, unpickled_copy
+from corral.engine.worker.serve import serve
 from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 
@@ -120,19 +121,18 @@ class ThreadExecutor(SignalledExecutor):
         self._blocks.append(data)
         views = DataViews(plan, data.memory)
         for index, worker in enumerate(self._workers):
-            endpoint = WorkerEndpoint(
-                index, self._control, self._bells[index], self._bell, self._worker_spin
-            )
             mailbox = self._mailboxes[index]
             theirs = mailbox.other()
-            worker.bind(
-                views,
-                codecs,
-                endpoint.shard_outputs(worker.job.slots, _keeping(theirs)),
-                self.reset_seed,
+            endpoint = WorkerEndpoint(
+                index,
+                self._control,
                 theirs.fetch,
-                endpoint.poster(theirs.post),
+                _keeping(theirs),
+                self._bells[index],
+                self._bell,
+                self._worker_spin,
             )
+            worker.bind(views, codecs, endpoint)
             mailbox.post(endpoint)
         self._open_channels()
         return views
@@ -173,5 +173,10 @@ class ThreadExecutor(SignalledExecutor):
             block.close()
 
 
-def _keeping(mailbox: LocalMailbox) -> Callable[[Letter], None]:
-    return lambda letter: mailbox.post(unpickled_copy(letter))
+def _keeping(mailbox: LocalMailbox) -> Callable[[Letter | Reply], None]:
+    def post(message: Letter | Reply) -> None:
+        if isinstance(message, Letter):
+            message = unpickled_copy(message)
+        mailbox.post(message)
+
+    return post

@@ -36,11 +36,11 @@ from corral.engine.layout.plan import (
 from corral.engine.worker import autoreset
 from corral.engine.worker.batch_table import BatchTable
 from corral.engine.worker.commands import MORE_FOLLOWS, WIDE_ACTIONS, ResumeState
+from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEEDS_CARE
 from corral.engine.worker.shard import Shard
 from corral.engine.worker.shard_envs import BatchEnvs
-from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.errors import Fault
 
 
@@ -72,14 +72,14 @@ class BatchedShard(Shard):
         self,
         views: DataViews,
         codecs: Codecs,
-        outputs: ShardOutputs,
+        endpoint: WorkerEndpoint,
         resume: ResumeState | None = None,
     ) -> None:
         """Take this shard's part of the block, or take it over."""
-        super().bind(views, codecs, outputs, resume)
+        super().bind(views, codecs, endpoint, resume)
         part = slice(self.slots.start, self.slots.stop)
-        self._table = BatchTable.of(codecs, views, part, outputs.times)
-        self._done = np.asarray(outputs.done)
+        self._table = BatchTable.of(codecs, views, part, endpoint.control.times[part])
+        self._tickets_done = np.asarray(self._done)
         self._cares = np.frombuffer(self.care, np.uint8)
         if resume is not None:
             self._make_steppable()
@@ -125,9 +125,9 @@ class BatchedShard(Shard):
 
     def _publish_plain(self, plain: NDArray[np.intp], ticket: int) -> None:
         self._vitals[CURRENT_SLOT] = NO_SLOT
-        self._done[plain] = ticket & TICKET_MASK
-        if self._outputs.ring is not None:
-            self._outputs.ring(len(plain))
+        self._tickets_done[plain] = ticket & TICKET_MASK
+        if self._ring is not None:
+            self._ring(len(plain))
 
     def step(self, index: int, mode: int) -> None:
         """Step one slot; together with those that follow, if MORE_FOLLOWS."""
@@ -292,7 +292,7 @@ class BatchedShard(Shard):
                 self._began.update((i, (results[i], share)) for i in chosen)
         except BaseException as error:
             self.guard(error)
-            if isinstance(error, KeyboardInterrupt) and self._outputs.ring is None:
+            if isinstance(error, KeyboardInterrupt) and self._ring is None:
                 raise  # the user's Ctrl-C under serial
             if self._batch.resets_itself is not None:  # there is no other way
                 self._prepared.update(dict.fromkeys(chosen, error))

@@ -31,8 +31,9 @@ from corral.engine.transport.block import Block
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays
 from corral.engine.worker import commands, letters, probe, serialization
+from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.forked_copies import guard_of
-from corral.engine.worker.serve import WorkerEndpoint, serve
+from corral.engine.worker.serve import serve
 from corral.engine.worker.shard import WorkerRetired
 from corral.engine.worker.worker import Worker
 from corral.errors import Fault
@@ -239,20 +240,15 @@ class _WorkerProcess:
         endpoint = WorkerEndpoint(
             index=self.index,
             control=self.views,
+            fetch=self.mailbox.fetch,
+            post=self._post_message,
             bell=attach(memory, self.views.bell_offset(self.index), ours, kind),
             parent_bell=attach(memory, self.views.bell_offset(None), parents, kind),
             spin=bind.spin,
         )
         codecs: Codecs = pickle.loads(bind.codecs)
-        worker.bind(
-            views=plan.DataViews(bind.plan, data.memory),
-            codecs=codecs,
-            outputs=endpoint.shard_outputs(worker.job.slots, self._post_message),
-            reset_seed=self.views.reset_seed,
-            fetch=self.mailbox.fetch,
-            answer=endpoint.poster(self._post_message),
-            resume=bind.resume,
-        )
+        views = plan.DataViews(bind.plan, data.memory)
+        worker.bind(views, codecs, endpoint, bind.resume)
         self.mailbox.post("bound")
         serve(worker, endpoint)
 

@@ -34,6 +34,7 @@ from corral.engine.layout.plan import (
 from corral.engine.layout.tickets import Tickets
 from corral.engine.worker import autoreset
 from corral.engine.worker.commands import WIDE_ACTIONS, ResumeState, ShardOptions
+from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.info_writer import InfoWriter
@@ -49,7 +50,6 @@ from corral.engine.worker.record import (
     Recorder,
 )
 from corral.engine.worker.shard_envs import ShardEnvs
-from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.engine.worker.step_results import as_reward, defined_at, five_of, two_of
 from corral.errors import Fault, SpaceMismatch
 
@@ -106,27 +106,30 @@ class Shard:
         self,
         views: DataViews,
         codecs: Codecs,
-        outputs: ShardOutputs,
+        endpoint: WorkerEndpoint,
         resume: ResumeState | None = None,
     ) -> None:
         """Take this shard's part of the block, or take it over."""
-        self._outputs = outputs
-        self._vitals: Any = outputs.vitals.data
+        part = slice(self.slots.start, self.slots.stop)
+        control = endpoint.control
+        self._done, self._ring = control.done.data[part], endpoint.ring
+        self._vitals: Any = control.vitals[endpoint.index].data
         self._vitals[CURRENT_SLOT] = NO_SLOT
         self._steppers = self.envs.steppers
         # Every other time from the last slot to the first: those stepped last are still
         # in the cache. 2 x 32 Ants, which do not fit in it: 6.6k steps/s, now 7.2k.
         # Not where the caller itself runs the envs and may count on their order.
-        self._to_and_fro = outputs.ring is not None
-        part = slice(self.slots.start, self.slots.stop)
-        self._bind_rows(views, codecs, part)
+        self._to_and_fro = self._ring is not None
+        self._bind_rows(views, codecs, endpoint, part)
         self._bind_actions(views, codecs, part)
-        self._bind_infos(views)
-        self.plan.bind(outputs.episode)
+        self._bind_infos(views, endpoint)
+        self.plan.bind(control.episode[part])
         if resume is not None:
             self._take_over(resume)
 
-    def _bind_rows(self, views: DataViews, codecs: Codecs, part: slice) -> None:
+    def _bind_rows(
+        self, views: DataViews, codecs: Codecs, endpoint: WorkerEndpoint, part: slice
+    ) -> None:
         records = views.record[:, part]
         self._fields = {name: records[name] for name in records.dtype.names or ()}
         self._obs = [array[:, part] for array in views.obs]
@@ -137,14 +140,14 @@ class Shard:
         self._recorder = Recorder(
             records,
             self._obs[0] if plain else None,
-            self._outputs.done,
-            self._outputs.ring,
-            self._outputs.times,
-            self._outputs.vitals,
+            self._done,
+            self._ring,
+            endpoint.control.times[part],
+            endpoint.control.vitals[endpoint.index],
             None if self.guard is no_guard else self.guard,
         )
 
-    def _bind_infos(self, views: DataViews) -> None:
+    def _bind_infos(self, views: DataViews, endpoint: WorkerEndpoint) -> None:
         self.columns = Columns(views.arena, views.presence)
         self.info_writer = InfoWriter(
             slots=self.slots,
@@ -153,8 +156,8 @@ class Shard:
             columns=self.columns,
             care=self.care,
             recorder=self._recorder,
-            inform=self._outputs.inform,
-            send=self._outputs.post,
+            inform=endpoint.informer(),
+            send=endpoint.send,
         )
 
     def _bind_actions(self, views: DataViews, codecs: Codecs, part: slice) -> None:
@@ -271,9 +274,9 @@ class Shard:
         if self.info_writer.drafts:
             self.info_writer.post()
         self._vitals[CURRENT_SLOT] = NO_SLOT
-        self._outputs.done[index] = ticket & TICKET_MASK
-        if self._outputs.ring is not None:
-            self._outputs.ring()
+        self._done[index] = ticket & TICKET_MASK
+        if self._ring is not None:
+            self._ring()
 
     def _advance(self, index: int) -> int:
         """Count a command to one slot; returns its ticket."""
@@ -345,7 +348,7 @@ class Shard:
     ) -> None:
         """An env raised, or returned what cannot be stored; `mode` None for a reset."""
         self.guard(error)
-        if isinstance(error, KeyboardInterrupt) and self._outputs.ring is None:
+        if isinstance(error, KeyboardInterrupt) and self._ring is None:
             raise error  # the user's Ctrl-C under serial; elsewhere it is the env's
         if isinstance(error, WorkerRetired):
             self.info_writer.post()

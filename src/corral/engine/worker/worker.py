@@ -20,13 +20,13 @@ from corral.engine.worker import commands
 from corral.engine.worker.batched_shard import BatchedShard
 from corral.engine.worker.commands import INDEX_BITS, INDEX_MASK, Ask, Job, Verb
 from corral.engine.worker.context import WorkerContext, here
+from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.letters import Reply, describe
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.seeds import SeedDomain, episode_seed, seed_globals
 from corral.engine.worker.serialization import opened
 from corral.engine.worker.shard import Shard
-from corral.engine.worker.shard_outputs import ShardOutputs
 from corral.errors import Fault, OptionError
 
 RESERVED_METHODS = ("reset", "step", "close")
@@ -113,19 +113,13 @@ class Worker:
         self,
         views: plan.DataViews,
         codecs: Codecs,
-        outputs: ShardOutputs,
-        reset_seed: np.ndarray[Any, np.dtype[np.int64]],
-        fetch: Callable[[], Any],
-        answer: Callable[[Reply], None],
+        endpoint: WorkerEndpoint,
         resume: commands.ResumeState | None = None,
     ) -> None:
         """Take this worker's part of the block and its end of the mailbox."""
-        self.shard.bind(views, codecs, outputs, resume)
-        self._vitals = outputs.vitals.data
-        self._ring = outputs.ring
-        self._reset_seed = reset_seed
-        self._fetch = fetch
-        self._answer = answer
+        self.shard.bind(views, codecs, endpoint, resume)
+        self._endpoint = endpoint
+        self._vitals = endpoint.control.vitals[endpoint.index].data
 
     def handle(self, entry: int) -> None:
         """Obey one queue entry."""
@@ -135,11 +129,11 @@ class Worker:
         elif verb == STEP:
             self.shard.step(index, mode)
         elif verb == RESET:
-            seed = int(self._reset_seed[self.job.slots.start + index])
+            seed = int(self._endpoint.control.reset_seed[self.job.slots.start + index])
             self.shard.reset(index, seed if seed >= 0 else None, mode)
         else:
             assert verb == MAIL, f"no such command: {entry:#x}"
-            message = self._fetch()
+            message = self._endpoint.fetch()
             if type(message) is Ask:  # nothing else takes time, or has no deadline
                 self._mark(plan.ANSWERING)
             self.read(message)
@@ -181,9 +175,9 @@ class Worker:
         reply = self.answer(message)
         # Before the caller has the reply, and may want a step in time.
         self._mark(plan.STEPPING)
-        self._answer(reply)
-        if message.verb == "run" and self._ring is not None:
-            self._ring()  # an item that is done is announced like a slot
+        self._endpoint.send(reply)
+        if message.verb == "run" and self._endpoint.ring is not None:
+            self._endpoint.ring()  # an item that is done is announced like a slot
 
     def answer(self, message: Ask) -> Reply:
         """Answer a question, slot by slot."""
@@ -217,7 +211,7 @@ class Worker:
                 self.guard()
             except BaseException as error:
                 self.guard(error)
-                if isinstance(error, KeyboardInterrupt) and self._ring is None:
+                if isinstance(error, KeyboardInterrupt) and self._endpoint.ring is None:
                     raise  # the user's Ctrl-C under serial
                 faults.append(self.described(index, command, error))
         self._vitals[plan.CURRENT_SLOT] = plan.NO_SLOT
