@@ -36,7 +36,7 @@ import importlib.util
 import random
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -73,14 +73,19 @@ class IsolatedRng:
         lingers: bool = False,
     ) -> None:
         self._seed_of_slot = seed_of_slot
-        self._lock = lock
+        self._lock = lock or nullcontext()
+        self._has_lock = lock is not None
         self._always_lingers = self._lingers = lingers
         self._torch: Any = None
         self._torch_hook = _TorchImportHook(self._meet_torch)
         self._slots: dict[int, _States] = {}
         self._outside = self._live = _States(self)
         self._inside: _States | None = None
-        _use_own_twister()
+        if type(_NUMPY.get_bit_generator()) is np.random.MT19937:
+            # The live stream goes on in a bit generator that is quick to exchange.
+            state: Any = np.random.get_state(legacy=False)
+            _NUMPY.set_bit_generator(MT19937(0))
+            np.random.set_state(state)
 
     def of(self, slot: int) -> AbstractContextManager[None]:
         """Return a context in which the slot's states are live."""
@@ -96,7 +101,7 @@ class IsolatedRng:
 
     def __enter__(self) -> None:
         """Enter slots in a row: the outside states come back at the end."""
-        self._lingers = self._lock is None  # else other threads wait for their turn
+        self._lingers = not self._has_lock  # else other threads wait for their turn
 
     def __exit__(self, *exception: object) -> None:
         self._lingers = self._always_lingers
@@ -110,8 +115,7 @@ class IsolatedRng:
         self._torch_hook.stop()
 
     def _enter(self, states: _States) -> None:
-        if self._lock is not None:
-            self._lock.__enter__()
+        self._lock.__enter__()
         try:
             assert self._inside is None, "another slot is inside"
             if self._torch is None and not self._torch_hook.watching:
@@ -123,7 +127,7 @@ class IsolatedRng:
             self._inside = states
         except BaseException:
             self._torch_hook.stop()
-            self._unlock()
+            self._lock.__exit__(None, None, None)
             raise
 
     def _leave(self) -> None:
@@ -132,10 +136,6 @@ class IsolatedRng:
             if not self._lingers:
                 self.restore_outside()
         finally:
-            self._unlock()
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
             self._lock.__exit__(None, None, None)
 
     def _exchange(self, states: _States) -> None:
@@ -227,14 +227,6 @@ class MT19937(np.random.MT19937):
     def state(self, value: Any) -> None:
         if value["state"] is not None:
             np.random.MT19937.state.__set__(self, value)  # type: ignore[attr-defined]
-
-
-def _use_own_twister() -> None:
-    """Continue the live stream in a bit generator that is quick to exchange."""
-    if type(_NUMPY.get_bit_generator()) is np.random.MT19937:
-        state: Any = np.random.get_state(legacy=False)
-        _NUMPY.set_bit_generator(MT19937(0))
-        np.random.set_state(state)
 
 
 class _TorchImportHook:

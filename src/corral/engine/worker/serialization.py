@@ -224,11 +224,13 @@ def unpacked_specs(packed: list[bytes]) -> Iterator[Any]:
 
 def pack_log_levels() -> dict[str, int]:
     """The levels set in the parent, the root's under the empty name."""
-    levels = {"": logging.getLogger().level}
-    for name, logger in logging.root.manager.loggerDict.items():
-        if isinstance(logger, logging.Logger) and logger.level != logging.NOTSET:
-            levels[name] = logger.level
-    return levels
+    loggers = {"": logging.root, **logging.root.manager.loggerDict}
+    return {
+        name: logger.level
+        for name, logger in loggers.items()
+        if isinstance(logger, logging.Logger)
+        and (logger.level != logging.NOTSET or not name)
+    }
 
 
 class Unpacked:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from types import SimpleNamespace
 from typing import Any
 
 from corral.core import Adapter, EnvSpec
@@ -83,17 +84,14 @@ class ShardEnvs:
         stepper = self.adapters[index].stepper
         if self._isolation is None:
             return stepper
-        return _IsolatedStepper(stepper, self._isolation, self._slots[index])
+        return _isolated(stepper, self._isolation, self._slots[index])
 
     def reset(
         self, index: int, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> Any:
         """Have a slot's env begin an episode."""
-        reset = self.adapters[index].reset
-        if self._isolation is None:
-            return reset(seed, options, task)
-        with self._isolation.of(self._slots[index]):
-            return reset(seed, options, task)
+        with self.randomness_of(self._slots[index]):
+            return self.adapters[index].reset(seed, options, task)
 
     def rebuild(self, index: int) -> None:
         """Put a new env in the place of one that failed."""
@@ -191,19 +189,14 @@ class BatchEnvs(ShardEnvs):
         self._closed.clear()
 
 
-class _IsolatedStepper:
-    """Steps with the slot's own global generators."""
+def _isolated(stepper: Any, isolation: IsolatedRng, slot: int) -> Any:
+    """The stepper, with the slot's own global generators."""
 
-    __slots__ = ("_isolation", "_slot", "_stepper")
+    def step(action: Any) -> Any:
+        with isolation.of(slot):
+            return stepper.step(action)
 
-    def __init__(self, stepper: Any, isolation: IsolatedRng, slot: int) -> None:
-        self._stepper = stepper
-        self._isolation = isolation
-        self._slot = slot
-
-    def step(self, action: Any) -> Any:
-        with self._isolation.of(self._slot):
-            return self._stepper.step(action)
+    return SimpleNamespace(step=step)
 
 
 def _adapted(env: Any) -> Adapter:

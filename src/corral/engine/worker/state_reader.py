@@ -208,12 +208,11 @@ class StateReader:
 
     def _of_running(self, value: Any) -> None:
         """Generators and coroutines, as far as they can be seen."""
-        for prefix in ("gi", "cr", "ag"):
-            frame = getattr(value, f"{prefix}_frame", None)
-            if frame is not None:
-                self._mark(frame.f_lasti)
-                self._push(dict(frame.f_locals))
-                self._miss(f"{self._what(value)} does not show all of its state")
+        frames = [getattr(value, f"{one}_frame", None) for one in ("gi", "cr", "ag")]
+        for frame in filter(None, frames):
+            self._mark(frame.f_lasti)
+            self._push(dict(frame.f_locals))
+            self._miss(f"{self._what(value)} does not show all of its state")
 
     def _of_compiled(self, value: Any) -> bool:
         """Functions compiled by a library, as by numba: what is behind one is code."""
@@ -351,18 +350,15 @@ def is_state(key: str, value: Any) -> bool:
     return key != "_abc_impl" and (not dunder or isinstance(value, FUNCTION_TYPES))
 
 
-def _results_of(cache: Any) -> Iterator[tuple[Any, Any]]:
+def _results_of(cache: Any) -> list[tuple[Any, Any]]:
     """Key, result: of a dict, or of the links of a bounded cache, which come so."""
     parts = gc.get_referents(cache)
     tables = [one for one in parts if type(one) is dict and one is not vars(cache)]
+    entries = [entry for table in tables for entry in table.items()]
     if cache.cache_info().maxsize is None:
-        for table in tables:
-            yield from list(table.items())
-        return
-    keys = {id(key) for table in tables for key in table}
-    for key, result in itertools.pairwise(parts):
-        if id(key) in keys:
-            yield key, result
+        return entries
+    keys = {id(key) for key, _ in entries}
+    return [pair for pair in itertools.pairwise(parts) if id(pair[0]) in keys]
 
 
 def _dict_of(value: Any) -> dict[str, Any] | None:
