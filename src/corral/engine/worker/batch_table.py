@@ -1,7 +1,7 @@
 """The records of a whole shard, written with a few array operations.
 
 It does what the recorder does for one slot, for all slots with plain results: an array
-of the leaf's dtype and shape, numbers for rewards, no infos, and episodes that go on. A
+of the leaf's dtype and shape, numbers for rewards, no infos, and running episodes. A
 batch of 1024 CartPoles, a tenth of which end in each step, takes 3.7 ms when slots are
 written one by one, and 1.2 ms with the table.
 

@@ -3,7 +3,7 @@
 It obeys the same commands as a shard of single envs and answers them slot by slot, so
 the pool sees no difference. One call serves:
 
-    step    every slot of the command that has an episode under way
+    step    every slot of the command whose episode is running
     reset   every slot whose episode begins in the command
 
 The slots of one command come as consecutive entries (`commands.MORE_FOLLOWS`).
@@ -266,7 +266,7 @@ class BatchedShard(Shard):
     def _begin_together(self, indexes: list[int]) -> None:
         """Have several episodes begin with one reset.
 
-        If that fails nothing is kept of it: each slot is reset by itself when its turn
+        If that fails, its result is dropped: each slot is reset by itself when its turn
         comes, so that only the one to blame has a fault.
         """
         if not indexes:
@@ -333,9 +333,9 @@ class BatchedShard(Shard):
         """Slots beside the one that failed are without their episodes too."""
         self._began.clear()
         for other, episode in enumerate(self.plan.episodes):
-            under_way = episode.number >= 0 and not self.care[other] & NEEDS_CARE
+            running = episode.number >= 0 and not self.care[other] & NEEDS_CARE
             # One that is about to begin another has lost nothing.
-            if other == index or other in self._prepared or not under_way:
+            if other == index or other in self._prepared or not running:
                 continue
             self.care[other] |= EPISODE_LOST
             fault = self.described(other, "step", self._failing)

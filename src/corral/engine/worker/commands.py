@@ -225,7 +225,7 @@ class BuildShard:
 
 @dataclass(slots=True)
 class ResumeState:
-    """Where a worker that takes another's place goes on."""
+    """Where a worker that takes another's place continues."""
 
     tickets: list[int]
     """The last command that each slot has finished."""

@@ -80,7 +80,7 @@ class EpisodePlan:
         self._words: list[Any] = [one.data for one in words]
 
     def begin(self, index: int, ticket: int) -> SlotEpisode:
-        """Go on to the slot's next episode, which begins in this command."""
+        """Count to the slot's next episode, which begins in this command."""
         episode, slot = self.episodes[index], self.slots[index]
         _count(episode, ticket)
         episode.seed = self._next_seed(slot, episode)
@@ -158,7 +158,7 @@ class EpisodePlan:
             episode.number, episode.restarts, episode.broken = -1, 0, False
 
     def take_over(self, tasks: Sequence[Any], broken: Sequence[bool]) -> None:
-        """Go on where the worker before was, as far as the block tells."""
+        """Continue where the worker before was, as far as the block tells."""
         for index, episode in enumerate(self.episodes):
             words, seed = self._words[index], self._words[index][EPISODE_SEED]
             episode.number = words[EPISODE_NUMBER]

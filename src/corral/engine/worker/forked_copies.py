@@ -2,8 +2,8 @@
 
 An env may fork: a helper process, a program whose `exec` fails, `multiprocessing`. The
 child is a copy of the whole worker. While it runs the env's code it is left alone; if
-it came back from `step`, it would go on as a second worker on the same block, bells and
-mailbox. So wherever the user's code returns or raises, the worker checks whether this
+it came back from `step`, it would continue as a second worker on the same block, bells
+and mailbox. So wherever the user's code returns or raises, the worker checks whether this
 is still the process that made the call:
 
     env.step ── fork ──┬── worker: returns ──► recorded, published
@@ -17,8 +17,8 @@ Guarantees:
 Assumes:
     - A process made by the bare system call `clone`, past libc's `fork`, is not seen by
       the C part.
-    - Under `serial` the env runs in the user's own program: a copy goes on as a copy of
-      that program, as it would in a loop without Corral.
+    - Under `serial` the env runs in the user's own program: a copy continues as a
+      copy of that program, as it would in a loop without Corral.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ count_forks = _fork_counter()
 
 
 def no_guard(error: BaseException | None = None) -> None:
-    """For envs in the caller's own process: its forked copies go on as they would."""
+    """For envs in the caller's own process: its forked copies continue."""
 
 
 def guard_of(worker: int) -> Guard:

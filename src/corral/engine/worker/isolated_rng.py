@@ -82,7 +82,7 @@ class IsolatedRng:
         self._outside = self._live = _States(self)
         self._inside: _States | None = None
         if type(_NUMPY.get_bit_generator()) is np.random.MT19937:
-            # The live stream goes on in a bit generator that is quick to exchange.
+            # The live stream continues in a bit generator that is quick to exchange.
             state: Any = np.random.get_state(legacy=False)
             _NUMPY.set_bit_generator(MT19937(0))
             np.random.set_state(state)

@@ -41,7 +41,7 @@ TURN_LAG = 5
 LATER_ROUNDS = 2
 """Turns that the others take between a close and the next constructor."""
 MAX_KEPT_BYTES = 1024
-"""Of an array that is kept as it is; of a larger one, a digest."""
+"""Of an array that is stored as it is; of a larger one, a digest."""
 TIME_ENTRIES = ("info['episode']['t']",)
 """Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's."""
 
@@ -62,7 +62,7 @@ class SharingAnswer:
     computing: float = 1.0
     """The fraction of it that needs a core."""
     forks: bool = False
-    """Whether an env forked this process: in the caller, copies of it would go on."""
+    """Whether an env forked this process: copies of the caller would continue."""
     sources: dict[str, str] = field(default_factory=dict)
     """Path -> digest of the source text that the answer is true for."""
     difference: str = ""
@@ -310,7 +310,7 @@ def _short(value: Any) -> Any:
 
 
 def both_values(place: str, together: Any, alone: Any) -> str:
-    """A place where two answers differ, with both values if they were kept."""
+    """A place where two answers differ, with both values if they were stored."""
     both = (together, alone)
     kept = [one for one in both if isinstance(one, tuple)]
     arrays = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in kept]

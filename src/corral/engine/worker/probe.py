@@ -27,7 +27,6 @@ from corral.engine.worker import shared_state
 from corral.engine.worker.commands import Job, ProbeRequest
 from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.forked_copies import counted_forks
-from corral.engine.worker.import_time import ImportTimer
 from corral.engine.worker.isolation_probe import (
     Difference,
     GuestFailed,
@@ -42,7 +41,12 @@ from corral.engine.worker.isolation_probe import (
     response_of,
     rounds,
 )
-from corral.engine.worker.probed_env import ProbedEnv, RandomStreams, StepTimes
+from corral.engine.worker.probed_env import (
+    ProbedEnv,
+    RandomStreams,
+    StepTimes,
+    timed_imports,
+)
 from corral.engine.worker.serialization import dumps, opened
 from corral.engine.worker.shared_state import Snapshot
 from corral.engine.worker.worker import Worker
@@ -157,13 +161,10 @@ class Probe:
         finally:
             self._clear()
             self._streams.restore()
-        sharing, forks, kept = (
-            measured.sharing,
-            bool(forked),
-            self.kept is not None,
-        )
+        sharing, forks = measured.sharing, bool(forked)
+        kept = self.kept is not None
         if sharing is None or (sharing.safe and measured.doubt is None) or kept:
-            sys.unraisablehook = sys.__unraisablehook__  # it goes on as a worker
+            sys.unraisablehook = sys.__unraisablehook__  # it continues as a worker
         if sharing is None:
             return replace(measured, forks=forks)
         sharing = replace(
@@ -179,10 +180,10 @@ class Probe:
 
     def _run(self) -> Measurement:
         first = self._new(0)
-        with ImportTimer() as imports:
+        with timed_imports() as imports:
             began = own_time()
             threads = first.build()
-            building = own_time() - began - imports.seconds
+            building = own_time() - began - sum(imports)
         self.reached("built")
         asked = self.question
         if asked.thorough:

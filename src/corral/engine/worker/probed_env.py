@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
+import importlib
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -173,3 +175,33 @@ class RandomStreams:
     def drawn_since(self, before: dict[str, Any]) -> list[str]:
         """The streams that have moved."""
         return advanced_generators(before, self.states())
+
+
+@contextmanager
+def timed_imports() -> Iterator[list[float]]:
+    """Yields the seconds of all imports inside, which the next env is spared."""
+    seconds: list[float] = []
+    is_importing = False
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal is_importing
+            if is_importing:
+                return function(*arguments, **named)
+            is_importing = True  # before the clock is read: that may import too
+            began = own_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                seconds.append(own_time() - began)
+                is_importing = False
+
+        return call
+
+    before = builtins.__import__, importlib.import_module
+    builtins.__import__ = timed(builtins.__import__)
+    importlib.import_module = timed(importlib.import_module)
+    try:
+        yield seconds
+    finally:
+        builtins.__import__, importlib.import_module = before

@@ -29,7 +29,7 @@ def stop_profilers() -> bool:
         library = ctypes.CDLL(mujoco._callbacks.__file__)
         clock = ctypes.c_void_p.in_dll(library, "mjcb_time")
     except (AttributeError, OSError, ValueError):
-        return False  # another MuJoCo than we know: its steps go on being timed
+        return False  # another MuJoCo than we know: its steps are timed as before
     running = clock.value is not None
     clock.value = None
     return running

@@ -80,38 +80,29 @@ class RebuildSpec:
             return self
         functions, missing = None, ""
         try:
-            factory, worker_init, per_worker = self.functions
-            for function, what in (
-                (factory, f"the factory of slot {self.slot}"),
-                (worker_init, "worker_init"),
-                (per_worker, "per_worker"),
-            ):
+            names = (f"the factory of slot {self.slot}", "worker_init", "per_worker")
+            for function, what in zip(self.functions, names, strict=True):
                 serialization.pack(function, what)
             functions = serialization.Unpacked(serialization.dumps(self.functions))
         except FactoryError as error:
             missing = str(error)
-        shared, left_out = self._carried()
+        size = sum(np.asarray(array).nbytes for array in self.shared.values())
+        fits = size <= MAX_SHARED_BYTES
         return replace(
             self,
             functions=functions,
-            shared=shared,
-            left_out=left_out,
+            shared=dict(self.shared) if fits else {},
+            left_out=() if fits else tuple(self.shared),
             surroundings=Surroundings.here(),
             missing=missing,
         )
 
     def packed_like(self, other: RebuildSpec, packed: RebuildSpec) -> RebuildSpec:
-        """The same; what it has in common with another that is packed is kept once."""
+        """The same; what it has in common with a packed one is not packed again."""
         ours, theirs = self.functions, other.functions
         if not isinstance(ours, tuple) or any(map(operator.is_not, ours, theirs)):
             return self.packed()
         return replace(packed, slot=self.slot, worker=self.worker, shard=self.shard)
-
-    def _carried(self) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
-        size = sum(np.asarray(array).nbytes for array in self.shared.values())
-        if size > MAX_SHARED_BYTES:
-            return {}, tuple(self.shared)
-        return dict(self.shared), ()
 
     def open(
         self,

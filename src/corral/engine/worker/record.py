@@ -1,7 +1,7 @@
 """The recorder steps slots and writes their results, as long as these are plain.
 
 Plain: a five-tuple, an array of the leaf's dtype and shape, a number for a reward, no
-info or the one that is expected, and an episode that goes on. The recorder reports
+info or the one that is expected, and an episode that continues. The recorder reports
 everything else, and the shard takes care of it. This is the loop that runs once per env
 step, so it has a C twin under the same name: in Python its stores cost 1 µs, a sixth of
 a CartPole step; in C 0.1 µs. Only the C twin writes infos. Beside simulators that leave

@@ -299,7 +299,7 @@ class Shard:
             self.info_writer.letter(index).obs = self.info_writer.packed_part(mailed)
 
     def _prepare(self, index: int) -> None:
-        """Go on to the slot's next episode, before its env does."""
+        """Count to the slot's next episode, before its env begins it."""
         self.envs.leave_slots()  # `sample_task` draws outside the slot's streams
         episode = self.plan.begin(index, self.tickets.word(index))
         self.envs.reseed(self.slots[index], episode.seed)

@@ -122,7 +122,7 @@ class ShardEnvs:
         self._closed.discard(index)
 
     def exchange(self, index: int, env: Any) -> None:
-        """Let another env go on in this slot; the one before is not closed."""
+        """Let another env continue in this slot; the one before is not closed."""
         self._install(index, self.adapters[index].exchanged(env))
 
     def close(self) -> Iterator[tuple[int, BaseException]]:

@@ -68,7 +68,7 @@ class Snapshot:
     values: dict[str, Any]
     """Name -> something that is equal as long as the value is."""
     cached: dict[str, Any]
-    """The same of what caches give out: more of it is no change."""
+    """The same of what caches give out: more of it does not count as a change."""
     unread: str = ""
     """What could not be looked at; "" if all was."""
     classes: tuple[type, ...] = ()
@@ -169,7 +169,7 @@ def _namespaces(
             part for part in vars(one).values() if isinstance(part, types.FunctionType)
         ]
     for function in functions:
-        # Of a class that travelled by value this is no module's dict.
+        # Of a class that was sent by value this is not a module's dict.
         home = function.__globals__.get("__name__", "")
         if _is_the_envs(home):
             found.setdefault(home, function.__globals__)

@@ -37,7 +37,7 @@ def two_of(result: Any) -> tuple[Any, Any]:
         obs, info = result
     except (TypeError, ValueError):
         obs, info = result, None
-    # An observation alone may have two parts as well: its second one is no info.
+    # An observation alone may have two parts as well: its second one is not an info.
     if not isinstance(info, Mapping) or isinstance(result, Mapping):
         raise SpaceMismatch(
             f"env.reset() returned {counted(result)}. It must return `observation, "

@@ -77,7 +77,7 @@ class Worker:
         self._prepared = True
 
     def take_over(self, tried: Worker) -> None:
-        """Go on with the resources of a worker that has tried envs in this process."""
+        """Take the resources of a worker that has tried envs in this process."""
         self.context.resource = tried.context.resource
         self.context.rng = tried.context.rng
         self._function = opened(self.job.function)
@@ -104,10 +104,8 @@ class Worker:
     def _globals_seed(self, root: int) -> int:
         """One that takes another's place must not draw the same numbers again."""
         job = self.job
-        if job.generation:
-            domain = SeedDomain.WORKERS
-            return episode_seed(root, job.slots.start, domain, job.generation)
-        return episode_seed(root, job.slots.start)
+        more = (SeedDomain.WORKERS, job.generation) if job.generation else ()
+        return episode_seed(root, job.slots.start, *more)
 
     def bind(
         self,
