@@ -3,8 +3,8 @@
 An env may fork: a helper process, a program whose `exec` fails, `multiprocessing`. The
 child is a copy of the whole worker. While it runs the env's code it is left alone; if
 it came back from `step`, it would continue as a second worker on the same block, bells
-and mailbox. So wherever the user's code returns or raises, the worker checks whether this
-is still the process that made the call:
+and mailbox. So wherever the user's code returns or raises, the worker checks whether
+this is still the process that made the call:
 
     env.step ── fork ──┬── worker: returns ──► recorded, published
                        └── copy:   returns ──► one line on stderr, os._exit

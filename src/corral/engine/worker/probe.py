@@ -327,8 +327,6 @@ class Probe:
                 found = self._at_once(recordings)
             else:
                 found = self._together(recordings, watch)
-        except OutOfTime:
-            raise
         except SameEnvTwice:
             return SharingAnswer(None, "the factory returns the same env again"), None
         except Exception as error:
@@ -425,8 +423,6 @@ class Probe:
         self._clear()
         try:
             self._together(recordings, watch)
-        except OutOfTime:
-            raise
         except Exception as error:
             told = _error_text(error)
             text = f"side by side in one process {error}: {told}"
