@@ -12,6 +12,7 @@ from typing import Any
 import prepared_workers
 import pytest
 from absent import pytest_addoption, pytest_configure  # noqa: F401
+from prepared_scripts import CandidateTemplate
 from prepared_workers import Templates
 from running import ENV, Script
 from undrawn import undrawn
@@ -37,6 +38,8 @@ FRESH_WORKERS = (
     "faults/test_repeated_pools",
 )
 """Tests of how workers start, what they begin with and what they leave."""
+BENCHMARKS = ("cli/test_bench", "tools/bench/test_candidate", "tools/bench/test_compar")
+"""Tests of benchmarks, each candidate a process."""
 RUNS = (
     *("cli/test_train", "train/run", "zoo/test_bullet", "zoo/test_grid_world_recipe"),
     "zoo/tinyphysics/test_tinyphysics_recipe",
@@ -107,6 +110,29 @@ def forked_workers(
     environ = serialization.environment(threads=1, device=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spawn, "_popen", worker_templates.for_environment(environ).popen)
+        yield
+
+
+@pytest.fixture(scope="module")
+def candidate_template() -> Iterator[CandidateTemplate]:
+    """Fork candidates of benchmarks; see `prepared_scripts`."""
+    template = CandidateTemplate()
+    yield template
+    template.close()
+
+
+@pytest.fixture(autouse=True)
+def forked_candidates(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Candidates of a benchmark are forked, too."""
+    folder = request.path.relative_to(Path(__file__).parent).as_posix()
+    if not folder.startswith(BENCHMARKS) or not prepared_workers.are_possible():
+        yield
+        return
+    from corral.tools.bench import candidate_process
+
+    template = request.getfixturevalue("candidate_template")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidate_process, "_start", template.start)
         yield
 
 

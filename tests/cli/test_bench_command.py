@@ -6,9 +6,8 @@ import signal
 import subprocess
 import sys
 
-import psutil
 import pytest
-from running import SOURCE, Script, wait_until
+from running import SOURCE, Script, children, wait_until
 
 from corral.cli.main import main
 
@@ -139,7 +138,7 @@ def test_a_layout_that_fails_costs_its_own_row(bench, env, reason):
     assert reason in document["groups"][0]["candidates"][1]["reason"]
     assert document["recommendation"]["backend"] == "process"
     assert "Traceback" not in out + err
-    assert not psutil.Process().children(recursive=True)
+    assert not children()
 
 
 def test_an_env_that_never_works_is_tried_once(bench):
