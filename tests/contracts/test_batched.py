@@ -299,7 +299,7 @@ def test_what_a_batch_cannot_do_is_refused_with_the_reason() -> None:
         Pool([herd, herd], batched=True, backend="serial")
     with pytest.raises(OptionError, match=r"returns a gymnasium\.vector"):
         Pool(lambda num_envs: Sums(), 2, batched=True, backend="serial")
-    with pytest.raises(OptionError, match="returned Herd .* with num_envs=2"):
+    with pytest.raises(OptionError, match=r"returned Herd .* with num_envs=2"):
         Pool(lambda num_envs: Herd(Sums, 3), 2, batched=True, backend="serial")
     with Pool(herd, 3, batched=True, backend="serial") as pool:
         pool.reset()
