@@ -55,7 +55,7 @@ class Optimiser:
         return {name: value.clone() for name, value in state.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved."""
+        """Continue from what was saved."""
         whole = self._adam.state_dict()
         copied = {name: value.clone() for name, value in state.items()}
         whole["state"] = {0: copied} if copied else {}

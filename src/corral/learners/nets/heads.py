@@ -93,12 +93,15 @@ class Categorical(Head):
 
     def parts(self, outputs: Any) -> list[Any]:
         """Return the outputs of each choice."""
+        if len(self._options) == 1:  # a slice would cost the backward pass as well
+            return [outputs]
         return [outputs[:, options] for options in self._options]
 
     def forward(self, features: Any) -> Any:
         """(rows, inputs) -> (rows, options of all choices)."""
         parts = self.parts(super().forward(features))
-        return torch.cat([torch.log_softmax(part, -1) for part in parts], -1)
+        logs = [torch.log_softmax(part, -1) for part in parts]
+        return logs[0] if len(logs) == 1 else torch.cat(logs, -1)
 
     def normalised(self, outputs: Array) -> Array:
         """The same of arrays."""
