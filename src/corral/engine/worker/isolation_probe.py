@@ -81,8 +81,6 @@ class Recording:
 
     turns: list[Turn] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
-    seconds: float = 0.0
-    """Of all of it."""
 
     def take(self, guest: ProbedEnv, turn: Turn) -> Any:
         """Have the env take a turn, and record it."""
@@ -153,7 +151,7 @@ def record(guest: ProbedEnv, seeded: bool = False, patience: float = 1.0) -> Rec
         seeded: whether every episode gets a seed, or the first one alone.
         patience: how many times as long as usual an episode may take to end.
     """
-    found, began, early = Recording(), time.perf_counter(), False
+    found, early = Recording(), False
     seeds = range(RECORDED_ENDS + 1) if seeded else [0, *[None] * RECORDED_ENDS]
     with guest.undisturbed():
         for episode, seed in enumerate(seeds):
@@ -164,7 +162,6 @@ def record(guest: ProbedEnv, seeded: bool = False, patience: float = 1.0) -> Rec
             if not (_ends(guest, found, most, seconds) or last):
                 cut = found.take(guest, ("cut", None))
                 early |= not (cut and _is_last_step(guest, found))
-    found.seconds = time.perf_counter() - began
     return found
 
 

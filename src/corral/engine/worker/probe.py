@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TIMING_ROUNDS = 3
 MAX_TIMED_STEPS = 1000
 """Of one env that has the worker to itself; enough, where a step takes microseconds."""
 MAX_COLD_RATIO = 2.0
@@ -247,7 +248,7 @@ class Probe:
         times = self._timed(first)
         measured = Measurement.of(times)
         if declared or self._may_use_threads(first, measured):
-            found = self._at_once(self._alone(first))
+            found = self._at_once([] if declared else self._alone(first))
             threads = self._declared if declared else not found
             return replace(self._gained(measured, threads), declared=declared)
         second = self._new(1)
@@ -388,33 +389,53 @@ class Probe:
         self._clear()
         begun = threading.Event()
 
-        def life(guest: int) -> tuple[list[Difference], float]:
+        def life(guest: int) -> list[Difference]:
             if guest:
                 begun.wait(self.question.limit)
-            began, found = time.perf_counter(), list[Difference]()
+            found: list[Difference] = []
             name, recording = guest_name(guest, guest + 1), recordings[guest]
             for turn in range(len(recording.turns)):
                 found += differences(trials[guest], guest, name, recording, turn)
                 begun.set()
-            return found, time.perf_counter() - began
+            return found
 
-        trials = [self._new(guest) for guest in range(len(recordings))]
+        trials = [self._new(guest) for guest in range(len(self._factories))]
         threads = [_thread_of(self.worker.context) for _ in trials]
         pairs = list(zip(threads, trials, strict=True))
         try:
             before = self._streams.states()
             self._declared = all([t.submit(env.build).result() for t, env in pairs])
             self._drawn = self._streams.drawn_since(before)
-            lives = [one.submit(life, guest) for guest, one in enumerate(threads)]
-            walks = [one.result() for one in lives]
+            guests = range(len(recordings))
+            lives = [threads[guest].submit(life, guest) for guest in guests]
+            found = [difference for one in lives for difference in one.result()]
             self._after = self._snapshot(self._before)
+            self._gain = self._gain_of(pairs)
+            return found
         finally:
             for thread, env in pairs:
                 thread.submit(env.close).result()  # in the thread that built it
                 thread.shutdown()
-        alone = sum(recording.seconds for recording in recordings)
-        self._gain = alone / max(seconds for _, seconds in walks)
-        return [difference for found, _ in walks for difference in found]
+
+    def _gain_of(self, pairs: list[tuple[ThreadPoolExecutor, ProbedEnv]]) -> float:
+        """How much more all do at once than each alone; in rounds: machines vary."""
+        turn = self.question.seconds / (3 * TIMING_ROUNDS)
+        ending = time.perf_counter() + 0.75 * self.question.seconds
+        gains: list[float] = []
+        # Steps that are longer than a turn get one round.
+        while not gains or (
+            len(gains) < TIMING_ROUNDS and time.perf_counter() < ending
+        ):
+            alone = [
+                thread.submit(env.run, time.perf_counter() + turn).result()
+                for thread, env in pairs
+            ]
+            until = time.perf_counter() + turn
+            pending = [thread.submit(env.run, until) for thread, env in pairs]
+            paces = zip((one.result().pace for one in pending), alone, strict=True)
+            gains.append(sum(pace / one.pace for pace, one in paces))
+        # The lowest: a round that was disturbed must not recommend threads.
+        return min(gains)
 
     def _tried_again(
         self, recordings: list[Recording], watch: Stopwatch, failure: Exception

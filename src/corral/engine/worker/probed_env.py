@@ -37,6 +37,8 @@ class StepTimes:
     """Seconds, without those in which other programs had the cores."""
     computing: float = 0.0
     """CPU time, of all threads: libraries have their own."""
+    pace: float = 0.0
+    """Steps per second of a run, with what comes between them."""
 
 
 class ProbedEnv:
@@ -124,11 +126,11 @@ class ProbedEnv:
             layer = inside.get("env")
         return False
 
-    def run(self, until: float, most_steps: int) -> StepTimes:
+    def run(self, until: float, most_steps: int | None = None) -> StepTimes:
         """Step until then, once at least; from a reset on, if it had none."""
         if not self._episode:
             self.reset(0)
-        self.times = StepTimes()
+        self.times, own = StepTimes(), own_time()
         with self.undisturbed():
             for action in self.actions:
                 _, _, terminated, truncated, _ = self.step(action)
@@ -136,6 +138,8 @@ class ProbedEnv:
                     self.reset(None, timed=True)
                 if time.perf_counter() >= until or self.times.steps == most_steps:
                     break
+        # Not of the time in steps: a thread can wait for the GIL between them.
+        self.times.pace = self.times.steps / max(1e-9, own_time() - own)
         return self.times
 
     @contextmanager
