@@ -409,7 +409,8 @@ class Probe:
             guests = range(len(recordings))
             lives = [threads[guest].submit(life, guest) for guest in guests]
             found = [difference for one in lives for difference in one.result()]
-            self._after = self._snapshot(self._before)
+            if self._before is not None:
+                self._after = self._snapshot(self._before)
             self._gain = self._gain_of(pairs)
             return found
         finally:
