@@ -116,18 +116,15 @@ class BatchedShard(Shard):
             plain = table.record(ticket & 1, result, self._cares == 0, share)
             if len(plain):
                 rest = np.delete(rest, plain).tolist()
-                self._publish_plain(plain, ticket)
+                self._vitals[CURRENT_SLOT] = NO_SLOT
+                self._tickets_done[plain] = ticket & TICKET_MASK
+                if self._ring is not None:
+                    self._ring(len(plain))
         except BaseException as raised:
             self.guard(raised)
             error = raised
         stepped = [i for i in rest if itself or going[i]]
         self._see_to(dict.fromkeys(rest, ticket), stepped, mode, share, result, error)
-
-    def _publish_plain(self, plain: NDArray[np.intp], ticket: int) -> None:
-        self._vitals[CURRENT_SLOT] = NO_SLOT
-        self._tickets_done[plain] = ticket & TICKET_MASK
-        if self._ring is not None:
-            self._ring(len(plain))
 
     def step(self, index: int, mode: int) -> None:
         """Step one slot; together with those that follow, if MORE_FOLLOWS."""

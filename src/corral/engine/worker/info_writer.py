@@ -113,10 +113,7 @@ class InfoWriter:
 
     def letter(self, index: int) -> Letter:
         """The slot's next letter, to be added to."""
-        letter = self.drafts.get(index)
-        if letter is None:
-            letter = self.drafts[index] = Letter(self.slots[index])
-        return letter
+        return self.drafts.setdefault(index, Letter(self.slots[index]))
 
     def packed_part(self, value: Any) -> Any:
         """Part of a letter."""

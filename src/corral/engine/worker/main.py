@@ -94,7 +94,7 @@ def main(
         pass  # the parent sees it in the block, and starts another
     except MailboxClosed:
         # The parent is gone, or gave us up; the envs are closed.
-        if not process.was_asked_to_close:
+        if process.worker is None or not process.worker.closing:
             seconds = 0.1
     finally:
         process.guard()  # a copy's hanging up would be the worker's
@@ -118,10 +118,6 @@ class _WorkerProcess:
 
     def __post_init__(self) -> None:
         self.guard = guard_of(self.index)
-
-    @property
-    def was_asked_to_close(self) -> bool:
-        return self.worker is not None and self.worker.closing
 
     def unpack(self, setup: commands.ProcessSetup, log: int) -> None:
         """Set this process up as the parent asks."""
