@@ -290,14 +290,14 @@ def test_actions_for_slots_that_were_not_received_are_refused(make: Any) -> None
     envs = make(Echo, 4, 2)
     envs.async_reset()
     envs.recv()
-    with pytest.raises(OrderError, match=r"slots \[2\] have a command under way"):
+    with pytest.raises(OrderError, match=r"slots \[2\] have a pending command"):
         envs.send([1, 1], slots=[0, 2])
     with pytest.raises(OptionError, match="slots 0 to 3"):
         envs.send([1, 1], slots=[0, 4])
     envs.send([1, 1])
-    with pytest.raises(OrderError, match=r"slots \[0, 1\] have a command under way"):
+    with pytest.raises(OrderError, match=r"slots \[0, 1\] have a pending command"):
         envs.send([1, 1])
-    with pytest.raises(OrderError, match=r"slots \[0\] have a command under way"):
+    with pytest.raises(OrderError, match=r"slots \[0\] have a pending command"):
         envs.async_reset([0])
 
 

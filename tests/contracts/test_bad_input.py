@@ -469,9 +469,7 @@ def test_sending_twice_is_refused(make_pool: MakePool) -> None:
     pool = make_pool(Echo, 2)
     pool.send_reset()
     for again in (lambda: pool.send([1, 1]), pool.send_reset):
-        with pytest.raises(
-            OrderError, match=r"slots \[0, 1\] have a command under way"
-        ):
+        with pytest.raises(OrderError, match=r"slots \[0, 1\] have a pending command"):
             again()
     assert len(pool.recv()) == 2
 

@@ -87,5 +87,5 @@ def test_a_group_that_was_not_sent_to_is_named(make_pool: Any) -> None:
     assert next(turns).slots.tolist() == [0, 1]
     assert next(turns).slots.tolist() == [2, 3]
     pool.send([5, 5], slots=[2, 3])
-    with pytest.raises(OrderError, match=r"slots \[0, 1\] have nothing under way"):
+    with pytest.raises(OrderError, match=r"slots \[0, 1\] have no pending command"):
         next(turns)

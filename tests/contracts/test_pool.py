@@ -91,7 +91,7 @@ def test_draining_drops_errors_of_envs(make_pool: MakePool) -> None:
 def test_idle_slots_can_be_sent_to_while_others_are_under_way(echo: Pool) -> None:
     echo.send([1, 2], slots=[0, 1])
     echo.send([3], slots=[2])
-    with pytest.raises(OrderError, match=r"slots \[1\] have a command under way"):
+    with pytest.raises(OrderError, match=r"slots \[1\] have a pending command"):
         echo.send([4, 5], slots=[1, 3])
     echo.send_reset([3])
     step = echo.recv()
@@ -152,7 +152,7 @@ def test_slots_that_were_sent_to_last_can_be_received_first(echo: Pool) -> None:
 
 def test_recv_of_slots_that_are_not_under_way_is_refused(echo: Pool) -> None:
     echo.send([1, 2], slots=[0, 1])
-    with pytest.raises(OrderError, match=r"slots \[2\] have nothing under way"):
+    with pytest.raises(OrderError, match=r"slots \[2\] have no pending command"):
         echo.recv(slots=[1, 2])
     with pytest.raises(OptionError, match="not both"):
         echo.recv(2, slots=[0, 1])
@@ -224,7 +224,9 @@ def test_recv_of_some_slots_waits_for_them_whoever_else_is_ready(gated: Any) -> 
         pool.send([10, 11, 12, 13])
         assert pool.recv(slots=[3]).obs.tolist() == [13]
         pool.get_attr("_path", slots=[0])  # answered after its step
-        with pytest.raises(TimeoutError, match=r"2 results.* 3 slots have a command"):
+        with pytest.raises(
+            TimeoutError, match=r"2 results.* 3 slots have a pending command"
+        ):
             pool.recv(slots=[2, 0, 1], timeout=0.05)
     assert pool.recv(slots=[2, 0]).obs.tolist() == [10, 12]
     assert pool.recv(slots=[1]).obs.tolist() == [11]
@@ -234,7 +236,7 @@ def test_a_recv_that_timed_out_loses_nothing(gated: Any) -> None:
     pool, gates = gated(workers=4)
     with held(gates[2]):
         pool.send([5, 6, 7, 8])
-        with pytest.raises(TimeoutError, match="4 slots have a command under way"):
+        with pytest.raises(TimeoutError, match="4 slots have a pending command"):
             pool.recv(timeout=0.01)
     step = pool.recv(timeout=30)
     assert step.obs.tolist() == [5, 6, 7, 8] and step.reward.tolist() == [5, 6, 7, 8]

@@ -29,7 +29,7 @@ from corral.engine.executors.placement import (
     require_processes,
 )
 from corral.engine.faults.report import error_for
-from corral.engine.faults.restart_limits import RestartLimits
+from corral.engine.faults.restart_limits import restart_delay
 from corral.engine.keywords import (
     check_choice,
     check_count,
@@ -296,7 +296,7 @@ class _MapRun:
             tries = self._in_vain[worker] - 1
             if tries >= self._restarts:
                 raise self._named(fault) from None
-        self._executor.replace(worker, None, RestartLimits().delay(tries))
+        self._executor.replace(worker, None, restart_delay(tries))
 
     def _named(self, fault: Fault) -> CorralError:
         item = None if fault.worker is None else self._busy.get(fault.worker)

@@ -333,7 +333,7 @@ def test_columns_lie_aligned_and_apart() -> None:
 
 
 def test_a_column_survives_its_journey() -> None:
-    column = Column(3, ("a", "b"), "scalar", np.dtype(np.float32), (), 64)
+    column = Column(3, ("a", "b"), np.float32, np.dtype(np.float32), (), 64)
     assert pickle.loads(pickle.dumps(column)) == column
 
 

@@ -33,7 +33,8 @@ def to_dicts(twin: str) -> Callable[..., Any]:
 
 
 def column(index: int, array: NDArray[Any]) -> Column:
-    return Column(index, (f"key{index}",), "scalar", array.dtype, array.shape[1:], 0)
+    kind = array.dtype.type
+    return Column(index, (f"key{index}",), kind, array.dtype, array.shape[1:], 0)
 
 
 @st.composite

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from corral.engine.executors.contract import Assignment, Capabilities
 from corral.engine.faults.report import error_for
+from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.codec import codec_for
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.plan import (
@@ -22,7 +23,7 @@ from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.lifecycle import Lifecycle
-from corral.engine.pool.options import FaultPolicy, PoolOptions
+from corral.engine.pool.options import PoolOptions
 from corral.engine.pool.receive import Receiver
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.stale_views import StaleViews
@@ -106,7 +107,7 @@ class Parts:
 
     def __init__(self, **options: Any) -> None:
         asked = PoolOptions(**options)
-        policy: FaultPolicy = asked.fault_policy()
+        budget = RestartBudget(asked.max_restarts, asked.restarts_per_minute)
         self.executor = executor = ScriptedExecutor()
         codec = codec_for(spaces.Box(-9, 9, (1,), np.float32))
         plan = plan_data(SLOTS, codec, codec, start=0)
@@ -117,38 +118,16 @@ class Parts:
         self.lifecycle.open()
         columns = Columns(self.views.arena, self.views.presence)
         self.inbox = Inbox(codec, columns, empty_finals=True)
-        assignment: Assignment = asked.assignment([None] * SLOTS, policy, True)
+        assignment: Assignment = asked.assignment([None] * SLOTS, budget, True)
         any_executor: Any = executor
         details = FaultDetails(
             assignment, any_executor, self.state, self.actions, self.views
         )
-        self.recovery = None
-        if policy.deaths:
-            self.recovery = Recovery(
-                policy, any_executor, self.state, self.inbox, self.views, details
-            )
-        self.dispatcher = Dispatcher(
-            self.state,
-            self.lifecycle,
-            any_executor,
-            self.actions,
-            details,
-            self.recovery,
-        )
+        self.recovery = Recovery(asked, budget, self.inbox, details)
+        self.dispatcher = Dispatcher(self.lifecycle, details, self.recovery)
         self.receiver = Receiver(
-            state=self.state,
-            codec=codec,
-            views=self.views,
-            shards=SHARDS,
-            inbox=self.inbox,
-            stale_views=StaleViews(),
-            fault_details=details,
-            recovery=self.recovery,
-            arrivals=self.dispatcher.arrivals,
-            announce_columns=self.dispatcher.announce_columns,
-            same_step=True,
+            self.dispatcher, codec, self.views, self.inbox, StaleViews(), same_step=True
         )
-        self.dispatcher.on_broken = self.receiver.add_finished_results
 
     def reset(self) -> None:
         """Every slot begins an episode, and its result is taken."""

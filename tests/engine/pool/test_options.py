@@ -9,7 +9,7 @@ import pytest
 
 from corral import Pool
 from corral.engine.pool import PoolOptions
-from corral.errors import Fault, OptionError
+from corral.errors import OptionError
 
 
 def test_every_option_is_a_keyword_of_pool_with_the_same_default():
@@ -72,10 +72,10 @@ def test_what_only_processes_can_give_is_named_as_it_was_written():
 def test_a_timeout_is_treated_as_a_fault_unless_something_else_was_asked(
     asked, died, hung
 ):
-    policy = PoolOptions(**asked).fault_policy()
-    assert policy.recovers(Fault(kind="died", command="step"), False) == died
-    assert policy.recovers(Fault(kind="hung", command="step"), False) == hung
-    assert policy.recovers(Fault(kind="died", command="step"), retired=True)
+    options = PoolOptions(**asked)
+    assert options.restarts("died") == died
+    assert options.restarts("hung") == hung
+    assert options.restarts_workers == (died or hung)
 
 
 def test_an_api_that_was_given_options_opens_the_same_pool():

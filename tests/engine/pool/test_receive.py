@@ -20,7 +20,7 @@ def parts() -> Parts:
 def stepped(parts: Parts, copy: bool):
     parts.step_all()
     parts.finish(*range(SLOTS))
-    return parts.receiver.take_all(copy, False)
+    return parts.receiver.take(None, copy, False)
 
 
 def test_every_other_step_of_views_is_the_same_object(parts):
@@ -68,7 +68,7 @@ def test_a_fault_is_raised_with_the_results_of_the_others(parts):
     fault = Fault(kind="raised", command="step", slot=2, worker=1)
     parts.executor.inbox = [Letter(2, fault=fault)]
     with pytest.raises(EnvError) as caught:
-        parts.receiver.take_all(True, False)
+        parts.receiver.take(None, True, False)
     assert caught.value.step.slots.tolist() == [0, 1, 3]
     assert caught.value.step.reward.tolist() == [20.0, 21.0, 23.0]
     assert parts.state.waiting == 0
@@ -94,7 +94,7 @@ def test_the_info_of_an_end_that_a_beginning_followed_is_a_final_info(parts):
     parts.views.record["terminated"][row, 1] = True
     parts.views.record["started"][row, 1] = True
     parts.executor.inbox = [Letter(1, info={"new": "a"}, final_info={"old": "b"})]
-    step = parts.receiver.take_all(True, False)
+    step = parts.receiver.take(None, True, False)
     assert step.final_infos == {1: {"old": "b"}}
     assert step.infos.to_list(SLOTS)[1] == {"new": "a"}
 
@@ -104,7 +104,7 @@ def test_a_number_in_a_letter_becomes_a_column_that_all_workers_are_told_of(part
     parts.finish(*range(SLOTS))
     parts.executor.said.clear()
     parts.executor.inbox = [Letter(0, info={"score": 1.5})]
-    parts.receiver.take_all(True, False)
+    parts.receiver.take(None, True, False)
     assert [worker for worker, _ in parts.executor.said] == [0, 1]
     (column,) = parts.executor.said[0][1].columns
     assert column.path == ("score",)
@@ -113,7 +113,7 @@ def test_a_number_in_a_letter_becomes_a_column_that_all_workers_are_told_of(part
 def test_in_debug_mode_a_view_that_is_kept_too_long_is_an_error(parts):
     parts.step_all()
     parts.finish(*range(SLOTS))
-    step = parts.receiver.take_all(False, True)
+    step = parts.receiver.take(None, False, True)
     kept = step.obs
     rows = parts.state.tickets_of(parts.state.all) & 1
     with pytest.raises(StaleViewError, match="still holds a view"):

@@ -93,7 +93,7 @@ def test_the_error_is_final_when_the_budget_is_spent(parts):
         parts.step_all()
         parts.recovery.recover(died(0))
         parts.finish(*range(SLOTS))
-        parts.receiver.take_all(True, False)
+        parts.receiver.take(None, True, False)
     parts.step_all()
     with pytest.raises(WorkerDied) as caught:
         parts.recovery.recover(died(0))
@@ -107,7 +107,7 @@ def test_a_worker_that_makes_room_costs_no_budget_and_no_episode(parts):
         parts.step_all()
         parts.recovery.recover(died(0))
         parts.finish(*range(SLOTS))
-        step = parts.receiver.take_all(True, False)
+        step = parts.receiver.take(None, True, False)
         assert step.infos.to_list(SLOTS) == [{}] * SLOTS
     assert parts.recovery.count == 0
 

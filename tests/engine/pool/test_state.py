@@ -130,10 +130,10 @@ def test_a_slot_takes_one_command_at_a_time():
     state = new_state(3)
     state.send(np.array([1]), Verb.STEP)
     state.check_sendable(np.array([0, 2]), started=False)
-    with pytest.raises(OrderError, match=r"slots \[1\] have a command under way"):
+    with pytest.raises(OrderError, match=r"slots \[1\] have a pending command"):
         state.check_sendable(np.array([0, 1]), started=False)
-    with pytest.raises(OrderError, match=r"slots \[0, 2\] have nothing under way"):
-        state.check_under_way(state.all)
+    with pytest.raises(OrderError, match=r"slots \[0, 2\] have no pending command"):
+        state.check_pending(state.all)
 
 
 def test_a_slot_is_reset_before_its_first_step_and_after_a_fault():

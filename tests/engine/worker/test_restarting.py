@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.engine.faults.restart_limits import RestartBudget, RestartLimits
+from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.plan import CONSTRUCTING, STEPPING
 from corral.engine.worker import autoreset
 from corral.engine.worker.commands import ShardOptions
@@ -23,10 +23,8 @@ class Recorded:
     slots = range(4, 6)
 
     def __init__(self, restarts: int | None, failures: dict[str, list[Any]]) -> None:
-        limits = None if restarts is None else RestartLimits(restarts, restarts)
-        self.options = ShardOptions(
-            restarts=None if limits is None else RestartBudget(limits)
-        )
+        budget = None if restarts is None else RestartBudget(restarts, restarts)
+        self.options = ShardOptions(restarts=budget)
         self.care = bytearray(2)
         self.asked: list[str] = []
         self.marks: list[int] = []

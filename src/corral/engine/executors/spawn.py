@@ -102,7 +102,8 @@ class Inheritance:
             "worker": worker,
             "control_size": self.block.size,
             "bells": [descriptor for descriptor in bells if descriptor is not None],
-            "stop_offset": self.control.plan.stop.offset + CACHE_LINE_BYTES * worker,
+            "stop_offset": self.control.plan.fields["stop"].offset
+            + CACHE_LINE_BYTES * worker,
             "bell_offset": self.control.bell_offset(worker),
             "files": descriptors.original_limit(),
         }

@@ -62,21 +62,19 @@ def location_of_error(error: BaseException) -> CodeLocation | None:
 
 def _frames(text: str) -> list[CodeLocation]:
     """All that are neither Corral's nor Python's own."""
-    found = (
-        CodeLocation(file, int(line), name) for file, line, name in _FRAME.findall(text)
-    )
-    return [one for one in found if not _is_ours(one.file)]
+    found = _FRAME.findall(text)
+    return [
+        CodeLocation(f, int(line), name) for f, line, name in found if not _is_ours(f)
+    ]
 
 
 def _users(frames: list[CodeLocation]) -> CodeLocation | None:
     """The first that is in no library either."""
-    theirs = (one for one in frames if not one.file.startswith(_LIBRARIES))
-    return next(theirs, None)
+    return next((one for one in frames if not one.file.startswith(_LIBRARIES)), None)
 
 
 def _is_ours(file: str) -> bool:
     if file.startswith(_LIBRARIES):  # which may lie within the standard library
         return False
-    if file.startswith("<") or file.startswith(_STDLIB):
-        return True
-    return file.startswith(f"{_OURS}{os.sep}") and not file.startswith(_EXAMPLES)
+    in_corral = file.startswith(f"{_OURS}{os.sep}") and not file.startswith(_EXAMPLES)
+    return in_corral or file.startswith(("<", _STDLIB))

@@ -70,23 +70,21 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Fault:
         try:
             with zipfile.ZipFile(file) as archive:
                 version = json.loads(archive.read(TABLE))["version"]
-                data = archive.read(PAYLOAD)
-                signature = _signature(archive)
+                data, signature = archive.read(PAYLOAD), None
+                if SIGNATURE in archive.namelist():
+                    signature = archive.read(SIGNATURE).decode(errors="replace")
         except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
             raise OptionError(f"{path} is not a saved fault: {error}") from error
     if version != VERSION:
         raise OptionError(
-            f"{path} was saved in format {version}; this version of Corral reads "
-            f"format {VERSION}. Its {REPORT} can still be read: {_unzip(path)}"
+            f"{path} has format {version}, and this version of Corral reads format "
+            f"{VERSION}. You can still read its report: {_unzip(path)}"
         )
     doubted = "" if trust else signatures.doubt(signatures.FAULT_FILE, data, signature)
     if doubted:
-        raise signatures.refusal(
-            str(path),
-            doubted,
-            "A replay runs code from it",
-            f"Read its report without running it: {_unzip(path)}",
-        )
+        look = f"Read its report without running it: {_unzip(path)}"
+        runs = "A replay runs code from it"
+        raise signatures.refusal(str(path), doubted, runs, look)
     try:
         fault: Fault = pickle.loads(data)
     except Exception as error:
@@ -111,51 +109,37 @@ def _unzip(path: str | os.PathLike[str]) -> str:
     return shlex.join(["unzip", "-p", os.fspath(path), REPORT])
 
 
-def _signature(archive: zipfile.ZipFile) -> str | None:
-    if SIGNATURE not in archive.namelist():
-        return None
-    return archive.read(SIGNATURE).decode(errors="replace")
-
-
 # What is written ----------------------------------------------------------------------
 
 
 def report_of(fault: Fault) -> str:
     """All that is known, to be read."""
-    parts = [message_for(fault)]
     episode = fault.episode
-    if episode is not None:
-        parts += [f"Note: {note}." for note in episode.notes]
-        if episode.actions:
-            numbered = enumerate(episode.actions, 1)
-            shown = "\n".join(
-                f"{step:6}  {shortened(repr(action), MAX_ACTION_CHARACTERS)}"
-                for step, action in numbered
-            )
-            parts.append(f"Actions of the episode:\n{shown}")
-    for title, text in (
-        ("Traceback", fault.traceback),
-        ("Stack", fault.stack),
-        ("Output", fault.output),
-    ):
-        if text:
-            parts.append(f"{title}:\n{text.rstrip()}")
-    return "\n\n".join(parts) + "\n"
+    notes, actions = (episode.notes, episode.actions) if episode else ((), ())
+    shown = (shortened(repr(action), MAX_ACTION_CHARACTERS) for action in actions)
+    sections = {
+        "Actions of the episode": "\n".join(
+            f"{step:6}  {action}" for step, action in enumerate(shown, 1)
+        ),
+        "Traceback": fault.traceback,
+        "Stack": fault.stack,
+        "Output": fault.output,
+    }
+    parts = [f"{title}:\n{text.rstrip()}" for title, text in sections.items() if text]
+    noted = [f"Note: {note}." for note in notes]
+    return "\n\n".join([message_for(fault), *noted, *parts]) + "\n"
 
 
 def _table(fault: Fault) -> dict[str, Any]:
-    values = {
-        entry.name: _plain(getattr(fault, entry.name))
-        for entry in fields(fault)
-        if entry.name not in ("episode", "exception")
-    }
+    left_out = ("episode", "exception")
+    names = [entry.name for entry in fields(fault) if entry.name not in left_out]
     return {
         "version": VERSION,
         "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "argv": _plain(list(getattr(sys, "argv", []))),
         "replayable": fault.episode is not None and not fault.episode.missing,
-        **values,
+        **{name: _plain(getattr(fault, name)) for name in names},
     }
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import corral.errors as errors
-from corral.engine.faults.advice import advice_for
-from corral.engine.faults.option_syntax import PYTHON_SYNTAX, OptionSyntax
+from corral.engine.faults.advice import PYTHON_SYNTAX, OptionSyntax, advice_for
 from corral.errors import CorralError, Fault, FaultError, UsageError
 
 _CAUSES = {
@@ -56,23 +55,32 @@ def signal_name(exit_code: int | None) -> str | None:
 
 def where(fault: Fault) -> str:
     """The place of a fault, in the project's words."""
-    names = ("item", "slot", "worker", "pid")
-    values = [(name, getattr(fault, name)) for name in names]
-    parts = [f"{name} {value}" for name, value in values if value is not None]
-    return ", ".join(parts) or "the pool"
+    names = [
+        name
+        for name in ("item", "slot", "worker", "pid")
+        if getattr(fault, name) is not None
+    ]
+    return ", ".join(f"{name} {getattr(fault, name)}" for name in names) or "the pool"
 
 
 def error_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
-    if fault.item is not None and fault.kind == "raised":
-        error: CorralError = errors.ItemError(message_for(fault, syntax), fault)
-    elif isinstance(fault.exception, UsageError):
-        error = type(fault.exception)(message_for(fault, syntax))
-        error.fault = fault
+    message, error = message_for(fault, syntax), fault.exception
+    in_item = fault.item is not None and fault.kind == "raised"
+    if isinstance(error, UsageError) and not in_item:
+        made: CorralError = type(error)(message)
+        made.fault = fault
     else:
-        error = _KINDS[fault.kind](message_for(fault, syntax), fault)
-    error.__cause__ = _cause(fault)
-    return error
+        kind = errors.ItemError if in_item else _KINDS[fault.kind]
+        made = kind(message, fault)
+    # The live exception where there is one, else the worker's traceback as text. Python
+    # would print all of its text, so a shortened one is not the cause.
+    text = fault.traceback
+    made.__cause__ = errors.RemoteTraceback(text) if text else None
+    short = len(fault.error_text or "") <= MAX_TEXT_CHARACTERS
+    if error is not None and error.__traceback__ is not None and short:
+        made.__cause__ = error
+    return made
 
 
 def one_error_for(faults: Sequence[Fault], chosen: int = 0) -> CorralError:
@@ -105,18 +113,18 @@ def message_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> st
         if not isinstance(error, errors.SpaceMismatch):
             return first  # the caller's own mistake, whatever the env was at
     else:
-        first = _MESSAGES[fault.kind](fault)
-    advice = [] if syntax is None else advice_for(fault, syntax)
-    steps = ["Next steps:", *(f"  {line}" for line in advice)] if advice else []
+        first = _what_happened(fault)
+    steps = [] if syntax is None else [f"  {one}" for one in advice_for(fault, syntax)]
+    steps = ["Next steps:", *steps] if steps else []
     return "\n".join([first, *_episode(fault), *_worker(fault), *steps])
 
 
-def _episode(fault: Fault) -> list[str]:
-    lines, about = [], []
-    if fault.kind == "start" or fault.command == "start" or fault.step is None:
-        lines += [] if fault.seed is None else [f"Pool seed: {fault.seed}"]
-    else:
-        about.append("no seed" if fault.seed is None else f"seed {fault.seed}")
+def _episode(fault: Fault) -> Iterator[str]:
+    about, seed = [], fault.seed
+    if fault.kind != "start" and fault.command != "start" and fault.step is not None:
+        about.append("no seed" if seed is None else f"seed {seed}")
+    elif seed is not None:
+        yield f"Pool seed: {seed}"
     if fault.step:
         about.append(f"step {fault.step}")
     if fault.has_task or fault.task is not None:
@@ -124,11 +132,9 @@ def _episode(fault: Fault) -> list[str]:
     if fault.options is not None:
         about.append(f"options {fault.options!r:.200}")
     if about:
-        lines.append(f"Episode: {', '.join(about)}")
+        yield f"Episode: {', '.join(about)}"
     if fault.last_actions:
-        shown = ", ".join(_shown(action) for action in fault.last_actions)
-        lines.append(f"Last actions: {shown}")
-    return lines
+        yield f"Last actions: {', '.join(map(_shown, fault.last_actions))}"
 
 
 def _shown(action: Any) -> str:
@@ -141,17 +147,15 @@ def _shown(action: Any) -> str:
     return f"{action!r:.60}"
 
 
-def _worker(fault: Fault) -> list[str]:
-    lines = []
+def _worker(fault: Fault) -> Iterator[str]:
     if fault.restarts:
         many = "It was given up after" if fault.gave_up else "Before that:"
-        lines.append(f"{many} {fault.restarts} restart{'s' * (fault.restarts > 1)}")
+        yield f"{many} {fault.restarts} restart{'s' * (fault.restarts > 1)}"
     if fault.stack.strip():
-        lines.append(f"Stack:\n{_tail(_users_part(fault.stack))}")
+        yield f"Stack:\n{_tail(_users_part(fault.stack))}"
     if fault.output.strip():
         count = MAX_LINES_BESIDE_TRACEBACK if fault.traceback else MAX_LINES
-        lines.append(f"Last output:\n{_tail(fault.output, count)}")
-    return lines
+        yield f"Last output:\n{_tail(fault.output, count)}"
 
 
 def _users_part(stack: str) -> str:
@@ -166,18 +170,26 @@ _OWN_FRAMES = (f'File "{Path(__file__).parents[1]}', 'File "<string>"')
 
 
 def _tail(text: str, lines: int = MAX_LINES) -> str:
-    return "\n".join(
-        "    " + line[:MAX_LINE_CHARACTERS]
-        for line in text.rstrip().splitlines()[-lines:]
-    )
+    last = text.rstrip().splitlines()[-lines:]
+    return "\n".join("    " + line[:MAX_LINE_CHARACTERS] for line in last)
 
 
-def _raised(fault: Fault) -> str:
-    return f"{where(fault)}: {fault.error_type} in {fault.command}: {fault.error_text}"
-
-
-def _start(fault: Fault) -> str:
-    return f"{where(fault)} could not be built: {fault.error_type}: {fault.error_text}"
+def _what_happened(fault: Fault) -> str:
+    place, command, beside = where(fault), fault.command, fault.beside
+    match fault.kind:
+        case "raised":
+            return f"{place}: {fault.error_type} in {command}: {fault.error_text}"
+        case "start":
+            said = f"{fault.error_type}: {fault.error_text}"
+            return f"{place} could not be built: {said}"
+        case "hung":
+            what = command if fault.item is None else "the function"
+            return f"{place}: {what} took {fault.error_text or 'too long'}"
+        case "shardmate":
+            by_slot = f"slot {beside} ended its worker"
+            why = "its worker ended" if beside is None else by_slot
+            return f"{place}: the episode was cut short because {why}"
+    return _died(fault)
 
 
 def _died(fault: Fault) -> str:
@@ -195,34 +207,3 @@ def _died(fault: Fault) -> str:
     other = "" if fault.slot is None else "other "
     lost = "slots lost their episodes" if fault.others > 1 else "slot lost its episode"
     return f"{died}\nThe worker's {other}{lost}."
-
-
-def _hung(fault: Fault) -> str:
-    what = "the function" if fault.item is not None else fault.command
-    return f"{where(fault)}: {what} took {fault.error_text or 'too long'}"
-
-
-def _shardmate(fault: Fault) -> str:
-    beside = fault.beside
-    why = "its worker ended" if beside is None else f"slot {beside} ended its worker"
-    return f"{where(fault)}: the episode was cut short because {why}"
-
-
-_MESSAGES = {
-    "raised": _raised,
-    "start": _start,
-    "died": _died,
-    "hung": _hung,
-    "shardmate": _shardmate,
-}
-
-
-def _cause(fault: Fault) -> BaseException | None:
-    """The live exception where there is one, else the worker's traceback as text.
-
-    Python would print all of its text, so a shortened one is not the cause.
-    """
-    live = fault.exception is not None and fault.exception.__traceback__ is not None
-    if live and len(fault.error_text or "") <= MAX_TEXT_CHARACTERS:
-        return fault.exception
-    return errors.RemoteTraceback(fault.traceback) if fault.traceback else None

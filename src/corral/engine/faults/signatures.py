@@ -35,8 +35,7 @@ def doubt(kind: str, data: bytes, signature: str | None) -> str:
             "is not signed: it was written by hand, by a version of Corral that did "
             "not sign, or where no key could be kept"
         )
-    form, _, rest = signature.partition(" ")
-    name, _, mac = rest.partition(" ")
+    form, name, mac = [*signature.split(" ", 2), "", ""][:3]
     if form != FORM:
         return f"has a signature of another kind ({form[:40]!r})"
     try:

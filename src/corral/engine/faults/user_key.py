@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 KEY_FILE_VARIABLE = "CORRAL_KEY"
@@ -60,14 +61,12 @@ def existing() -> bytes | None:
 def existing_or_new() -> bytes:
     """The key; made now if this user has none yet."""
     key = existing()
-    if key is not None:
-        return key
-    try:
-        _create(path())
-    except (OSError, ValueError) as error:
-        raise KeyUnusable(_failure_text("cannot be written", error)) from None
-    # Read back: another program may have been first.
-    key = existing()
+    if key is None:
+        try:
+            _create(path())
+        except (OSError, ValueError) as error:
+            raise KeyUnusable(_failure_text("cannot be written", error)) from None
+        key = existing()  # read back: another program may have been first
     if key is None:
         raise KeyUnusable(f"the key {path()} was removed as soon as it was written")
     return key
@@ -83,10 +82,8 @@ def _create(file: Path) -> None:
             opened.write(secrets.token_bytes(KEY_BYTES))
             opened.flush()
             os.fsync(opened.fileno())
-        try:
+        with suppress(FileExistsError):
             os.link(draft, file)  # unlike a rename, it never replaces a key
-        except FileExistsError:
-            pass
     finally:
         draft.unlink(missing_ok=True)
 

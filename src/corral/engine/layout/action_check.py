@@ -8,33 +8,21 @@ called slot by slot.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
 
 from corral.engine.layout.codec import codec_for
 from corral.engine.layout.composite import CompositeCodec
-from corral.engine.layout.contract import Array, Codec
+from corral.engine.layout.contract import Array, Codec, Mail
 from corral.engine.layout.leaves import ArrayCodec
 from corral.errors import SpaceMismatch
 
 Slots = Sequence[int] | np.ndarray[Any, np.dtype[np.intp]]
-
-
-@dataclass(frozen=True, slots=True)
-class _ActionPart:
-    """One part of an action that has a space of its own."""
-
-    where: str
-    """How an error names it: "" for the action itself, "['gear'][0]" for a part."""
-    space: Space[Any]
-    codec: Codec
-    bounds: tuple[Any, Any] | None
-    """The least and the greatest value, where the part is one leaf that has them."""
-    leaves: slice
-    mailed: slice
+ActionPart = tuple[str, Space[Any], Codec, "tuple[Any, Any] | None"]
+"""How an error names it ("['gear'][0]", "" for the action itself), its space and codec;
+the least and the greatest value, where the part is one leaf that has them."""
 
 
 class ActionCheck:
@@ -52,11 +40,9 @@ class ActionCheck:
     """
 
     def __init__(self, space: Space[Any]) -> None:
-        self._parts = list(_parts(space, codec_for(space), "", 0, 0))
+        self._parts = list(_parts(space, ""))
 
-    def check(
-        self, leaves: Sequence[Array], mailed: Sequence[tuple[Any, ...]], slots: Slots
-    ) -> None:
+    def check(self, leaves: Sequence[Array], mailed: Mail, slots: Slots) -> None:
         """Raise unless every action is in its space.
 
         Args:
@@ -64,50 +50,34 @@ class ActionCheck:
             mailed: the same.
             slots: the slots of the actions, in their order.
         """
-        for part in self._parts:
-            if part.bounds is None:
-                self._ask(part, leaves[part.leaves], mailed[part.mailed], slots)
+        first = first_mailed = 0
+        for where, space, codec, bounds in self._parts:
+            own = leaves[first : first + len(codec.leaves)]
+            mail = mailed[first_mailed : first_mailed + codec.mailed]
+            first, first_mailed = first + len(own), first_mailed + len(mail)
+            if bounds is not None:
+                _check_bounds(where, space, own[0], bounds, slots)
                 continue
-            leaf, (low, high) = leaves[part.leaves.start], part.bounds
-            inside = (leaf >= low) & (leaf <= high)  # not so for a NaN
-            if not inside.all():
-                _refuse(part, leaf, inside, slots)
-
-    def _ask(
-        self,
-        part: _ActionPart,
-        leaves: Sequence[Array],
-        mailed: Sequence[tuple[Any, ...]],
-        slots: Slots,
-    ) -> None:
-        for slot, value in zip(slots, part.codec.assemble(leaves, mailed), strict=True):
-            if not part.space.contains(value):
-                raise SpaceMismatch(
-                    f"the action of slot {slot} is not in its space: "
-                    f"{part.where or 'it'} is {value!r:.80}, and the space {part.space}"
-                )
+            for slot, value in zip(slots, codec.assemble(own, mail), strict=True):
+                if not space.contains(value):
+                    raise _refusal(slot, where, f"{value!r:.80}", f"the space {space}")
 
 
-def _parts(
-    space: Space[Any], codec: Codec, where: str, leaf: int, mail: int
-) -> Iterator[_ActionPart]:
+def _parts(space: Space[Any], where: str) -> Iterator[ActionPart]:
     """The parts of a space, in the order of its codec's leaves."""
+    codec = codec_for(space)
     if isinstance(codec, CompositeCodec) and isinstance(
         space, (spaces.Dict, spaces.Tuple)
     ):
         for part in codec.parts:
-            inside = f"{where}[{part.key!r}]"
-            start, mail_start = leaf + part.leaves.start, mail + part.mail.start
-            yield from _parts(space[part.key], part.codec, inside, start, mail_start)
-        return
-    bounds = _bounds(space) if isinstance(codec, ArrayCodec) else None
-    own = slice(leaf, leaf + len(codec.leaves))
-    yield _ActionPart(
-        where, space, codec, bounds, own, slice(mail, mail + codec.mailed)
-    )
+            yield from _parts(space[part.key], f"{where}[{part.key!r}]")
+    else:
+        yield where, space, codec, _bounds(space, codec)
 
 
-def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
+def _bounds(space: Space[Any], codec: Codec) -> tuple[Any, Any] | None:
+    if not isinstance(codec, ArrayCodec):
+        return None
     if isinstance(space, spaces.Box):
         return space.low, space.high
     if isinstance(space, spaces.Discrete):
@@ -118,16 +88,22 @@ def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
     return (0, 1) if isinstance(space, spaces.MultiBinary) else None
 
 
-def _refuse(part: _ActionPart, leaf: Array, inside: Array, slots: Slots) -> NoReturn:
-    """Name the first value that is not inside, and the allowed range."""
+def _check_bounds(
+    where: str, space: Space[Any], leaf: Array, bounds: tuple[Any, Any], slots: Slots
+) -> None:
+    """Raise for the first value that is not inside."""
+    inside = (leaf >= bounds[0]) & (leaf <= bounds[1])  # not so for a NaN
+    if inside.all():
+        return
     row, *place = np.argwhere(~inside)[0].tolist()
-    at = "".join(f"[{index}]" for index in place)
-    assert part.bounds is not None
-    low, high = (
-        np.broadcast_to(bound, leaf.shape[1:])[tuple(place)] for bound in part.bounds
-    )
-    value = leaf[(row, *place)]
-    raise SpaceMismatch(
-        f"the action of slot {slots[row]} is not in its space: "
-        f"{(part.where + at) or 'it'} is {value}, and {part.space} has {low} to {high}"
+    low, high = (np.broadcast_to(b, leaf.shape[1:])[tuple(place)] for b in bounds)
+    where += "".join(f"[{index}]" for index in place)
+    allowed = f"{space} has {low} to {high}"
+    raise _refusal(slots[row], where, str(leaf[(row, *place)]), allowed)
+
+
+def _refusal(slot: int, where: str, value: str, allowed: str) -> SpaceMismatch:
+    return SpaceMismatch(
+        f"the action of slot {slot} is not in its space: {where or 'it'} is {value}, "
+        f"and {allowed}"
     )

@@ -28,14 +28,13 @@ def castable(dtype: np.dtype[Any]) -> frozenset[np.dtype[Any]]:
 
 def casts(value: Any, array: Array, dtype: np.dtype[Any]) -> bool:
     """Whether `array`, which is numpy's reading of `value`, may be written as dtype."""
-    if hasattr(value, "dtype"):
-        return np.can_cast(array.dtype, dtype, "same_kind")
-    # Python's own numbers have no width and no sign bit: the value has to fit.
-    if array.size == 0:
-        return True
-    if array.dtype.kind in "iu" and dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return limits.min <= int(array.min()) and int(array.max()) <= limits.max
+    if not hasattr(value, "dtype"):
+        # Python's own numbers have no width and no sign bit: the value has to fit.
+        if array.size == 0:
+            return True
+        if array.dtype.kind in "iu" and dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            return limits.min <= int(array.min()) and int(array.max()) <= limits.max
     return np.can_cast(array.dtype, dtype, "same_kind")
 
 
@@ -101,9 +100,8 @@ def beyond(array: Array, dtype: np.dtype[Any]) -> str:
         return ""
     limits = np.iinfo(dtype)
     for index, value in np.ndenumerate(array):
-        if not isinstance(value, (int, np.integer)):
-            continue
-        if not limits.min <= int(value) <= limits.max:
+        whole = isinstance(value, (int, np.integer))
+        if whole and not limits.min <= int(value) <= limits.max:
             place = "".join(f"[{at}]" for at in index)
             bits = int(value).bit_length()
             # Python refuses to write out very long integers.

@@ -26,7 +26,15 @@ from gymnasium import spaces
 
 from corral.core import EnvSpec
 from corral.engine.layout.composite import DictCodec, TupleCodec
-from corral.engine.layout.contract import Array, Codec, Decode, Encode, Leaf, Split
+from corral.engine.layout.contract import (
+    Array,
+    Codec,
+    Decode,
+    Encode,
+    Leaf,
+    Mail,
+    Split,
+)
 from corral.engine.layout.leaves import ArrayCodec, MailedCodec, check_count
 
 __all__ = [
@@ -106,9 +114,7 @@ class StandIn(Codec):
         decode, unpack = self.inner.decoder(arrays), self.unpack
         return lambda row, slot, mailed: unpack(decode(row, slot, mailed))
 
-    def assemble(
-        self, leaf_batches: Sequence[Array], mailed: Sequence[tuple[Any, ...]]
-    ) -> tuple[Any, ...]:
+    def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> tuple[Any, ...]:
         """See Codec.assemble; the only one that copies, value by value."""
         columns: list[Any] = [*leaf_batches, *mailed]
         count = len(columns[0]) if columns else 0

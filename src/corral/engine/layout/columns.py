@@ -36,9 +36,8 @@ from corral.engine.layout.entries import (
     Column,
     Identity,
     candidates,
-    describe,
+    described,
     eligible,
-    python_type,
 )
 from corral.engine.layout.fields import aligned
 from corral.engine.layout.readout import ColumnRead, Mask, copy_out
@@ -85,13 +84,14 @@ class Columns:
         assert presence.flags.c_contiguous
         self._arena = arena
         self._presence = presence
-        self._slots = int(presence.shape[1])
+        self.slots = int(presence.shape[1])
         self._presence_rows = presence.reshape(-1, MAX_COLUMNS)
-        # What each row of each slot holds now. None: not known, as a worker that died
-        # may have left anything.
-        self._written: list[tuple[int, ...] | None] = [None] * len(self._presence_rows)
-        self._columns: list[Column] = []
-        self._by_identity: dict[Identity, Column] = {}
+        self.written: list[tuple[int, ...] | None] = [None] * len(self._presence_rows)
+        """Which columns are present, by row and slot; None where that is not known, as
+        a worker that died may have left anything."""
+        self.defined: list[Column] = []
+        """All columns so far, to be adopted by a worker that starts late."""
+        self._identities: set[Identity] = set()
         self._per_path: dict[tuple[str, ...], int] = {}
         self._scalars_at: dict[tuple[tuple[str, ...], type], int] = {}
         self._arrays_at: dict[tuple[str, ...], dict[Any, int]] = {}
@@ -103,16 +103,6 @@ class Columns:
         self._used = 0
         self._plans: dict[tuple[Any, ...], _WritePlan] = {}
         self._recent = _NO_WRITE_PLAN
-
-    @property
-    def slots(self) -> int:
-        """How many slots the block has."""
-        return self._slots
-
-    @property
-    def defined(self) -> tuple[Column, ...]:
-        """All columns so far, to be adopted by a worker that starts late."""
-        return tuple(self._columns)
 
     # The parent's half
 
@@ -141,10 +131,10 @@ class Columns:
             For each column its values `(batch, *shape)`, zero (None in arrays of
             objects) where the entry is absent, and the mask of where it is present.
         """
-        if not self._columns:
+        if not self.defined:
             return []
         if slots is None:
-            read = copy_out(self._columns, self._rows[row], self._presence_at[row])
+            read = copy_out(self.defined, self._rows[row], self._presence_at[row])
         else:
             read = self._read_part(row, slots)
         if self._has_bools:
@@ -155,7 +145,7 @@ class Columns:
         self, row: int | NDArray[np.integer], slots: NDArray[np.integer]
     ) -> list[ColumnRead]:
         """Some slots: only what they have, as each array is picked at some cost."""
-        columns, arrays = self._columns, self._arrays
+        columns, arrays = self.defined, self._arrays
         presence = self._presence[row, slots, : len(columns)]
         present = np.bitwise_or.reduce(presence, axis=0).tobytes()
         if 0 in present:
@@ -170,15 +160,15 @@ class Columns:
     def adopt(self, columns: Iterable[Column]) -> None:
         """Write these from now on, beside those known before."""
         for column in columns:
-            if column.identity not in self._by_identity:
+            if column.identity not in self._identities:
                 self._add(column)
         self._forget_plans()
 
     def write(self, row: int, slot: int, info: dict[Any, Any]) -> dict[Any, Any] | None:
         """Write what has a column; return the rest, or None where nothing is left."""
-        position = row * self._slots + slot
+        position = row * self.slots + slot
         if not info:
-            if self._written[position] != ():
+            if self.written[position] != ():
                 self._mark(position, ())
             return None
         plan = self._recent
@@ -192,7 +182,7 @@ class Columns:
                     target[position] = value
                 else:
                     # Not equal but the same: `expected` has others compare it so.
-                    if self._written[position] is not plan.columns:
+                    if self.written[position] is not plan.columns:
                         self._mark(position, plan.columns)
                     return None
             except (OverflowError, ValueError):
@@ -209,11 +199,6 @@ class Columns:
         plan = self._recent
         return plan if plan.plain and plan.columns else None
 
-    @property
-    def written(self) -> list[tuple[int, ...] | None]:
-        """Which columns are present, by row and slot; None where that is not known."""
-        return self._written
-
     def _write_any(self, position: int, info: dict[Any, Any]) -> dict[Any, Any] | None:
         """As `write`, for all that is not plain or not as it was last time."""
         plan = self._recent
@@ -222,7 +207,7 @@ class Columns:
         written: list[int] = []
         remainder = self._write_level(plan, position, info, written)
         columns = tuple(written)
-        if self._written[position] != columns:
+        if self.written[position] != columns:
             self._mark(position, columns)
         return remainder
 
@@ -263,7 +248,7 @@ class Columns:
         presence = np.zeros(MAX_COLUMNS, np.uint8)
         presence[list(columns)] = 1
         self._presence_rows[position] = presence
-        self._written[position] = columns
+        self.written[position] = columns
 
     def _plan(self, path: tuple[str, ...], info: dict[Any, Any]) -> _WritePlan:
         """What to do with a dict of these keys and types at this path."""
@@ -302,42 +287,41 @@ class Columns:
 
     def _column_for(self, path: tuple[str, ...], value: Any) -> Column | None:
         """A new column for this value, if it can have one and there is room."""
-        described = describe(value)
-        if described is None:
+        found = described(value)
+        if found is None:
             return None
-        kind, dtype, shape = described
-        column = Column(len(self._columns), path, kind, dtype, shape, self._used)
+        column = Column(len(self.defined), path, type(value), *found, self._used)
         fits = (
             column.index < MAX_COLUMNS
             and self._per_path.get(path, 0) < MAX_COLUMNS_PER_PATH
             and column.offset + self._bytes_of(column) <= self._arena.size
         )
-        return column if fits and column.identity not in self._by_identity else None
+        return column if fits and column.identity not in self._identities else None
 
     def _bytes_of(self, column: Column) -> int:
-        cells: int = INFO_ROWS * self._slots * math.prod(column.shape)
+        cells: int = INFO_ROWS * self.slots * math.prod(column.shape)
         return cells * int(column.dtype.itemsize)
 
     def _add(self, column: Column) -> None:
-        assert column.index == len(self._columns), "columns arrive in their order"
+        assert column.index == len(self.defined), "columns arrive in their order"
         size = self._bytes_of(column)
         cells = self._arena[column.offset : column.offset + size].view(column.dtype)
-        target: Any = cells.reshape(INFO_ROWS * self._slots, *column.shape)
-        array = cells.reshape(INFO_ROWS, self._slots, *column.shape)
+        target: Any = cells.reshape(INFO_ROWS * self.slots, *column.shape)
+        array = cells.reshape(INFO_ROWS, self.slots, *column.shape)
         self._arrays.append(array)
         for row, part in zip(self._rows, array, strict=True):
             row.append(part)
-        self._has_bools |= column.kind == "scalar" and column.dtype == np.bool_
-        if column.kind == "array":
+        self._has_bools |= column.type is np.bool_
+        if column.type is np.ndarray:
             known = self._arrays_at.setdefault(column.path, {})
             known[column.dtype, column.shape] = column.index
         else:
             if column.dtype.char in _VIEW_FORMATS:
                 target = memoryview(target)
-            self._scalars_at[column.path, python_type(column)] = column.index
+            self._scalars_at[column.path, column.type] = column.index
         self._targets.append(target)
-        self._columns.append(column)
-        self._by_identity[column.identity] = column
+        self.defined.append(column)
+        self._identities.add(column.identity)
         self._per_path[column.path] = self._per_path.get(column.path, 0) + 1
         self._used = aligned(column.offset + size, _ALIGNMENT)
 
@@ -368,7 +352,7 @@ _NO_WRITE_PLAN = _WritePlan([], [], [], True, (), [], [])
 
 def _with_bools(column: Column, values: NDArray[Any], mask: Mask) -> NDArray[Any]:
     """Gymnasium does not count numpy.bool_ as a number: an array of objects."""
-    if column.kind != "scalar" or column.dtype != np.bool_:
+    if column.type is not np.bool_:
         return values
     objects: NDArray[Any] = _BOOL_OBJECTS[(values + np.uint8(1)) * mask]
     return objects

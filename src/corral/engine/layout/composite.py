@@ -15,6 +15,7 @@ from corral.engine.layout.contract import (
     Decode,
     Encode,
     Leaf,
+    Mail,
     Split,
     Walk,
 )
@@ -37,71 +38,58 @@ class CompositeCodec(Codec):
 
     native: type[Any]
     """The type of a value that needs no check."""
+    parts: tuple[CompositePart, ...] = ()
+    leaves: tuple[Leaf, ...] = ()
+    mailed: int = 0
 
     def __init__(self, members: Iterable[tuple[Any, Codec]]) -> None:
-        leaves: list[Leaf] = []
-        parts: list[CompositePart] = []
-        mailed = 0
         for key, codec in members:
-            end, mail_end = len(leaves) + len(codec.leaves), mailed + codec.mailed
-            parts.append(
-                CompositePart(
-                    key, codec, slice(len(leaves), end), slice(mailed, mail_end)
-                )
+            end, mail_end = (
+                len(self.leaves) + len(codec.leaves),
+                self.mailed + codec.mailed,
             )
-            leaves += [replace(leaf, path=(key, *leaf.path)) for leaf in codec.leaves]
-            mailed = mail_end
-        self.parts = tuple(parts)
-        self.leaves = tuple(leaves)
-        self.mailed = mailed
+            own, mail = slice(len(self.leaves), end), slice(self.mailed, mail_end)
+            self.parts += (CompositePart(key, codec, own, mail),)
+            self.leaves += tuple(
+                replace(leaf, path=(key, *leaf.path)) for leaf in codec.leaves
+            )
+            self.mailed = mail_end
 
     def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
         """See Codec.encoder."""
         native, count, check = self.native, len(self.parts), self.check
         encoders = [
-            (
-                part.key,
-                part.codec.encoder(arrays[part.leaves], f"{name}[{part.key!r}]"),
-            )
+            (part.key, part.codec.encoder(arrays[part.leaves], _named(name, part)))
             for part in self.parts
         ]
 
-        def encode(row: int, slot: int, value: Any) -> None:
+        def encode(row: int, slot: int, value: Any) -> list[Any] | None:
             if type(value) is not native or len(value) != count:
                 check(value, name)
+            mailed: list[Any] | None = None
             try:
                 for key, encode_part in encoders:
-                    encode_part(row, slot, value[key])
+                    rest = encode_part(row, slot, value[key])
+                    if rest:
+                        mailed = [*(mailed or ()), *rest]
             except KeyError:
                 check(value, name)
                 raise
-
-        def encode_and_mail(row: int, slot: int, value: Any) -> list[Any]:
-            check(value, name)
-            mailed: list[Any] = []
-            for key, encode_part in encoders:
-                mailed += encode_part(row, slot, value[key]) or ()
             return mailed
 
-        return encode_and_mail if self.mailed else encode
+        return encode
 
     def decoder(self, arrays: Sequence[Array]) -> Decode:
         """See Codec.decoder."""
         join = self.join
-        decoders = [
-            (part.codec.decoder(arrays[part.leaves]), part.mail) for part in self.parts
-        ]
+        parts = [(p.codec.decoder(arrays[p.leaves]), p.mail) for p in self.parts]
 
         def decode(row: int, slot: int, mailed: Sequence[Any] | None) -> Any:
-            return join([decode_part(row, slot, None) for decode_part, _ in decoders])
-
-        def decode_mailed(row: int, slot: int, mailed: Sequence[Any] | None) -> Any:
-            assert mailed is not None, "mailed values did not arrive"
             return join(
-                [decode_part(row, slot, mailed[mail]) for decode_part, mail in decoders]
+                [decode(row, slot, mailed and mailed[mail]) for decode, mail in parts]
             )
 
-        return decode_mailed if self.mailed else decode
+        return decode
 
     def walker(self, arrays: Sequence[Array]) -> Walk | None:
         """See Codec.walker; the parts are walked side by side."""
@@ -112,16 +100,13 @@ class CompositeCodec(Codec):
             return super().walker(arrays)
         return lambda row: map(join, zip(*[walk(row) for walk in sure], strict=True))
 
-    def assemble(
-        self, leaf_batches: Sequence[Array], mailed: Sequence[tuple[Any, ...]]
-    ) -> Any:
+    def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> Any:
         """See Codec.assemble."""
-        return self.join(
-            [
-                part.codec.assemble(leaf_batches[part.leaves], mailed[part.mail])
-                for part in self.parts
-            ]
-        )
+        parts = [
+            part.codec.assemble(leaf_batches[part.leaves], mailed[part.mail])
+            for part in self.parts
+        ]
+        return self.join(parts)
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
         """See Codec.split."""
@@ -143,14 +128,12 @@ class CompositeCodec(Codec):
             raise
 
     def _split_parts(self, batch: Any, count: int, name: str) -> Split:
-        arrays: list[Array] = []
-        columns: list[tuple[Any, ...]] = []
-        for part in self.parts:
-            part_name = f"{name}[{part.key!r}]"
-            split = part.codec.split(batch[part.key], count, part_name)
-            arrays += split[0]
-            columns += split[1]
-        return arrays, columns
+        splits = [
+            part.codec.split(batch[part.key], count, _named(name, part))
+            for part in self.parts
+        ]
+        arrays = [array for split in splits for array in split[0]]
+        return arrays, [column for split in splits for column in split[1]]
 
     def join(self, values: Sequence[Any]) -> Any:
         """One value out of one value per part."""
@@ -163,6 +146,10 @@ class CompositeCodec(Codec):
     def is_batched(self, batch: Any) -> bool:
         """Whether this is one value of batches rather than one value per slot."""
         raise NotImplementedError("is_batched(batch)")
+
+
+def _named(name: str, part: CompositePart) -> str:
+    return f"{name}[{part.key!r}]"
 
 
 class DictCodec(CompositeCodec):

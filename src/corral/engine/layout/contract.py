@@ -13,6 +13,8 @@ Array = npt.NDArray[Any]
 Encode = Callable[[int, int, Any], "list[Any] | None"]
 Decode = Callable[[int, int, "Sequence[Any] | None"], Any]
 Walk = Callable[[int], Iterable[Any]]
+Mail = Sequence[tuple[Any, ...]]
+"""The mailed parts of a batch: for each part, its value in every slot."""
 Split = tuple[list[Array], list[tuple[Any, ...]]]
 
 
@@ -64,9 +66,7 @@ class Codec(Protocol):
         decode, slots = self.decoder(arrays), range(arrays[0].shape[1])
         return lambda row: [decode(row, slot, None) for slot in slots]
 
-    def assemble(
-        self, leaf_batches: Sequence[Array], mailed: Sequence[tuple[Any, ...]]
-    ) -> Any:
+    def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> Any:
         """One batch value out of (slots, *leaf.shape) arrays and mailed columns."""
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 _NEVER = frozenset({"final_obs", "final_info"})
-_PYTHON_KINDS: dict[type, str] = {float: "float", int: "int", bool: "bool"}
+_PYTHON_TYPES = (float, int, bool)
 NUMPY_TYPES: frozenset[type] = frozenset(
     {np.bool_, np.float16, np.float32, np.float64, np.complex64, np.complex128}
     | {np.int8, np.int16, np.int32, np.int64}
     | {np.uint8, np.uint16, np.uint32, np.uint64}
 )
 
-Identity = tuple[tuple[str, ...], str, str, tuple[int, ...]]
+Identity = tuple[tuple[str, ...], type, str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Column:
     index: int
     """Its place in the presence bytes."""
     path: tuple[str, ...]
-    kind: str
-    """float | int | bool for Python's own, scalar and array for numpy's."""
+    type: type
+    """The exact type of its values: Python's own, a scalar of numpy, or ndarray."""
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     offset: int
@@ -35,8 +35,13 @@ class Column:
 
     @property
     def identity(self) -> Identity:
-        """What makes two entries the same: path, kind, dtype and shape."""
-        return self.path, self.kind, self.dtype.str, self.shape
+        """What makes two entries the same: path, type, dtype and shape."""
+        return self.path, self.type, self.dtype.str, self.shape
+
+    @property
+    def plain(self) -> bool:
+        """Whether its values are Python's own numbers."""
+        return self.type in _PYTHON_TYPES
 
 
 def eligible(info: dict[Any, Any]) -> set[str]:
@@ -65,26 +70,15 @@ def candidates(
             yield (*path, key), value
 
 
-def describe(value: Any) -> tuple[str, np.dtype[Any], tuple[int, ...]] | None:
-    """Kind, dtype and shape of what can be a column."""
+def described(value: Any) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Dtype and shape of what can be a column."""
     kind = type(value)
-    if kind in _PYTHON_KINDS:
-        dtype = np.dtype(kind)
-        if kind is int and not -(2**63) <= value < 2**63:
-            return None
-        return _PYTHON_KINDS[kind], dtype, ()
-    if kind in NUMPY_TYPES:
-        return "scalar", np.dtype(kind), ()
+    if kind is int and not -(2**63) <= value < 2**63:
+        return None
+    if kind in _PYTHON_TYPES or kind in NUMPY_TYPES:
+        return np.dtype(kind), ()
     # Long doubles change their meaning from platform to platform, even in a pickle.
     numeric = kind is np.ndarray and value.dtype.kind in "biufc"
     if numeric and value.dtype.char not in "gG":
-        return "array", np.dtype(value.dtype.str), value.shape
+        return np.dtype(value.dtype.str), value.shape
     return None
-
-
-def python_type(column: Column) -> type:
-    """The exact type of a scalar column's values."""
-    for kind, name in _PYTHON_KINDS.items():
-        if name == column.kind:
-            return kind
-    return column.dtype.type

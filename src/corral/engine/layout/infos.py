@@ -65,8 +65,8 @@ class Infos:
             if deeper or key in whole or 2 * absent > count:
                 parts.append((column.path, _each(column, values), mask.tolist()))
                 continue
-            whole[key] = _each(column, values) if column.kind == "array" else values
-            plain.append(column.kind != "scalar")
+            whole[key] = _each(column, values) if column.type is np.ndarray else values
+            plain.append(column.plain)
             if absent:
                 gaps.append((key, mask))
         infos = to_dicts(tuple(whole), tuple(whole.values()), bytes(plain), count)
@@ -146,18 +146,16 @@ def _put(info: dict[Any, Any], path: tuple[str, ...], value: Any) -> None:
 
 def _value_at(column: Column, values: NDArray[Any], position: int) -> Any:
     """One value: three times as quick as `_each` of one position."""
-    if column.kind == "array":
+    if column.type is np.ndarray:
         return np.array(values[position], dtype=column.dtype)
-    if column.kind == "scalar":
-        return values[position]
-    return values.item(position)
+    return values.item(position) if column.plain else values[position]
 
 
 def _each(column: Column, values: NDArray[Any]) -> list[Any]:
     """The values as the envs returned them, arrays copied."""
-    if column.kind == "array":
+    if column.type is np.ndarray:
         return [np.array(value, dtype=column.dtype) for value in values]
-    return list(values) if column.kind == "scalar" else values.tolist()
+    return values.tolist() if column.plain else list(values)
 
 
 def _join(info: dict[Any, Any], remainder: dict[Any, Any]) -> None:

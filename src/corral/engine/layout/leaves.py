@@ -24,6 +24,7 @@ from corral.engine.layout.contract import (
     Decode,
     Encode,
     Leaf,
+    Mail,
     Split,
     Walk,
 )
@@ -102,9 +103,7 @@ class ArrayCodec(Codec):
         (array,) = arrays
         return lambda row: array[row].copy()
 
-    def assemble(
-        self, leaf_batches: Sequence[Array], mailed: Sequence[tuple[Any, ...]]
-    ) -> Array:
+    def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> Array:
         """See Codec.assemble."""
         return leaf_batches[0]
 
@@ -195,9 +194,7 @@ class MailedCodec(Codec):
 
         return decode
 
-    def assemble(
-        self, leaf_batches: Sequence[Array], mailed: Sequence[tuple[Any, ...]]
-    ) -> tuple[Any, ...]:
+    def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> tuple[Any, ...]:
         """See Codec.assemble."""
         return mailed[0]
 

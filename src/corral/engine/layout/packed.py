@@ -19,6 +19,7 @@ from corral.engine.layout.contract import (
     Decode,
     Encode,
     Leaf,
+    Mail,
     Split,
     Walk,
 )
@@ -75,9 +76,7 @@ class PackedCodec(Codec):
         """See Codec.walker."""
         return self.inner.walker(self._unpacked(arrays[0]))
 
-    def assemble(
-        self, leaf_batches: Sequence[Array], mailed: Sequence[tuple[Any, ...]]
-    ) -> Any:
+    def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> Any:
         """See Codec.assemble."""
         return self.inner.assemble(self._unpacked(leaf_batches[0]), ())
 

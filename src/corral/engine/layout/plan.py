@@ -38,12 +38,10 @@ CACHE_LINE_BYTES = 64
 # One cache line per slot and row: two workers never write to the same line, and the C
 # recorder finds every scalar at a fixed offset from one address.
 _FLAGS = ("terminated", "truncated", "started", "valid")
+_NUMBERS = ("reward", "episode_return", "seed", "step_time", "episode_length")
 RECORD_DTYPE = np.dtype(
     {
-        "names": [
-            *("reward", "episode_return", "seed", "step_time", "episode_length"),
-            *_FLAGS,
-        ],
+        "names": _NUMBERS + _FLAGS,
         "formats": ["f8", "f8", "i8", "f8", "i4", "?", "?", "?", "?"],
         "offsets": [0, 8, 16, 24, 32, 36, 37, 38, 39],
         "itemsize": CACHE_LINE_BYTES,
@@ -92,31 +90,10 @@ DURATIONS_DTYPE = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class ControlPlan:
-    """Where commands and wake-ups live."""
+    """Where commands and wake-ups live; `ControlViews` says what the fields are."""
 
     size: int
-    bells: Field
-    """(1 + workers, CACHE_LINE_BYTES) bytes: the parent's bell, then one per worker."""
-    queue: Field
-    """(workers, capacity): what each worker is asked to do, in order."""
-    posted: Field
-    """(workers,): messages each worker has put into its mailbox."""
-    informed: Field
-    """(workers,): steps of each worker that wrote info columns."""
-    consumed: Field
-    """(workers, 16): commands each worker has taken; a cache line each."""
-    stop: Field
-    """(workers, 16): CLOSE_ASKED, also by the lifeline; or WORKER_ENDED."""
-    done: Field
-    """(slots,): the ticket of the last command each slot has finished."""
-    reset_seed: Field
-    """(slots,): the seed of a reset command; -1 for none."""
-    times: Field
-    """(slots,) of DURATIONS_DTYPE: how long each slot's steps and resets took."""
-    vitals: Field
-    """(workers, 8): BUSY_SECONDS to CURRENT_SLOT of each worker; a cache line each."""
-    episode: Field
-    """(slots, 8): EPISODE_NUMBER, ... of each slot's episode; a cache line each."""
+    fields: dict[str, Field]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,52 +121,43 @@ class DataPlan:
 
 def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
     """Plan the part that does not depend on spaces."""
-    planner = Planner()
-    # A slot has at most one command under way; the rest is room for mail. A power of
+    planner, line = Planner(), CACHE_LINE_BYTES
+    # A slot has at most one pending command; the rest is room for mail. A power of
     # two, so that positions stay right when the count of commands wraps around.
     capacity = 1 << (2 * largest_shard + 64).bit_length()
-    line = CACHE_LINE_BYTES
-    shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "bells": ("u1", (1 + workers, line)),
-        "queue": ("u4", (workers, capacity)),
-        "posted": ("u4", (workers,)),
-        "informed": ("u4", (workers,)),
-        "consumed": ("u4", (workers, 16)),
-        "stop": ("u4", (workers, 16)),
-        "done": ("u4", (slots,)),
-        "reset_seed": ("i8", (slots,)),
-        "times": (DURATIONS_DTYPE, (slots,)),
-        "vitals": ("f8", (workers, line // 8)),
-        "episode": ("i8", (slots, line // 8)),
-    }
-    fields = {name: planner.add(name, *field) for name, field in shapes.items()}
-    return ControlPlan(size=planner.size, **fields)
+    planner.add("bells", "u1", (1 + workers, line))
+    planner.add("queue", "u4", (workers, capacity))
+    for name in ("posted", "informed"):
+        planner.add(name, "u4", (workers,))
+    for name in ("consumed", "stop"):
+        planner.add(name, "u4", (workers, line // 4))
+    planner.add("done", "u4", (slots,))
+    planner.add("reset_seed", "i8", (slots,))
+    planner.add("times", DURATIONS_DTYPE, (slots,))
+    planner.add("vitals", "f8", (workers, line // 8))
+    planner.add("episode", "i8", (slots, line // 8))
+    return ControlPlan(planner.size, planner.fields)
 
 
 def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> DataPlan:
     """Plan the rest, from offset `start` on."""
-    planner = Planner(start)
-    record = planner.add("record", RECORD_DTYPE, (BLOCK_ROWS, slots))
-    action_rows = count_action_rows(slots, action)
+    planner, action_rows = Planner(start), count_action_rows(slots, action)
 
-    def leaves(
-        name: str, codec: Codec, rows: int, wide: bool = False
-    ) -> tuple[Field, ...]:
+    def leaves(name: str, codec: Codec, rows: int) -> tuple[Field, ...]:
+        typed = widened if name == "wide_action" else np.dtype
         return tuple(
             planner.add(
-                f"{name}{list(leaf.path)}",
-                widened(leaf.dtype) if wide else leaf.dtype,
-                (rows, slots, *leaf.shape),
+                f"{name}{list(one.path)}", typed(one.dtype), (rows, slots, *one.shape)
             )
-            for leaf in codec.leaves
+            for one in codec.leaves
         )
 
     return DataPlan(
-        record=record,
+        record=planner.add("record", RECORD_DTYPE, (BLOCK_ROWS, slots)),
         obs=leaves("obs", observation, BLOCK_ROWS),
         action=leaves("action", action, action_rows),
         action_rows=action_rows,
-        wide_action=leaves("wide_action", action, action_rows, wide=True),
+        wide_action=leaves("wide_action", action, action_rows),
         final_obs=leaves("final_obs", observation, 1),
         # The system gives memory to a page of the arena when it is written.
         arena=planner.add("arena", "u1", (INFO_ROWS * slots * ARENA_BYTES_PER_SLOT,)),
@@ -219,39 +187,51 @@ def count_action_rows(slots: int, action: Codec) -> int:
 class ControlViews:
     """The control part as arrays."""
 
+    bells: NDArray[Any]
+    """(1 + workers, CACHE_LINE_BYTES) bytes: the parent's bell, then one per worker."""
+    queue: NDArray[Any]
+    """(workers, capacity): what each worker is asked to do, in order."""
+    posted: NDArray[Any]
+    """(workers,): messages each worker has put into its mailbox."""
+    informed: NDArray[Any]
+    """(workers,): steps of each worker that wrote info columns."""
+    consumed: NDArray[Any]
+    """(workers, 16): commands each worker has taken; a cache line each."""
+    stop: NDArray[Any]
+    """(workers, 16): CLOSE_ASKED, also by the lifeline; or WORKER_ENDED."""
+    done: NDArray[Any]
+    """(slots,): the ticket of the last command each slot has finished."""
+    reset_seed: NDArray[Any]
+    """(slots,): the seed of a reset command; -1 for none."""
+    times: NDArray[Any]
+    """(slots,) of DURATIONS_DTYPE: how long each slot's steps and resets took."""
+    vitals: NDArray[Any]
+    """(workers, 8): BUSY_SECONDS to CURRENT_SLOT of each worker; a cache line each."""
+    episode: NDArray[Any]
+    """(slots, 8): EPISODE_NUMBER, ... of each slot's episode; a cache line each."""
+
     def __init__(self, plan: ControlPlan, memory: memoryview) -> None:
         self.plan = plan
         self.memory = memory
-        self.queue = plan.queue.view(memory)
-        self.posted = plan.posted.view(memory)
-        self.informed = plan.informed.view(memory)
-        self.consumed = plan.consumed.view(memory)
-        self.stop = plan.stop.view(memory)
-        self.done = plan.done.view(memory)
-        self.reset_seed = plan.reset_seed.view(memory)
-        self.times = plan.times.view(memory)
-        self.vitals = plan.vitals.view(memory)
-        self.episode = plan.episode.view(memory)
+        for name, field in plan.fields.items():
+            setattr(self, name, field.view(memory))
 
     def bell_offset(self, worker: int | None) -> int:
         """The offset of a worker's bell; None for the parent's."""
         line = 0 if worker is None else 1 + worker
-        return self.plan.bells.offset + CACHE_LINE_BYTES * line
+        return self.plan.fields["bells"].offset + CACHE_LINE_BYTES * line
 
 
 class DataViews:
     """The data part as arrays."""
 
     def __init__(self, plan: DataPlan, memory: memoryview) -> None:
-        def views(fields: tuple[Field, ...]) -> list[NDArray[np.generic]]:
-            return [field.view(memory) for field in fields]
-
         self.record = plan.record.view(memory)
-        self.obs = views(plan.obs)
-        self.action = views(plan.action)
+        self.obs = [field.view(memory) for field in plan.obs]
+        self.action = [field.view(memory) for field in plan.action]
         self.action_mask = plan.action_rows - 1
         """A ticket's action row is `ticket & action_mask`."""
-        self.wide_action = views(plan.wide_action)
-        self.final_obs = views(plan.final_obs)
+        self.wide_action = [field.view(memory) for field in plan.wide_action]
+        self.final_obs = [field.view(memory) for field in plan.final_obs]
         self.arena = plan.arena.view(memory)
         self.presence = plan.presence.view(memory)

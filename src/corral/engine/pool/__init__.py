@@ -5,13 +5,13 @@
         step = pool.recv(min_slots=16)            # first ready, slots ascending
         pool.send(actions, slots=step.slots)
 
-A slot has at most one command under way. A pool belongs to the thread and process that
+A slot has at most one pending command. A pool belongs to the thread and process that
 made it.
 """
 
+from corral.engine.pool.dispatch import Question
 from corral.engine.pool.options import ApiOptions, PoolOptions, same_spaces
 from corral.engine.pool.pool import Pool
-from corral.engine.pool.questions import Question
 from corral.engine.pool.stats import Stats
 
 __all__ = ["ApiOptions", "Pool", "PoolOptions", "Question", "Stats", "same_spaces"]

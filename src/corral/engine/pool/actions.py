@@ -31,44 +31,32 @@ class Actions:
         """How many actions of each slot the block keeps."""
         return self._mask + 1
 
-    def write_all(self, leaves: list[NDArray[Any]], ticket: int) -> int:
-        """One row for all slots; returns WIDE_ACTIONS if they went to the wide rows."""
-        row = ticket & self._mask
-        # Not by identity: a space that came from a worker samples in copies of dtypes.
-        if len(leaves) == 1 and leaves[0].dtype == self._dtypes[0]:
-            self._views.action[0][row] = leaves[0]  # as a rule
-            if self._places is not None:
-                self._places[row] = PLAIN
-            return 0
-        arrays, wide = self._fields_for(leaves)
-        for array, leaf in zip(arrays, leaves, strict=True):
-            array[row] = leaf
-        if self._places is not None:
-            self._places[row] = wide and WIDENED
-        return wide
-
     def write(
         self,
         leaves: list[NDArray[Any]],
-        tickets: NDArray[np.int64],
-        slots: NDArray[np.intp],
+        tickets: int | NDArray[np.int64],
+        slots: NDArray[np.intp] | None = None,
     ) -> int:
-        """A row of its own for each slot."""
-        arrays, wide = self._fields_for(leaves)
-        rows = tickets & self._mask
-        for array, leaf in zip(arrays, leaves, strict=True):
-            array[rows, slots] = leaf
-        if self._places is not None:
-            self._places[rows, slots] = wide and WIDENED
-        return wide
+        """Write one row for all slots, or a row of its own for each of these slots.
 
-    def _fields_for(self, leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], int]:
-        """Where these actions fit: the space's own dtypes, or wide ones."""
-        for dtype, leaf in zip(self._dtypes, leaves, strict=True):
-            if leaf.dtype != dtype and not np.can_cast(leaf.dtype, dtype, "safe"):
+        Returns:
+            WIDE_ACTIONS if they went to the wide rows, else 0.
+        """
+        at: Any = tickets & self._mask
+        if slots is not None:
+            at = at, slots
+        arrays, wide = self._views.action, 0
+        # Not by identity: a space that came from a worker samples in copies of dtypes.
+        if len(leaves) != 1 or leaves[0].dtype != self._dtypes[0]:
+            pairs = zip(leaves, self._dtypes, strict=True)
+            if not all(np.can_cast(leaf.dtype, dtype, "safe") for leaf, dtype in pairs):
+                arrays, wide = self._views.wide_action, WIDE_ACTIONS
                 self._note_places()
-                return self._views.wide_action, WIDE_ACTIONS
-        return self._views.action, 0
+        for array, leaf in zip(arrays, leaves):  # noqa: B905 - strict costs 50 ns
+            array[at] = leaf
+        if self._places is not None:
+            self._places[at] = wide and WIDENED
+        return wide
 
     def skip(self, tickets: NDArray[np.int64], slots: NDArray[np.intp]) -> None:
         """These actions go another way."""

@@ -1,48 +1,65 @@
-"""The dispatcher talks to the workers: commands, messages, waiting for results.
+"""The dispatcher talks to the workers: commands, messages, questions, and waiting.
 
-A worker that died or hung is replaced where the pool has a `Recovery`; where it has
-none, an error says what the worker was doing, and the pool can only be closed.
+A worker that died or hung is replaced where `Recovery` can do so; if not, an error says
+what the worker was doing, and the pool can only be closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from time import monotonic, perf_counter
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.executors.assign import worker_and_index
-from corral.engine.executors.contract import Executor
-from corral.engine.faults.report import error_for
+from corral.engine.faults.report import error_for, one_error_for
 from corral.engine.layout.entries import Column
 from corral.engine.layout.plan import TICKET_MASK
-from corral.engine.pool.actions import Actions
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.lifecycle import BROKEN, OPEN, SENDING, Lifecycle
 from corral.engine.pool.recovery import Recovery
-from corral.engine.pool.state import PoolState
 from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter
 from corral.errors import FaultError, WorkerDied, WorkerHung
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that was asked and not yet answered."""
+
+    slots: list[int]
+    """In the order of the answers."""
+    by_worker: dict[int, list[int]]
+    """Those of the slots that each worker runs."""
+    verb: str
+    payload: Callable[[list[int]], Any]
+    """Makes what a worker is asked from its slots."""
+
+    def to(self, slot: int | None) -> tuple[str, Any] | None:
+        """What one slot was asked."""
+        return None if slot is None else (self.verb, self.payload([slot]))
+
+
 class Dispatcher:
     """Sends everything to the workers, and waits for results."""
 
-    state: PoolState
-    lifecycle: Lifecycle
-    executor: Executor
-    actions: Actions
-    fault_details: FaultDetails
-    recovery: Recovery | None
-    on_broken: Callable[[FaultError, list[Letter]], None] = field(init=False)
+    on_broken: Callable[[FaultError, list[Letter]], None]
     """Adds the results of other workers, and their last letters, to a final error."""
+
+    def __init__(
+        self, lifecycle: Lifecycle, fault_details: FaultDetails, recovery: Recovery
+    ) -> None:
+        self.lifecycle = lifecycle
+        self.fault_details = fault_details
+        self.recovery = recovery
+        self.state = fault_details.state
+        self.executor = fault_details.executor
+        self.actions = fault_details.actions
 
     # Commands -------------------------------------------------------------------------
 
@@ -51,7 +68,7 @@ class Dispatcher:
         state, tickets = self.state, self.state.tickets
         self.lifecycle.state = SENDING
         if tickets.even or tickets.level():
-            mode |= self.actions.write_all(leaves, tickets.base + 1)
+            mode |= self.actions.write(leaves, tickets.base + 1)
         else:
             rows = state.tickets_of(state.all) + 1
             mode |= self.actions.write(leaves, rows, state.all)
@@ -64,27 +81,19 @@ class Dispatcher:
         self, slots: NDArray[np.intp], leaves: list[NDArray[Any]], mode: int
     ) -> None:
         """Have these slots take a step with these actions."""
-        self.lifecycle.state = SENDING
         rows = self.state.tickets_of(slots) + 1
-        mode |= self.actions.write(leaves, rows, slots)
-        self.state.send(slots, Verb.STEP, mode)
-        self.executor.send(slots, Verb.STEP, mode)
-        if self.lifecycle.state == SENDING:
-            self.lifecycle.state = OPEN
+        self._send(slots, Verb.STEP, mode | self.actions.write(leaves, rows, slots))
 
     def step_raw(
         self, slots: NDArray[np.intp], actions: Sequence[Any], mode: int
     ) -> None:
         """Have these slots take a step with actions that fit no space."""
         self._post_by_slot(
-            (slot, commands.RawAction(self.index(slot), action))
+            (slot, commands.RawAction(self._index(slot), action))
             for slot, action in zip(slots.tolist(), actions, strict=True)
         )
-        self.lifecycle.state = SENDING
-        self.state.send(slots, Verb.STEP, mode)
-        self.actions.skip(self.state.tickets_of(slots), slots)
-        self.executor.send(slots, Verb.STEP, mode)
-        self._sent()
+        self.actions.skip(self.state.tickets_of(slots) + 1, slots)
+        self._send(slots, Verb.STEP, mode)
 
     def reset(
         self,
@@ -99,30 +108,30 @@ class Dispatcher:
             seeds: for each of them, -1 for none.
             requests: by slot, options and task of its episode, and a big seed.
         """
-        state = self.state
         self.executor.reset_seed[slots] = seeds
         self._post_by_slot(
-            (slot, commands.NextEpisode(self.index(slot), **message))
+            (slot, commands.NextEpisode(self._index(slot), **message))
             for slot, message in requests.items()
         )
         self.lifecycle.state = SENDING
-        state.send(slots, Verb.RESET)
-        tickets = state.tickets_of(slots)
-        state.start(slots, tickets)
-        state.requests.reset(slots, tickets, requests)
-        self.executor.send(slots, Verb.RESET, 0)
-        self._sent()
+        tickets = self.state.tickets_of(slots) + 1
+        self.state.start(slots, tickets)
+        self.state.requests.reset(slots, tickets, requests)
+        self._send(slots, Verb.RESET, 0)
 
-    def _sent(self) -> None:
-        """The send is complete: the state and the workers agree again.
+    def _send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
+        """Send these slots a command.
 
-        Ctrl-C before this leaves the pool "sending", in which only `close` is safe. A
-        signal handler may have closed the pool meanwhile.
+        Ctrl-C in here leaves the pool "sending", in which only `close` is safe. A
+        signal handler may close the pool meanwhile.
         """
+        self.lifecycle.state = SENDING
+        self.state.send(slots, verb, mode)
+        self.executor.send(slots, verb, mode)
         if self.lifecycle.state == SENDING:
             self.lifecycle.state = OPEN
 
-    def index(self, slot: int) -> int:
+    def _index(self, slot: int) -> int:
         """The slot's index in its shard."""
         return worker_and_index(slot, self.executor.shards)[1]
 
@@ -130,26 +139,21 @@ class Dispatcher:
 
     def mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
         """Send the parts of actions that have no place in the block."""
+        rows = zip(slots.tolist(), zip(*mailed, strict=True), strict=True)
         self._post_by_slot(
-            (
-                slot,
-                commands.MailedAction(
-                    self.index(slot), [column[position] for column in mailed]
-                ),
-            )
-            for position, slot in enumerate(slots.tolist())
+            (slot, commands.MailedAction(self._index(slot), list(parts)))
+            for slot, parts in rows
         )
 
     def assign(self, slot: int, task: Any) -> None:
         """Give a task to the slot's first episode that starts after what was sent."""
-        message = commands.NextEpisode(self.index(slot), task=task)
+        message = commands.NextEpisode(self._index(slot), task=task)
         self._post_by_slot([(slot, message)], with_command=False)
-        self.state.requests.assign(slot, self.state.tickets.of(slot), task)
+        self.state.requests.assigned[slot] = self.state.tickets.of(slot), task
 
     def new_root(self, seed: int) -> None:
         """Have every worker count its episodes from zero, with this root seed."""
-        if self.recovery is not None:
-            self.recovery.root_seed_set(seed)
+        self.recovery.root_seed_set(seed)
         for worker in range(len(self.executor.shards)):
             try:
                 self.executor.post(worker, commands.NewRootSeed(seed))
@@ -168,13 +172,13 @@ class Dispatcher:
                 self.executor.post(worker, message)
 
     def _post_by_slot(
-        self, by_slot: Iterator[tuple[int, Any]] | list[Any], with_command: bool = True
+        self, by_slot: Iterable[tuple[int, Any]], with_command: bool = True
     ) -> None:
         """Post messages about slots; most belong to the next command."""
         shards, messages = self.executor.shards, []
         for slot, message in by_slot:
             messages.append((worker_and_index(slot, shards)[0], message))
-            if with_command and self.recovery is not None:
+            if with_command and self.recovery.active:
                 self.state.messages.setdefault(slot, []).append(message)
         while messages:
             try:
@@ -183,6 +187,53 @@ class Dispatcher:
             except (WorkerDied, WorkerHung) as error:
                 # Again to the others: a message that arrives twice counts once.
                 self.recover(error)
+
+    # Questions ------------------------------------------------------------------------
+
+    def ask(
+        self, verb: str, slots: list[int], payload: Callable[[list[int]], Any]
+    ) -> Question:
+        """Ask one question per worker that has any of the slots; do not wait."""
+        shards = self.executor.shards
+        by_worker: dict[int, list[int]] = {}
+        for slot in slots:
+            by_worker.setdefault(worker_and_index(slot, shards)[0], []).append(slot)
+        question = Question(slots, by_worker, verb, payload)
+        messages = {
+            worker: commands.Ask(verb, tuple(map(self._index, some)), payload(some))
+            for worker, some in by_worker.items()
+        }
+        self.state.question_count += 1
+        with self._losing_the_answer(question):
+            self.executor.ask(messages)
+        return question
+
+    def answers(self, question: Question, timeout: float | None) -> tuple[Any, ...]:
+        """Wait for the answers, in the order of the question's slots."""
+        with self._losing_the_answer(question):
+            replies = self.executor.answers(question.by_worker, timeout)
+        faults = [
+            self.fault_details.of_exception(fault, question.to(fault.slot))
+            for reply in replies.values()
+            for fault in reply.faults
+        ]
+        if faults:
+            raise one_error_for(faults)
+        answers: dict[int, Any] = {}
+        for worker, slots in question.by_worker.items():
+            answers.update(zip(slots, replies[worker].values, strict=True))
+        return tuple(answers[slot] for slot in question.slots)
+
+    @contextmanager
+    def _losing_the_answer(self, question: Question) -> Iterator[None]:
+        """A worker that ends takes its answer along, even where it is replaced."""
+        try:
+            yield
+        except (WorkerDied, WorkerHung) as error:
+            asked = question.to(error.fault.slot)
+            lost = error_for(self.fault_details.of_dead_worker(error.fault, asked))
+            self.recover(error, asked)
+            raise lost from lost.__cause__
 
     # Waiting --------------------------------------------------------------------------
 
@@ -195,83 +246,46 @@ class Dispatcher:
         """Wait for `count` results; False if the timeout passes first.
 
         Rings only wake the caller; `done` decides. `enough` is given where the caller
-        waits for some of what is under way, and `count` is then the number of rings to
-        expect.
+        waits for some of the pending results, and `count` is then the number of rings
+        to expect.
         """
-        state = self.state
+        state, recovery, executor = self.state, self.recovery, self.executor
         target = state.taken + count & TICKET_MASK
-        is_done = enough or state.complete
-        began = perf_counter()
+        is_done, only_some = enough or state.complete, enough is not None
+        began, left = perf_counter(), timeout
         try:
-            if self.recovery is not None:
-                return self._wait_with_recovery(
-                    self.recovery, target, timeout, is_done, enough is not None
-                )
-            return self.executor.wait(target, timeout, is_done, enough is not None)
-        except (WorkerDied, WorkerHung) as error:
-            self.raise_worker_gone(error)
+            while True:
+                try:
+                    if recovery.active:
+                        recovery.check_workers(perf_counter())
+                        # Rings may be missing by then: do not wait for them.
+                        if recovery.recovered and is_done():
+                            return True
+                    return executor.wait(target, left, is_done, only_some)
+                except FaultError as error:
+                    self.recover(error)
+                if timeout is not None:
+                    left = began + timeout - perf_counter()
         finally:  # `state.waited_since`, without the call
             state.mark = now = perf_counter()
             state.waiting_seconds += now - began
 
-    def _wait_with_recovery(
-        self,
-        recovery: Recovery,
-        target: int,
-        timeout: float | None,
-        is_done: Callable[[], bool],
-        only_some: bool,
-    ) -> bool:
-        """The same, with dead workers replaced meanwhile."""
-        deadline = None if timeout is None else monotonic() + timeout
-        while True:
-            left = None if deadline is None else deadline - monotonic()
-            try:
-                recovery.check_workers(perf_counter())
-                # Rings may be missing by then: do not wait for them.
-                if recovery.recovered and is_done():
-                    return True
-                return self.executor.wait(target, left, is_done, only_some)
-            except FaultError as error:
-                self.recover(error)
-
-    def arrivals(self, slots: NDArray[np.intp]) -> tuple[Sequence[Letter], bool]:
-        """Letters, and whether info columns were written, as of the executor."""
-        if self.recovery is None:
-            try:
-                return self.executor.arrivals()
-            except (WorkerDied, WorkerHung) as error:
-                self.raise_worker_gone(error)
-        self.recovery.before_results(slots)
-        while True:
-            try:
-                return self.executor.arrivals()
-            except FaultError as error:  # of a worker that died while it wrote another
-                self.recover(error)
-
     # Dead workers ---------------------------------------------------------------------
 
-    def recover(self, error: FaultError) -> None:
-        """Replace a worker, or raise its error if that is not possible."""
-        if self.recovery is None:
-            self.raise_worker_gone(error)
+    def recover(self, error: FaultError, asked: tuple[str, Any] | None = None) -> None:
+        """Replace a worker, or raise its error if that is not possible.
+
+        The pool is broken then. `asked`: the question that its slot was asked, if any.
+        """
         try:
             self.recovery.recover(error)
-        except FaultError as final:
-            self.raise_worker_gone(final)
-
-    def raise_worker_gone(
-        self, error: FaultError, asked: tuple[str, Any] | None = None
-    ) -> NoReturn:
-        """Raise the error of a dead worker; the pool is broken."""
-        self.lifecycle.state = BROKEN
-        worker = error.fault.worker
-        if worker is None:
-            raise error
-        fault = self.fault_details.of_dead_worker(error.fault, worker, asked)
-        final = error_for(fault)
-        assert isinstance(final, FaultError)
-        workers = range(len(self.executor.shards))
-        letters = [one for each in workers for one in self.executor.last_letters(each)]
-        self.on_broken(final, letters)
-        raise final from final.__cause__
+        except FaultError as last:
+            self.lifecycle.state = BROKEN
+            final = error_for(self.fault_details.of_dead_worker(last.fault, asked))
+            assert isinstance(final, FaultError)
+            workers, letters = (
+                range(len(self.executor.shards)),
+                self.executor.last_letters,
+            )
+            self.on_broken(final, [one for each in workers for one in letters(each)])
+            raise final from final.__cause__

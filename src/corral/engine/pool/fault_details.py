@@ -6,6 +6,7 @@ the block and the caller's requests are left.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,24 +66,24 @@ class FaultDetails:
         return self._with_episode(self._with_company(fault), ticket, asked)
 
     def of_dead_worker(
-        self, fault: Fault, worker: int, asked: tuple[str, Any] | None = None
+        self, fault: Fault, asked: tuple[str, Any] | None = None
     ) -> Fault:
         """The fault of a worker that ended: of the slot that it was running, if any.
 
         Args:
             fault: what its executor knows.
-            worker: which.
             asked: the question that its slot was asked, if any.
         """
+        if fault.worker is None:
+            return fault
+        shards = self.executor.shards
         building = fault.command in ("start", "construct") and fault.slot is None
         if fault.kind == "start" or building:
-            return with_rebuild_spec(
-                fault, self.assignment, self.executor.shards, self._one_process
-            )
+            return with_rebuild_spec(fault, self.assignment, shards, self._one_process)
         if fault.command in QUESTION_COMMANDS and fault.slot is not None:
             return self.of_lost_slot(fault, fault.slot, asked)
         # The slot that it was running, if that is not done; else the first such slot.
-        late = self.state.unfinished(self.executor.shards[worker])
+        late = self.state.unfinished(shards[fault.worker])
         if not late:
             return replace(fault, slot=None)
         return self.of_lost_slot(fault, fault.slot if fault.slot in late else late[0])
@@ -91,35 +92,43 @@ class FaultDetails:
         self, fault: Fault, slot: int, asked: tuple[str, Any] | None = None
     ) -> Fault:
         """The fault of a slot whose worker ended, from what the block has of it."""
-        words = self.executor.episode[slot].tolist()
+        began = int(self.executor.episode[slot, BEGIN_TICKET])
+        last = self.state.tickets.of(slot)
         answering = fault.command in QUESTION_COMMANDS
-        done = int(self.executor.done[slot])
-        ticket = done if answering else self.state.tickets.of(slot)
-        steps = 0 if self._in_reset(slot, ticket) else ticket - words[BEGIN_TICKET]
+        ticket = (int(self.executor.done[slot]) if answering else last) & TICKET_MASK
+        in_reset = (
+            (self.state.is_reset(slot) and last == ticket)
+            or began == ticket  # a step that began an episode, or was about to
+            or self.episode_is_over(slot)
+        )
+        steps = 0 if in_reset else ticket - began & TICKET_MASK
         command = fault.command
         if command in ("step", "reset"):
-            command = "step" if steps & TICKET_MASK else "reset"
-        about = self._episode_request(slot, words)
-        task, missing = about.get("task", NO_TASK), about.get("missing", "")
-        seed = self._seed(slot, words, ticket)
+            command = "step" if steps else "reset"
+        about = self._known_of(slot, has_begun=not in_reset or began == ticket)
+        task = about["task"]
         fault = replace(
             fault,
             slot=slot,
             command=command,
-            step=steps & TICKET_MASK,
-            seed=about.get("seed") if seed is None else seed,
+            step=steps,
+            seed=about["seed"],
             task=None if task is NO_TASK else task,
             has_task=task is not NO_TASK,
-            options=about.get("options"),
+            options=about["options"],
         )
-        return self._with_episode(self._with_company(fault), ticket, asked, missing)
+        fault = self._with_company(fault)
+        return self._with_episode(fault, ticket, asked, about["missing"])
+
+    def episode_is_over(self, slot: int) -> bool:
+        """Whether the slot's last finished command ended an episode and began none."""
+        row = self.views.record[int(self.executor.done[slot]) & 1, slot]
+        return bool(row["terminated"] or row["truncated"]) and not row["started"]
 
     def task_of(self, slot: int) -> Any:
         """The task of the slot's episode, if the caller gave one."""
-        words = self.executor.episode[slot].tolist()
-        return self.state.requests.about(slot, words[FIRST_BEGIN_TICKET]).get(
-            "task", NO_TASK
-        )
+        first = int(self.executor.episode[slot, FIRST_BEGIN_TICKET])
+        return self.state.requests.about(slot, first).get("task", NO_TASK)
 
     @property
     def _one_process(self) -> bool:
@@ -131,36 +140,24 @@ class FaultDetails:
             return fault
         return with_company(fault, self.executor.shards, self._one_process)
 
-    # A worker that is gone ------------------------------------------------------------
-
-    def _in_reset(self, slot: int, ticket: int) -> bool:
-        """Whether no step of an episode was under way."""
-        ticket &= TICKET_MASK
-        if self.state.is_reset(slot) and self.state.tickets.of(slot) == ticket:
-            return True
-        if int(self.executor.episode[slot, BEGIN_TICKET]) == ticket:
-            return True  # a step that began an episode, or was about to
-        row = self.views.record[int(self.executor.done[slot]) & 1, slot]
-        return bool(row["terminated"] or row["truncated"]) and not row["started"]
-
-    def _seed(self, slot: int, words: list[int], ticket: int) -> int | None:
-        if words[BEGIN_TICKET] != ticket & TICKET_MASK and self._in_reset(slot, ticket):
-            # The episode had not begun: its seed is known if the caller gave it.
-            given = int(self.executor.reset_seed[slot])
-            return given if self.state.is_reset(slot) and given >= 0 else None
-        return None if words[EPISODE_SEED] < 0 else words[EPISODE_SEED]
-
-    def _episode_request(self, slot: int, words: list[int]) -> dict[str, Any]:
-        about = self.state.requests.about(slot, words[FIRST_BEGIN_TICKET])
+    def _known_of(self, slot: int, has_begun: bool = True) -> dict[str, Any]:
+        """Seed, options and task of the slot's episode; why its task is missing."""
+        words = self.executor.episode[slot].tolist()
+        about: dict[str, Any] = {"options": None, "seed": None, "missing": ""}
+        about.update(self.state.requests.about(slot, words[FIRST_BEGIN_TICKET]))
         if words[EPISODE_RESTARTS] and words[BEGIN_TICKET] != words[FIRST_BEGIN_TICKET]:
-            about.pop("options", None)  # restarted with its task alone
-            about.pop("seed", None)
+            about["options"] = about["seed"] = None  # restarted with its task alone
+        seed = words[EPISODE_SEED]
+        if not has_begun:  # then its seed is known if the caller gave it
+            seed = self.executor.reset_seed[slot] if self.state.is_reset(slot) else -1
+        if seed >= 0:
+            about["seed"] = int(seed)
         if "task" not in about:
             try:
-                about["task"] = sampled_task(
-                    self.assignment.options, slot, words[EPISODE_NUMBER]
-                )
+                options, number = self.assignment.options, words[EPISODE_NUMBER]
+                about["task"] = sampled_task(options, slot, number)
             except Exception as error:  # it may need what only a worker has
+                about["task"] = NO_TASK
                 about["missing"] = (
                     f"its task is not known: sample_task raised "
                     f"{type(error).__name__} when it was called again in the parent"
@@ -178,15 +175,13 @@ class FaultDetails:
     ) -> Fault:
         """The fault with its last actions and, if its env is to blame, the episode."""
         assert fault.slot is not None and fault.worker is not None
-        steps = fault.step or 0
-        if not self._is_replayable(fault):
-            steps = min(steps, MAX_SHOWN_ACTIONS)
-            actions = self.actions.last(fault.slot, ticket, steps)
-            return replace(fault, last_actions=actions)
-        actions = self.actions.last(fault.slot, ticket, steps)
+        actions = self.actions.last(fault.slot, ticket, fault.step or 0)
+        with_actions = replace(fault, last_actions=actions[-MAX_SHOWN_ACTIONS:])
+        if not _is_replayable(fault):
+            return with_actions
         before, beside = self._beside(fault, actions)
         episode = EpisodeRecord(
-            kit=self._rebuild_spec(fault.slot, fault.worker),
+            kit=rebuild_spec_of(self.assignment, fault.slot, self.executor.shards),
             seed=fault.seed,
             options=fault.options,
             task=fault.task if fault.has_task else NO_TASK,
@@ -197,9 +192,7 @@ class FaultDetails:
             before=before,
             beside=beside,
         )
-        return replace(
-            fault, last_actions=actions[-MAX_SHOWN_ACTIONS:], episode=episode
-        )
+        return replace(with_actions, episode=episode)
 
     def _beside(
         self, fault: Fault, actions: tuple[Any, ...]
@@ -211,16 +204,15 @@ class FaultDetails:
         before: tuple[Any, ...] = ()
         if fault.command == "reset":
             before = self._last_steps(slot, STEPS_BEFORE_RESET)
-        first = 0 if self._one_process else self.executor.shards[fault.worker or 0][0]
+        shards = self.executor.shards
+        first = 0 if self._one_process else shards[fault.worker or 0].start
         other = slot - 1 if slot > first else slot + 1
-        words = self.executor.episode[other].tolist()
-        about = self._episode_request(other, words)
-        worker, _ = worker_and_index(other, self.executor.shards)
+        about = self._known_of(other)
         return before, EpisodeRecord(
-            self._rebuild_spec(other, worker),
-            task=about.get("task", NO_TASK),
-            seed=about.get("seed") if words[EPISODE_SEED] < 0 else words[EPISODE_SEED],
-            options=about.get("options"),
+            rebuild_spec_of(self.assignment, other, shards),
+            task=about["task"],
+            seed=about["seed"],
+            options=about["options"],
             actions=self._last_steps(other, len(before or actions)),
         )
 
@@ -228,18 +220,6 @@ class FaultDetails:
         """The actions of the slot's last steps, over all its episodes."""
         ticket = self.state.tickets.of(slot) - self.state.is_reset(slot)
         return self.actions.last(slot, ticket, min(count, max(0, ticket - 1)))
-
-    @staticmethod
-    def _is_replayable(fault: Fault) -> bool:
-        if fault.kind == "shardmate" or fault.command not in REPLAYABLE_COMMANDS:
-            return False
-        # The caller's mistakes, such as a step after the end, are not the env's.
-        mistake = isinstance(fault.exception, UsageError)
-        return not mistake or isinstance(fault.exception, SpaceMismatch)
-
-    def _rebuild_spec(self, slot: int, worker: int) -> RebuildSpec:
-        shard = self.executor.shards[worker]
-        return rebuild_spec_of(self.assignment, slot, worker, shard)
 
     def _what_is_missing(self, fault: Fault, known: int) -> str:
         steps = fault.step or 0
@@ -257,40 +237,41 @@ class FaultDetails:
             f"{steps - known + 1} on"
         )
 
-    def _replay_notes(self, fault: Fault) -> list[str]:
-        notes = []
+    def _replay_notes(self, fault: Fault) -> Iterator[str]:
         if fault.seed is None:
-            notes.append(
-                "the episode began without a seed, so the replay has other random "
-                "numbers"
-            )
+            yield "the episode began without a seed: the replay draws other numbers"
         questions = self.state.question_count - (fault.command in QUESTION_COMMANDS)
         if questions:
-            notes.append(
+            yield (
                 f"the pool made {questions} calls to the envs before (call, set_attr "
                 "and the like), which the replay does not repeat"
             )
-        return notes
+
+
+def _is_replayable(fault: Fault) -> bool:
+    if fault.kind == "shardmate" or fault.command not in REPLAYABLE_COMMANDS:
+        return False
+    # The caller's mistakes, such as a step after the end, are not the env's.
+    mistake = isinstance(fault.exception, UsageError)
+    return not mistake or isinstance(fault.exception, SpaceMismatch)
 
 
 def rebuild_spec_of(
-    assignment: Assignment, slot: int, worker: int, shard: range
+    assignment: Assignment, slot: int, shards: Sequence[range]
 ) -> RebuildSpec:
     """What it takes to build a slot's env."""
+    worker, _ = worker_and_index(slot, shards)
+    options, factory = assignment.options, assignment.factories[slot]
     return RebuildSpec(
         slot=slot,
         worker=worker,
-        shard=shard,
-        root_seed=assignment.options.root_seed,
-        isolate_rng=assignment.options.isolate_rng,
+        shard=shards[worker],
+        root_seed=options.root_seed,
+        isolate_rng=options.isolate_rng,
         device=assignment.device(worker),
-        functions=(
-            assignment.factories[slot],
-            assignment.worker_init,
-            assignment.per_worker,
-        ),
+        functions=(factory, assignment.worker_init, assignment.per_worker),
         shared=assignment.shared,
-        batched=assignment.options.batched,
+        batched=options.batched,
     )
 
 
@@ -302,19 +283,19 @@ def with_company(fault: Fault, shards: list[range], one_process: bool) -> Fault:
         shards: the slots of every worker.
         one_process: whether all workers run in one process.
     """
-    slot, building = fault.slot, fault.command == "construct"
+    slot, company = fault.slot, 0
     crashed = fault.kind == "died" and fault.signal_name in CRASH_SIGNALS
     if (
-        slot is None
-        or fault.command not in ("construct", "reset", "step")
-        or isinstance(fault.exception, UsageError)
-        or not (crashed or fault.kind in ("raised", "start"))
+        slot is not None
+        and fault.command in ("construct", "reset", "step")
+        and not isinstance(fault.exception, UsageError)
+        and (crashed or fault.kind in ("raised", "start"))
     ):
-        return replace(fault, company=0)
-    mates = range(shards[-1].stop)
-    if not one_process:
-        mates = next(shard for shard in shards if slot in shard)
-    return replace(fault, company=slot - mates.start if building else len(mates) - 1)
+        shard = shards[worker_and_index(slot, shards)[0]]
+        mates = range(shards[-1].stop) if one_process else shard
+        building = fault.command == "construct"
+        company = slot - mates.start if building else len(mates) - 1
+    return replace(fault, company=company)
 
 
 def with_rebuild_spec(
@@ -324,18 +305,16 @@ def with_rebuild_spec(
     worker, slot = fault.worker, fault.slot
     if worker is None or (fault.kind, fault.command) == ("start", "start"):
         return fault  # there was no process to build it in
-    shard = range(slot or 0, 1 + (slot or 0))
-    if shards:
-        shard = shards[worker]
-    if slot is None and (fault.kind == "start" or (shards and len(shard) == 1)):
-        slot = shard.start  # what fails before the first factory fails for any slot
     if slot is None:
-        return fault
+        shard = shards[worker] if shards else range(1)
+        if fault.kind != "start" and (not shards or len(shard) > 1):
+            return fault
+        slot = shard.start  # what fails before the first factory fails for any slot
     if shards and not assignment.options.batched:
         fault = with_company(fault, shards, one_process)
+    shards = shards or [range(slot, slot + 1)]
     beside = None
     if fault.company:  # the env that was built before it
-        kit = rebuild_spec_of(assignment, slot - 1, worker, shard)
-        beside = EpisodeRecord(kit, NO_TASK)
-    kit = rebuild_spec_of(assignment, slot, worker, shard)
+        beside = EpisodeRecord(rebuild_spec_of(assignment, slot - 1, shards), NO_TASK)
+    kit = rebuild_spec_of(assignment, slot, shards)
     return replace(fault, episode=EpisodeRecord(kit, NO_TASK, beside=beside))

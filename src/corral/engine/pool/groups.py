@@ -45,7 +45,7 @@ def take_turns(pool: Pool, groups: tuple[Group, ...] | None = None) -> Iterator[
             pool.send(actions, slots=step.slots)
 
     Args:
-        pool: every slot of it has a command under way.
+        pool: every slot of it has a pending command.
         groups: `two_groups(pool)` if None.
     """
     for slots in cycle(two_groups(pool) if groups is None else groups):

@@ -22,12 +22,14 @@ class Inbox:
 
     def __init__(self, codec: Codec, columns: Columns, empty_finals: bool) -> None:
         self._codec = codec
-        self._columns = columns
+        self.columns = columns
         self._empty_finals = empty_finals
         self.letters: dict[int, Letter] = {}
         """By slot, until it is taken."""
         self._obs: dict[int, list[Any]] = {}
         self._final_obs: dict[int, list[Any]] = {}
+        self.new_columns: list[Column] = []
+        """Info columns that the workers do not know yet."""
         self.always = codec.mailed > 0
         """Whether every Step is completed by letters."""
 
@@ -43,68 +45,62 @@ class Inbox:
         """Note that the slot's result follows a fault that ended in a restart."""
         self.letters.setdefault(slot, Letter(slot)).restarted = fault
 
-    @property
-    def columns(self) -> list[Column]:
-        """All info columns so far."""
-        return list(self._columns.defined)
-
     def rebuilt_env_letters(self, slots: NDArray[np.intp]) -> list[Letter]:
         """The letters of these slots that say an env was rebuilt after a fault."""
-        if all(letter.restarted is None for letter in self.letters.values()):
-            return []
-        found = (self.letters.get(slot) for slot in slots.tolist())
-        return [letter for letter in found if letter and letter.restarted]
+        found = [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
+        return [letter for letter in found if letter.restarted]
 
     def faults(self, slots: NDArray[np.intp]) -> list[Fault]:
         """The faults of slots being received; their letters are removed."""
-        if all(letter.fault is None for letter in self.letters.values()):
-            return []
-        taken = [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
         faults = []
-        for letter in taken:
-            if letter.fault is not None:
+        for slot in slots.tolist():
+            letter = self.letters.get(slot)
+            if letter is not None and letter.fault is not None:
                 faults.append(letter.fault)
-                del self.letters[letter.slot]
+                del self.letters[slot]
                 if letter.obs is not None:
-                    self._obs[letter.slot] = letter.obs
+                    self._obs[slot] = letter.obs
         return faults
 
     def infos(
         self, slots: NDArray[np.intp], row: int | NDArray[np.int64], whole: bool
-    ) -> tuple[Infos, list[Column]]:
-        """Infos from columns and letters, and the columns that are new."""
-        columns = self._columns.read(row, None if whole else slots)
+    ) -> Infos:
+        """Infos from columns and letters."""
+        columns = self.columns.read(row, None if whole else slots)
         remainders = {}
-        if self.letters:
-            for position, slot in enumerate(slots.tolist()):
-                letter = self.letters.get(slot)
-                if letter is None:
-                    continue
-                if letter.info:
-                    remainders[position] = letter.info
-                if letter.restarted is not None:
-                    fault = {"fault": letter.restarted}
-                    remainders[position] = {**(letter.info or {}), **fault}
-        new = [c for info in remainders.values() for c in self._columns.define(info)]
-        infos = Infos(columns, remainders) if columns or remainders else NO_INFOS
-        return infos, new
+        for position, slot in enumerate(slots.tolist() if self.letters else ()):
+            letter = self.letters.get(slot)
+            if letter is not None and letter.restarted is not None:
+                remainders[position] = {
+                    **(letter.info or {}),
+                    "fault": letter.restarted,
+                }
+            elif letter is not None and letter.info:
+                remainders[position] = letter.info
+        self._define(remainders)
+        return Infos(columns, remainders) if columns or remainders else NO_INFOS
 
-    def take_finals(self, step: Step) -> list[Column]:
-        """Infos of ends in steps that also began an episode; return new columns."""
+    def take_finals(self, step: Step) -> None:
+        """Infos of ends in steps that also began an episode."""
         ended = np.flatnonzero(step.started & (step.terminated | step.truncated))
         if not len(ended):
-            return []
-        slots, remainders = step.slots[ended], {}
-        for index, slot in enumerate(slots.tolist()):
-            letter = self.letters.get(slot)
-            if letter is not None and letter.final_info:
-                remainders[index] = letter.final_info
-        infos = Infos(self._columns.read(FINAL_ROW, slots), remainders)
+            return
+        slots = step.slots[ended]
+        letters = ((at, self.letters.get(s)) for at, s in enumerate(slots.tolist()))
+        remainders = {
+            at: one.final_info for at, one in letters if one and one.final_info
+        }
+        infos = Infos(self.columns.read(FINAL_ROW, slots), remainders)
         pairs = zip(ended.tolist(), infos.to_list(len(slots)), strict=True)
         step.final_infos = {
             at: info for at, info in pairs if info or self._empty_finals
         }
-        return [c for info in remainders.values() for c in self._columns.define(info)]
+        self._define(remainders)
+
+    def _define(self, remainders: dict[int, dict[str, Any]]) -> None:
+        """Make columns for what came by letter and can have one."""
+        for info in remainders.values():
+            self.new_columns += self.columns.define(info)
 
     def complete(self, step: Step) -> None:
         """Add to a Step what came by letter."""

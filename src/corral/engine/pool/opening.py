@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from corral.core import EnvSpec
@@ -15,9 +14,6 @@ from corral.engine.layout.plan import DataViews
 from corral.engine.pool.fault_details import with_rebuild_spec
 from corral.engine.pool.options import ApiOptions, PoolOptions, own_process_reason
 from corral.errors import FaultError, IsolationError
-
-Check = Callable[[EnvSpec, list[range]], None]
-"""Refuses what these envs, in these shards, cannot do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +31,22 @@ class OpenWorkers:
 
 
 def open_workers(
-    assignment: Assignment, options: PoolOptions, api: ApiOptions, check: Check
+    assignment: Assignment, options: PoolOptions, api: ApiOptions
 ) -> OpenWorkers:
     """Choose where the slots run, and build their envs there."""
     try:
-        return _open(assignment, options, api, check)
+        return _open(assignment, options, api)
     except IsolationError:
         given = options.workers is not None and not api.own_processes
         if options.backend not in ("auto", "process") or given:
             raise
         apart = replace(options, workers=None, isolation="slot")
-        opened = _open(assignment, apart, api, check)
+        opened = _open(assignment, apart, api)
         layout = replace(opened.layout, reason=own_process_reason(opened.spec))
         return replace(opened, layout=layout)
 
 
-def _open(
-    assignment: Assignment, options: PoolOptions, api: ApiOptions, check: Check
-) -> OpenWorkers:
+def _open(assignment: Assignment, options: PoolOptions, api: ApiOptions) -> OpenWorkers:
     shards: list[range] = []
     one_process = False
     try:
@@ -67,7 +61,6 @@ def _open(
         with closed_on_error(executor):
             specs = executor.build()
             spec = api.agree(specs)
-            check(spec, shards)
             codecs = Codecs.of(spec)
             views = executor.bind(codecs)
             return OpenWorkers(executor, layout, specs, spec, codecs, views)

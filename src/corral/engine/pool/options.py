@@ -16,7 +16,7 @@ from corral.engine.adapters.factories import Wrap
 from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.executors.assign import usable_cores
 from corral.engine.executors.contract import Assignment
-from corral.engine.faults.restart_limits import RestartBudget, RestartLimits
+from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import (
     check_choice,
     check_count,
@@ -26,7 +26,7 @@ from corral.engine.keywords import (
 from corral.engine.layout.action_check import ActionCheck
 from corral.engine.worker.autoreset import MODES
 from corral.engine.worker.commands import ShardOptions
-from corral.errors import Fault, OptionError, SpacesDiffer
+from corral.errors import OptionError, SpacesDiffer
 
 _ON_FAULT = ("raise", "restart")
 _TIMEOUTS = ("start_timeout", "step_timeout", "reset_timeout")
@@ -74,19 +74,6 @@ class ApiOptions:
     """Whether it replaces a class with a process per env: `workers` is a wish."""
 
 
-@dataclass(frozen=True, slots=True)
-class FaultPolicy:
-    """Which faults end in a restart, and how often."""
-
-    deaths: bool = False
-    hangs: bool = False
-    budget: RestartBudget | None = None
-
-    def recovers(self, fault: Fault, retired: bool) -> bool:
-        """Whether the worker is replaced."""
-        return retired or (self.hangs if fault.kind == "hung" else self.deaths)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
     """The options of a pool, which `corral.Pool` documents.
@@ -132,7 +119,8 @@ class PoolOptions:
                 f"close_timeout is {self.close_timeout!r}; it must be seconds >= 0"
             )
         check_choice("on_fault", self.on_fault, _ON_FAULT)
-        check_choice("on_timeout", self._on_timeout, _ON_FAULT)
+        if self.on_timeout is not None:
+            check_choice("on_timeout", self.on_timeout, _ON_FAULT)
         for name in ("max_restarts", "restarts_per_minute"):
             count = getattr(self, name)
             whole = isinstance(count, float) and count.is_integer()
@@ -153,18 +141,15 @@ class PoolOptions:
                     "slots of a worker in one env; leave out one of the two"
                 )
 
-    @property
-    def _on_timeout(self) -> str:
-        return self.on_fault if self.on_timeout is None else self.on_timeout
+    def restarts(self, kind: str) -> bool:
+        """Whether a fault of this kind ends in a restart."""
+        timed_out = kind == "hung" and self.on_timeout is not None
+        return (self.on_timeout if timed_out else self.on_fault) == "restart"
 
-    def fault_policy(self) -> FaultPolicy:
-        """Which faults end in a restart, and how often; counts from the start."""
-        limits = RestartLimits(self.max_restarts, self.restarts_per_minute)
-        return FaultPolicy(
-            deaths=self.on_fault == "restart",
-            hangs=self._on_timeout == "restart",
-            budget=RestartBudget(limits),
-        )
+    @property
+    def restarts_workers(self) -> bool:
+        """Whether any fault of a worker ends in a restart."""
+        return self.restarts("died") or self.restarts("hung")
 
     def needs_processes(self) -> str:
         """The options that only processes support, as the caller wrote them."""
@@ -177,7 +162,7 @@ class PoolOptions:
         )
 
     def assignment(
-        self, factories: Sequence[Any], policy: FaultPolicy, seeded: bool
+        self, factories: Sequence[Any], budget: RestartBudget, seeded: bool
     ) -> Assignment:
         """What an executor is given; the shards are decided later."""
         return Assignment(
@@ -189,7 +174,7 @@ class PoolOptions:
                 infos=info_choice(self.infos),
                 sample_task=self.sample_task,
                 isolate_rng=self.isolate_rng,
-                restarts=policy.budget if policy.deaths else None,
+                restarts=budget if self.restarts("raised") else None,
                 memory_limit=self.memory_limit,
                 batched=self.batched,
             ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from threading import get_ident
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,25 +20,24 @@ from corral.engine.adapters.factories import (
 )
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import closed_on_error
+from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.batched_envs import BatchedEnvs
-from corral.engine.pool.dispatch import Dispatcher
+from corral.engine.pool.dispatch import Dispatcher, Question
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.lifecycle import CLOSED, OPEN, Lifecycle
 from corral.engine.pool.opening import OpenWorkers, open_workers
 from corral.engine.pool.options import (
     ApiOptions,
-    FaultPolicy,
     PoolOptions,
     episode_requests,
     limits_for,
     mode_of,
     root_seed,
 )
-from corral.engine.pool.questions import Question, Questions
 from corral.engine.pool.receive import Receiver
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.stale_views import StaleViews
@@ -167,71 +166,53 @@ class Pool:
         self.debug = options.debug
         self.check_actions = options.check_actions
         self.close_timeout = float(options.close_timeout)
-        policy = options.fault_policy()
         factories = factories_for(
             env, num_envs, options.env_kwargs, options.wrappers, options.batched
         )
-        self._assignment = options.assignment(factories, policy, not api.bare_resets)
+        budget = RestartBudget(options.max_restarts, options.restarts_per_minute)
+        self._assignment = options.assignment(factories, budget, not api.bare_resets)
         self.seed = self._assignment.options.root_seed
         self.num_envs = self._assignment.slots
-        self._batches: BatchedEnvs | None = None
-        opened = open_workers(
-            self._assignment,
-            options,
-            api,
-            lambda spec, shards: self._check_envs(spec, shards, policy),
-        )
+        opened = open_workers(self._assignment, options, api)
         with closed_on_error(opened.executor):
-            self._connect(opened, policy)
+            self._connect(opened, options, budget)
             self._lifecycle.open()
 
-    def _check_envs(
-        self, spec: EnvSpec, shards: list[range], policy: FaultPolicy
+    def _connect(
+        self, opened: OpenWorkers, options: PoolOptions, budget: RestartBudget
     ) -> None:
-        """Refuse options that these envs do not support."""
-        if self._assignment.options.batched:
-            self._batches = BatchedEnvs(spec, shards)
-            self._batches.check_mode(self._mode)
-            self._batches.check_restarts(policy.deaths or policy.hangs)
-        self._action_check = limits_for(spec) if self.check_actions else None
-
-    def _connect(self, opened: OpenWorkers, policy: FaultPolicy) -> None:
-        """Sending, receiving and recovery, over one state."""
+        """Sending, receiving and recovery, over one state, if the envs allow it."""
         self._executor = executor = opened.executor
         self.layout, self.specs, self.spec = opened.layout, opened.specs, opened.spec
-        views, codecs = opened.views, opened.codecs
-        options = self._assignment.options
-        self._state = state = PoolState(self.num_envs, executor.done)
-        self._views, self._codec = views, codecs.action
+        self._batches: BatchedEnvs | None = None
+        if options.batched:
+            self._batches = BatchedEnvs(self.spec, executor.shards)
+            self._batches.check_mode(self._mode)
+            self._batches.check_restarts(options.restarts_workers)
+        self._action_check = limits_for(self.spec) if self.check_actions else None
+        self._views, codecs = opened.views, opened.codecs
+        self._codec = codecs.action
+        self._state = PoolState(self.num_envs, executor.done)
         self._inline = executor.capabilities.inline and not codecs.action.mailed
         self._contention = CpuContention(vitals.pid for vitals in executor.vitals())
         self._stale_views = StaleViews()
         empty_finals = self._api.empty_finals and options.infos != "none"
-        columns = Columns(views.arena, views.presence)
-        self._inbox = inbox = Inbox(codecs.obs, columns, empty_finals)
-        actions = Actions(codecs.action, views)
-        details = FaultDetails(self._assignment, executor, state, actions, views)
-        self._recovery: Recovery | None = None
-        if policy.deaths or policy.hangs or options.memory_limit:
-            self._recovery = Recovery(policy, executor, state, inbox, views, details)
-        self._dispatcher = Dispatcher(
-            state, self._lifecycle, executor, actions, details, self._recovery
+        columns = Columns(self._views.arena, self._views.presence)
+        self._inbox = Inbox(codecs.obs, columns, empty_finals)
+        actions = Actions(codecs.action, self._views)
+        details = FaultDetails(
+            self._assignment, executor, self._state, actions, self._views
         )
+        self._recovery = Recovery(options, budget, self._inbox, details)
+        self._dispatcher = Dispatcher(self._lifecycle, details, self._recovery)
         self._receiver = Receiver(
-            state=state,
-            codec=codecs.obs,
-            views=views,
-            shards=executor.shards,
-            inbox=inbox,
-            stale_views=self._stale_views,
-            fault_details=details,
-            recovery=self._recovery,
-            arrivals=self._dispatcher.arrivals,
-            announce_columns=self._dispatcher.announce_columns,
+            self._dispatcher,
+            codecs.obs,
+            self._views,
+            self._inbox,
+            self._stale_views,
             same_step=self._mode == SAME_STEP,
         )
-        self._dispatcher.on_broken = self._receiver.add_finished_results
-        self._questions = Questions(state, executor, self._dispatcher, details)
 
     # Sending --------------------------------------------------------------------------
 
@@ -341,11 +322,11 @@ class Pool:
         """Wait for results and take them, slots ascending.
 
         Args:
-            min_slots: wait for this many results (default: everything under way).
+            min_slots: wait for this many results (default: every pending result).
             max_slots: receive at most this many, the slots sent to longest ago
                 (default: all that are ready).
             slots: wait for these slots, and receive no others.
-            timeout: seconds until TimeoutError; the results stay under way.
+            timeout: seconds until TimeoutError; the results stay pending.
             copy: False for views, which stay intact until the slot has been sent to
                 twice more. Batches of all slots or of one whole shard are views, others
                 are copied.
@@ -368,17 +349,17 @@ class Pool:
                 raise OptionError(
                     "recv takes slots, or min_slots and max_slots, not both"
                 )
-            chosen = self._wait_for_slots(slots, timeout)
-            return self._receiver.take(chosen, copy, self.debug)
-        if min_slots is not None or max_slots is not None:
+            chosen: NDArray[np.intp] | None = self._wait_for_slots(slots, timeout)
+        elif min_slots is not None or max_slots is not None:
             chosen = self._first_ready(min_slots, max_slots, timeout)
-            return self._receiver.take(chosen, copy, self.debug)
-        count = state.waiting
-        if not self._dispatcher.wait(count, timeout):
-            raise self._timeout_error(count, timeout)
-        if count == state.count and (state.tickets.even or state.tickets.level()):
-            return self._receiver.take_all(copy, self.debug)
-        return self._receiver.take(state.pending(), copy, self.debug)
+        else:
+            count = state.waiting
+            if not self._dispatcher.wait(count, timeout):
+                raise self._timeout_error(count, timeout)
+            whole = count == state.count
+            whole = whole and (state.tickets.even or state.tickets.level())
+            chosen = None if whole else state.pending()
+        return self._receiver.take(chosen, copy, self.debug)
 
     def _first_ready(
         self, low: int | None, high: int | None, timeout: float | None
@@ -387,15 +368,11 @@ class Pool:
         state = self._state
         high = state.waiting if high is None else high
         low = min(high, state.waiting) if low is None else low
-        if not 1 <= low <= high:
+        if not 1 <= low <= min(high, state.waiting):
             raise OptionError(
                 f"recv(min_slots={low}, max_slots={high}) needs 1 <= min_slots <= "
-                "max_slots"
-            )
-        if low > state.waiting:
-            raise OptionError(
-                f"recv(min_slots={low}) would never return: only {state.waiting} slots "
-                "have a command under way"
+                f"max_slots, and has to wait for no more than the {state.waiting} "
+                "slots with a pending command"
             )
         ready = state.all[:0]
 
@@ -412,30 +389,24 @@ class Pool:
         """Wait for these slots, even if others are ready before them."""
         state = self._state
         chosen = np.sort(state.choose(slots))
-        state.check_under_way(chosen)
-        deadline = None if timeout is None else monotonic() + timeout
+        state.check_pending(chosen)
         state.enter()
-        while True:
-            # In this order: a slot done meanwhile is in neither, never in both.
-            ready = len(state.ready())
-            missing = state.missing(chosen)
-            if not missing:
-                return chosen
-            left = None if deadline is None else deadline - monotonic()
-            in_time = self._dispatcher.wait(
-                ready + missing, left, lambda: not state.missing(chosen)
-            )
-            if not in_time:
-                raise self._timeout_error(missing, timeout)
+        # In this order: a slot done meanwhile is in neither, never in both.
+        ready, missing = len(state.ready()), state.missing(chosen)
+        if missing and not self._dispatcher.wait(
+            ready + missing, timeout, lambda: not state.missing(chosen)
+        ):
+            raise self._timeout_error(missing, timeout)
+        return chosen
 
     def _timeout_error(self, count: int, timeout: float | None) -> TimeoutError:
         return TimeoutError(
             f"{count} results did not arrive within {timeout} s; "
-            f"{self._state.waiting} slots have a command under way"
+            f"{self._state.waiting} slots have a pending command"
         )
 
     def drain(self) -> None:
-        """Wait for everything under way, and drop it; errors of envs are not raised."""
+        """Wait for every pending result, and drop it; errors of envs are not raised."""
         while self.waiting:
             with suppress(EnvError):  # its slot needs a reset next
                 self.recv(copy=False)
@@ -502,7 +473,7 @@ class Pool:
                 self._action_check.check(leaves, mailed, state.all)
         except SpaceMismatch:
             return None  # `send` raises it
-        mode = self._mode | self._dispatcher.actions.write_all(leaves, tickets.base + 1)
+        mode = self._mode | self._dispatcher.actions.write(leaves, tickets.base + 1)
         state.send_all(mode)
         state.leave()
         began = perf_counter()
@@ -510,7 +481,7 @@ class Pool:
             self._executor.step_inline(mode)
         finally:
             state.waited_since(began)
-        return self._receiver.take_all(copy, self.debug)
+        return self._receiver.take(None, copy, self.debug)
 
     # Questions ------------------------------------------------------------------------
 
@@ -518,17 +489,14 @@ class Pool:
         self, name: str, *args: Any, slots: Slots | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
         """Call a method, or read an attribute, of the envs in these slots, or all."""
-        return self.answers(
-            self.ask_async("call", slots, lambda _: (name, args, kwargs))
-        )
+        return self._ask("call", slots, lambda _: (name, args, kwargs))
 
     def get_attr(self, name: str, slots: Slots | None = None) -> tuple[Any, ...]:
         """Read an attribute, wherever in the wrappers it is."""
-        return self.answers(self.ask_async("get_attr", slots, lambda _: name))
+        return self._ask("get_attr", slots, lambda _: name)
 
     def set_attr(self, name: str, values: Any, slots: Slots | None = None) -> None:
         """Set an attribute where the wrappers have it; a list or tuple is per slot."""
-        self._lifecycle.check()
         chosen = self._state.choose(slots).tolist()
         if not isinstance(values, (list, tuple)):
             values = [values] * len(chosen)
@@ -539,50 +507,48 @@ class Pool:
                 "environments."
             )
         at = dict(zip(chosen, values, strict=True))
-        self.answers(
-            self.ask_async(
-                "set_attr", chosen, lambda part: (name, [at[slot] for slot in part])
-            )
-        )
+        self._ask("set_attr", chosen, lambda part: (name, [at[one] for one in part]))
 
     def render(self, slots: Slots | None = None) -> tuple[Any, ...]:
         """Render these slots, or all."""
         return self.call("render", slots=slots)
 
     def apply(
-        self,
-        function: Callable[..., Any],
-        *args: Any,
-        slots: Slots | None = None,
+        self, function: Callable[..., Any], *args: Any, slots: Slots | None = None
     ) -> tuple[Any, ...]:
         """`function(env, *args)` beside each env of these slots, or all."""
-        return self.answers(self.ask_async("apply", slots, lambda _: (function, args)))
+        return self._ask("apply", slots, lambda _: (function, args))
+
+    def _ask(
+        self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
+    ) -> tuple[Any, ...]:
+        return self.answers(self.ask_async(verb, slots, payload))
 
     def ask_async(
         self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
     ) -> Question:
         """Ask one question per worker that has any of the slots; do not wait."""
         self._lifecycle.check()
-        return self._questions.ask(verb, self._state.choose(slots).tolist(), payload)
+        return self._dispatcher.ask(verb, self._state.choose(slots).tolist(), payload)
 
     def answers(
         self, question: Question, timeout: float | None = None
     ) -> tuple[Any, ...]:
         """Wait for the answers to a question, in the order of its slots."""
         self._lifecycle.check()
-        return self._questions.answers(question, timeout)
+        return self._dispatcher.answers(question, timeout)
 
     # Faults ---------------------------------------------------------------------------
 
     @property
     def faults(self) -> tuple[Fault, ...]:
         """The latest faults that ended in a restart, oldest first."""
-        return () if self._recovery is None else tuple(self._recovery.faults)
+        return tuple(self._recovery.faults)
 
     @property
     def fault_count(self) -> int:
         """Number of faults that ended in a restart; `faults` has the latest."""
-        return 0 if self._recovery is None else self._recovery.count
+        return self._recovery.count
 
     def call_on_restart(self, hook: Callable[[Fault], None] | None) -> None:
         """Call the hook at every restart of an env or a worker.
@@ -590,13 +556,12 @@ class Pool:
         It is called from within `recv` and other methods that receive. It must not use
         the pool, except `faults` and `fault_count`.
         """
-        if self._recovery is not None:
-            self._recovery.on_restart = hook
+        self._recovery.on_restart = hook
 
     @property
     def restarts_workers(self) -> bool:
         """Whether workers that died or hung are replaced."""
-        return self._recovery is not None
+        return self._recovery.active
 
     # State ----------------------------------------------------------------------------
 
@@ -612,7 +577,7 @@ class Pool:
 
     @property
     def waiting(self) -> int:
-        """Number of slots with a command under way."""
+        """Number of slots with a pending command."""
         return self._state.waiting
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from corral.core import Step
 from corral.engine.faults.report import one_error_for
 from corral.engine.layout.codec import Codec
-from corral.engine.layout.entries import Column
-from corral.engine.layout.infos import NO_INFOS, Infos
+from corral.engine.layout.infos import NO_INFOS
 from corral.engine.layout.plan import SCALAR_FIELDS, DataViews
-from corral.engine.pool.fault_details import FaultDetails
+from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.inbox import Inbox
-from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.stale_views import StaleViews
-from corral.engine.pool.state import PoolState
 from corral.engine.worker.letters import Letter
 from corral.errors import Fault, FaultError
 
@@ -34,18 +31,11 @@ class Receiver:
     A fault of one slot is raised, with the results of the others.
     """
 
-    state: PoolState
+    dispatcher: Dispatcher
     codec: Codec
     views: DataViews
-    shards: Sequence[range]
     inbox: Inbox
     stale_views: StaleViews
-    fault_details: FaultDetails
-    recovery: Recovery | None
-    arrivals: Callable[[NDArray[np.intp]], tuple[Sequence[Letter], bool]]
-    """What came beside the block: letters, and whether info columns were written."""
-    announce_columns: Callable[[list[Column]], None]
-    """Tells the workers of new info columns."""
     same_step: bool
     """Whether one step can end an episode and begin the next."""
     _rows: list[RowViews] = field(init=False)
@@ -56,61 +46,49 @@ class Receiver:
     None where letters complete the observations."""
 
     def __post_init__(self) -> None:
-        slots = self.state.all
+        slots = self.dispatcher.state.all
         self._rows = [self._views_of(row, slots) for row in (0, 1)]
         self._steps = [
             None if self.codec.mailed else self._step(slots, *views)
             for views in self._rows
         ]
+        self.dispatcher.on_broken = self._add_finished_results
 
-    def take_all(self, copy: bool, debug: bool) -> Step:
-        """The results of every slot, all on the same row: what `step` returns.
+    def take(self, slots: NDArray[np.intp] | None, copy: bool, debug: bool) -> Step:
+        """The results of these slots, or of all.
 
         Args:
+            slots: None for all slots, if they are on the same row.
             copy: return copies, not views.
             debug: raise when a view is kept too long.
         """
-        state, inbox = self.state, self.inbox
-        state.take_all()
+        state, recovery = self.dispatcher.state, self.dispatcher.recovery
+        chosen = state.all if slots is None else slots
+        if slots is None:
+            state.take_all()
+        else:
+            state.take(slots)
         try:
-            letters, informed = self.arrivals(state.all)
-            row = state.tickets.base & 1
-            if letters or inbox.letters:
-                self._open_letters(letters, state.all)
-            step = self._steps[row]
-            if copy or debug or step is None:
-                step = self._new_step(row, copy or debug)
-            step.infos, step.final_infos = NO_INFOS, {}
-            if informed or inbox.letters:
-                step.infos = self._infos(state.all, row, whole=True)
-            if self.same_step and step.started.any():
-                self._take_finals(step)
-            if inbox.letters or inbox.always:
-                inbox.complete(step)
-            if debug and not copy:
-                self.stale_views.track(step, np.full(state.count, row))
-            if state.messages or state.requests.assigned:
-                state.results_taken(state.all, step.started)
-            return step
+            if recovery.active:
+                recovery.before_results(chosen)
+            while True:
+                try:
+                    letters, informed = self.dispatcher.executor.arrivals()
+                    break
+                except FaultError as error:  # of a worker that died while it wrote
+                    self.dispatcher.recover(error)
+            if letters or self.inbox.letters:
+                self._open_letters(letters, chosen)
+            return self._results_of(slots, copy, debug, informed)
         finally:
             state.leave()
 
-    def take(self, slots: NDArray[np.intp], copy: bool, debug: bool) -> Step:
-        """The results of some slots, or of slots on different rows."""
-        self.state.take(slots)
-        try:
-            letters, _ = self.arrivals(slots)
-            if letters or self.inbox.letters:
-                self._open_letters(letters, slots)
-            return self._results_of(slots, copy, debug)
-        finally:
-            self.state.leave()
-
-    def add_finished_results(self, error: FaultError, letters: list[Letter]) -> None:
+    def _add_finished_results(self, error: FaultError, letters: list[Letter]) -> None:
         """Add the results that are there to the error of a worker that ended."""
+        state = self.dispatcher.state
         self.inbox.add(letters)
-        ready = self.state.ready()
-        self.state.take(ready)
+        ready = state.ready()
+        state.take(ready)
         others = self._faults(ready)
         error.faults = (error.fault, *others)
         error.step = self._results_except(ready, others)
@@ -124,53 +102,53 @@ class Receiver:
         return self._results_of(fine, copy=True) if len(fine) else None
 
     def _results_of(
-        self, slots: NDArray[np.intp], copy: bool, debug: bool = False
+        self,
+        slots: NDArray[np.intp] | None,
+        copy: bool,
+        debug: bool = False,
+        informed: bool = True,
     ) -> Step:
-        """The results of some slots, whose letters are open."""
-        inbox, state = self.inbox, self.state
-        rows = state.tickets_of(slots) & 1
-        infos = self._infos(slots, rows, whole=False)
-        viewed = not copy and self._is_whole_shard(slots, rows)
-        if viewed:
-            step = self._step(slots, *self._views_of(int(rows[0]), slots))
+        """The results of slots whose letters are open; see `take`."""
+        inbox, state = self.inbox, self.dispatcher.state
+        if slots is None:
+            row, viewed = state.tickets.base & 1, not copy
+            step = self._steps[row]
+            if copy or debug or step is None:
+                views = self._rows[row]
+                step = self._step(state.all, *(map(_copied, views) if copy else views))
+            step.infos, step.final_infos = NO_INFOS, {}
+            if informed or inbox.letters:
+                step.infos = inbox.infos(state.all, row, whole=True)
         else:
-            step = self._step(slots, *self._gathered(rows, slots))
-        step.infos = infos
+            rows = state.tickets_of(slots) & 1
+            viewed = not copy and self._is_whole_shard(slots, rows)
+            views = (
+                self._views_of(int(rows[0]), slots)
+                if viewed
+                else self._gathered(rows, slots)
+            )
+            step = self._step(slots, *views)
+            step.infos = inbox.infos(slots, rows, whole=False)
         if self.same_step and step.started.any():
-            self._take_finals(step)
+            inbox.take_finals(step)
+        if inbox.new_columns:
+            new, inbox.new_columns = inbox.new_columns, []
+            self.dispatcher.announce_columns(new)
         if inbox.letters or inbox.always:
             inbox.complete(step)
         if debug and viewed:
-            self.stale_views.track(step, rows)
+            self.stale_views.track(step, state.tickets_of(step.slots) & 1)
         if state.messages or state.requests.assigned:
-            state.results_taken(slots, step.started)
+            state.results_taken(step.slots, step.started)
         return step
 
-    def _infos(
-        self, slots: NDArray[np.intp], rows: int | NDArray[np.int64], whole: bool
-    ) -> Infos:
-        infos, new = self.inbox.infos(slots, rows, whole)
-        if new:
-            self.announce_columns(new)
-        return infos
-
-    def _take_finals(self, step: Step) -> None:
-        new = self.inbox.take_finals(step)
-        if new:
-            self.announce_columns(new)
-
     # Rows -----------------------------------------------------------------------------
-
-    def _new_step(self, row: int, copy: bool) -> Step:
-        """One row of all slots, as views or in memory of its own."""
-        views = self._rows[row]
-        return self._step(self.state.all, *(map(_copied, views) if copy else views))
 
     def _is_whole_shard(self, slots: NDArray[np.intp], rows: NDArray[np.int64]) -> bool:
         """Whether one view can show these slots."""
         first, last = int(slots[0]), int(slots[-1]) + 1
         contiguous = last - first == len(slots) and bool((rows == rows[0]).all())
-        return contiguous and range(first, last) in self.shards
+        return contiguous and range(first, last) in self.dispatcher.executor.shards
 
     def _views_of(self, row: int, slots: NDArray[np.intp]) -> RowViews:
         """One row of contiguous slots."""
@@ -214,24 +192,23 @@ class Receiver:
     def _open_letters(self, letters: Sequence[Letter], slots: NDArray[np.intp]) -> None:
         """Take in letters; raise the faults of the slots being received."""
         self.inbox.add(letters)
-        if self.recovery is not None:
-            for letter in self.inbox.rebuilt_env_letters(slots):
-                fault = letter.restarted
-                if fault is not None and fault.kind == "raised":
-                    letter.restarted = self.fault_details.of_exception(fault)
-                    self.recovery.env_rebuilt(letter.restarted)
+        details = self.dispatcher.fault_details
+        for letter in self.inbox.rebuilt_env_letters(slots):
+            if letter.restarted is not None and letter.restarted.kind == "raised":
+                letter.restarted = details.of_exception(letter.restarted)
+                self.dispatcher.recovery.env_rebuilt(letter.restarted)
         faults = self._faults(slots)
         if faults:
             error = one_error_for(faults)
             error.step = self._results_except(slots, faults)
-            raise error from error.__cause__
+            raise error
 
     def _faults(self, slots: NDArray[np.intp]) -> list[Fault]:
         """The faults of these slots, which need a reset before their next step."""
         found = self.inbox.faults(slots)
         if found:
-            self.state.stop(np.array([fault.slot for fault in found]))
-        return [self.fault_details.of_exception(fault) for fault in found]
+            self.dispatcher.state.stop(np.array([fault.slot for fault in found]))
+        return [self.dispatcher.fault_details.of_exception(fault) for fault in found]
 
 
 def _copied(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:

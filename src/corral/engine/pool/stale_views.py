@@ -23,52 +23,39 @@ class StaleViews:
     """Views that were handed out and have not expired."""
 
     def __init__(self) -> None:
-        self.lent: list[_LentStep] = []
+        self.lent: list[tuple[dict[int, int], list[weakref.ref[NDArray[Any]]]]] = []
+        """For each Step: the row of each slot, and the copies behind its views."""
 
     def track(self, step: Step, rows: NDArray[np.int64]) -> None:
         """Swap a Step's views for copies whose use can be noticed once they expire."""
-        self.lent.append(_LentStep(step, rows))
+        copies: list[weakref.ref[NDArray[Any]]] = []
+
+        def private(leaf: Any) -> Any:
+            if isinstance(leaf, np.ndarray):
+                leaf = leaf.copy()
+                copies.append(weakref.ref(leaf))
+            return leaf
+
+        for name in ("obs", "final_obs", *SCALAR_FIELDS):
+            setattr(step, name, mapped(private, getattr(step, name)))
+        row_of = dict(zip(step.slots.tolist(), rows.tolist(), strict=True))
+        self.lent.append((row_of, copies))
 
     def expire(self, slots: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
         """These slots will write these rows: views of them expire.
 
         Called before anything is changed, so that a refused send was not sent.
         """
-        for view in list(self.lent):
-            if view.expires(slots, rows):
-                self.lent.remove(view)
-                view.spoil()
-
-
-class _LentStep:
-    """The private copies behind one Step's views, and when they expire."""
-
-    def __init__(self, step: Step, rows: NDArray[np.int64]) -> None:
-        self._row = dict(zip(step.slots.tolist(), rows.tolist(), strict=True))
-        self._arrays: list[weakref.ref[NDArray[Any]]] = []
-        for name in ("obs", "final_obs", *SCALAR_FIELDS):
-            setattr(step, name, mapped(self._private, getattr(step, name)))
-
-    def _private(self, leaf: Any) -> Any:
-        if not isinstance(leaf, np.ndarray):
-            return leaf
-        copied = leaf.copy()
-        self._arrays.append(weakref.ref(copied))
-        return copied
-
-    def expires(self, slots: NDArray[np.intp], rows: NDArray[np.int64]) -> bool:
-        """Whether one of its slots is about to write the row it was lent."""
-        written = zip(slots.tolist(), rows.tolist(), strict=True)
-        return any(self._row.get(slot) == row for slot, row in written)
-
-    def spoil(self) -> None:
-        """Spoil the memory; an error if the caller still holds it."""
-        held = [array for array in (ref() for ref in self._arrays) if array is not None]
-        for array in held:
-            array.reshape(-1).view(np.uint8).fill(0xFB)
-        if held:
-            raise StaleViewError(
-                f"your code still holds a view of slots {sorted(self._row)} from an "
-                "earlier recv, and its memory is about to be reused; copy what you "
-                "keep, or use copy=True"
-            )
+        written = dict(zip(slots.tolist(), rows.tolist(), strict=True)).items()
+        for lent in [one for one in self.lent if one[0].items() & written]:
+            self.lent.remove(lent)
+            row_of, copies = lent
+            held = [array for array in (ref() for ref in copies) if array is not None]
+            for array in held:
+                array.reshape(-1).view(np.uint8).fill(0xFB)
+            if held:
+                raise StaleViewError(
+                    f"your code still holds a view of slots {sorted(row_of)} from an "
+                    "earlier recv, and its memory is about to be reused; copy what you "
+                    "keep, or use copy=True"
+                )

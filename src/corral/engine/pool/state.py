@@ -1,4 +1,4 @@
-"""The state of a pool: what each slot was sent, what is under way, where time went.
+"""The state of a pool: what each slot was sent, what is pending, where time went.
 
 Sending, receiving and recovery use it; nothing else keeps anything about a command.
 What is known slot by slot is in arrays of fixed layout, what is known of the whole pool
@@ -65,10 +65,10 @@ class PoolState:
         self.tickets = Tickets(count)
         self.requests = EpisodeRequests()
         self.messages: dict[int, list[Any]] = {}
-        """By slot: messages that belong to the command under way; kept only where
+        """By slot: messages that belong to the pending command; kept only where
         workers are replaced, for the new worker."""
         self.waiting = 0
-        """How many slots have a command under way."""
+        """How many slots have a pending command."""
         self.taken = 0
         """Results received since the start, modulo 2**32."""
         self.unstarted = count
@@ -91,7 +91,7 @@ class PoolState:
         self._whole_mode = 0
         self.opened_at = self.mark = perf_counter()
         self.policy_seconds = 0.0
-        """Nothing was under way: every worker waited for the caller."""
+        """Nothing was pending: every worker waited for the caller."""
         self.waiting_seconds = 0.0
         """The caller waited for results; under serial, ran the envs."""
         self.copying_seconds = 0.0
@@ -192,18 +192,18 @@ class PoolState:
         return self.tickets.base + self.tickets.offsets[slots]
 
     def pending(self) -> NDArray[np.intp]:
-        """The slots with a command under way."""
+        """The slots with a pending command."""
         if self._whole:
             self._spread()
         return np.flatnonzero(self._pending)
 
     def _spread(self) -> None:
-        """Mark slot by slot that a command to all is under way."""
+        """Mark slot by slot that a command to all is pending."""
         self._pending[:] = True
         self._whole = False
 
     def complete(self) -> bool:
-        """Whether the results of all slots under way are there."""
+        """Whether the results of all pending slots are there."""
         tickets = self.tickets
         if self.waiting == self.count and (tickets.even or tickets.level()):
             # Bytes: 64 slots take 0.2 µs, comparing arrays 2 µs.
@@ -225,7 +225,7 @@ class PoolState:
         return len(slots) - int(np.count_nonzero(finished))
 
     def unfinished(self, slots: Sequence[int]) -> list[int]:
-        """Those of these slots with a command under way that is not done."""
+        """Those of these slots with a pending command that is not done."""
         if self._whole:
             self._spread()
         chosen = np.asarray(slots, np.intp)
@@ -264,13 +264,13 @@ class PoolState:
     # Checks ---------------------------------------------------------------------------
 
     def check_sendable(self, slots: NDArray[np.intp], started: bool) -> None:
-        """None of them may have a command under way; `started`: all need a reset."""
+        """None of them may have a pending command; `started`: all need a reset."""
         if self._whole:
             self._spread()
         if self._pending[slots].any():
             busy = slots[self._pending[slots]]
             raise OrderError(
-                f"slots {busy.tolist()} have a command under way; call recv first"
+                f"slots {busy.tolist()} have a pending command; call recv first"
             )
         if started and self.unstarted and not self._started[slots].all():
             idle = slots[~self._started[slots]]
@@ -279,12 +279,12 @@ class PoolState:
                 "failed; call send_reset before their first step"
             )
 
-    def check_under_way(self, slots: NDArray[np.intp]) -> None:
-        """All of them must have a command under way."""
+    def check_pending(self, slots: NDArray[np.intp]) -> None:
+        """All of them must have a pending command."""
         if self._whole:
             self._spread()
         idle = slots[~self._pending[slots]]
         if len(idle):
             raise OrderError(
-                f"slots {idle.tolist()} have nothing under way; send to them first"
+                f"slots {idle.tolist()} have no pending command; send to them first"
             )

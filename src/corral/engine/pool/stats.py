@@ -6,7 +6,7 @@ Workers count times all the time, so `pool.stats()` costs nothing until it is ca
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -56,13 +56,19 @@ class Times:
         """The 99th percentile."""
         return percentile(self.counts, 0.99)
 
-    def overall(self, fraction: float) -> float:
-        """A percentile over all slots together."""
-        return float(percentile(self.counts.sum(axis=0), fraction))
-
     def since(self, earlier: Times) -> Times:
         """Those after `earlier`."""
         return Times(self.counts - earlier.counts, self.seconds - earlier.seconds)
+
+    def __str__(self) -> str:
+        counts = self.counts.sum(axis=0)
+        if not counts.any():
+            return "none yet"
+        parts = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
+        shown = [
+            f"{p} {duration_text(float(percentile(counts, at)))}" for p, at in parts
+        ]
+        return f"{', '.join(shown)}, {int(counts.sum()):,} times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +78,55 @@ class WorkerStats:
     worker: int
     slots: range
     pid: int
+    seconds: float
+    """The time that all of this is about."""
     busy_seconds: float
-    busy: float
-    """The fraction of the time that it spent on commands."""
     memory: int | None
-    """Bytes now; of the whole program where the worker is no process of its own."""
+    """Bytes now; of the whole program where the worker is not a separate process."""
     starved_seconds: float | None
-    starved: float | None
-    """The fraction of the time that it was ready to run and had no core; None where
-    that is not counted, or the worker is no process of its own."""
+
+    @property
+    def busy(self) -> float:
+        """The fraction of the time that it spent on commands."""
+        return self._fraction(self.busy_seconds)
+
+    @property
+    def starved(self) -> float | None:
+        """The fraction of the time that it was ready to run and had no core.
+
+        None where that is not counted, or the worker is not a separate process.
+        """
+        seconds = self.starved_seconds
+        return None if seconds is None else self._fraction(seconds)
+
+    def _fraction(self, part: float) -> float:
+        # Clocks that were read one after the other may make it more than the whole.
+        return min(1.0, part / self.seconds) if self.seconds else 0.0
+
+    def since(self, earlier: WorkerStats) -> WorkerStats:
+        """The same for the time since `earlier`."""
+        busy, starved = self.busy_seconds, self.starved_seconds
+        if self.pid == earlier.pid:  # one that replaced it counts from its own start
+            busy -= earlier.busy_seconds
+            starved = (
+                None if starved is None else starved - (earlier.starved_seconds or 0.0)
+            )
+        return replace(
+            self,
+            seconds=self.seconds - earlier.seconds,
+            busy_seconds=busy,
+            starved_seconds=starved,
+        )
+
+    def __str__(self) -> str:
+        first, last = self.slots.start, self.slots.stop - 1
+        slots = str(first) if first == last else f"{first}-{last}"
+        starved = "" if self.starved is None else f", {self.starved:.0%} starved"
+        memory = "?" if self.memory is None else f"{self.memory / 2**20:.0f}"
+        return (
+            f"worker {self.worker}: slots {slots}, {self.busy:.0%} busy{starved}, "
+            f"{memory} MiB, pid {self.pid}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +156,8 @@ class Stats:
 
     @property
     def overlapped(self) -> float:
-        """Seconds of the caller's own work while commands were under way."""
-        accounted = self.policy + self.waiting + self.copying
-        return max(0.0, self.seconds - accounted)
+        """Seconds of the caller's own work while commands were pending."""
+        return max(0.0, self.seconds - self.policy - self.waiting - self.copying)
 
     def slowest(self, count: int = 3) -> tuple[int, ...]:
         """The slots with the longest mean step, slowest first."""
@@ -121,35 +166,31 @@ class Stats:
 
     def since(self, earlier: Stats) -> Stats:
         """The same for the time since `earlier`; memory is as it is now."""
-        seconds = self.seconds - earlier.seconds
         pairs = zip(self.workers, earlier.workers, strict=True)
         return Stats(
-            seconds=seconds,
+            seconds=self.seconds - earlier.seconds,
             policy=self.policy - earlier.policy,
             waiting=self.waiting - earlier.waiting,
             copying=self.copying - earlier.copying,
             step=self.step.since(earlier.step),
             reset=self.reset.since(earlier.reset),
-            workers=tuple(_since(now, then, seconds) for now, then in pairs),
+            workers=tuple(now.since(then) for now, then in pairs),
         )
 
     def __str__(self) -> str:
+        parts = ("policy", "waiting", "copying", "overlapped")
+        caller = [
+            f"{getattr(self, one) / (self.seconds or 1):.0%} {one}" for one in parts
+        ]
         slowest = ", ".join(map(str, self.slowest()))
-        lines = [
+        lines = (
             f"{self.steps:,} steps in {self.seconds:.2f} s "
-            f"({self.steps_per_second:,.0f}/s); caller: {self._caller()}",
-            f"step   {_summary(self.step)}; slowest slots {slowest}",
-            f"reset  {_summary(self.reset)}",
-        ]
-        return "\n".join([*lines, *map(_line, self.workers)])
-
-    def _caller(self) -> str:
-        parts = [
-            f"{getattr(self, name) / self.seconds:.0%} {name}"
-            for name in ("policy", "waiting", "copying", "overlapped")
-            if self.seconds
-        ]
-        return ", ".join(parts)
+            f"({self.steps_per_second:,.0f}/s); caller: {', '.join(caller)}",
+            f"step   {self.step}; slowest slots {slowest}",
+            f"reset  {self.reset}",
+            *map(str, self.workers),
+        )
+        return "\n".join(lines)
 
 
 class CpuContention:
@@ -174,81 +215,36 @@ class CpuContention:
 def stats_of(executor: Executor, state: PoolState, contention: CpuContention) -> Stats:
     """The stats of a pool now."""
     now = perf_counter()
-    seconds = now - state.opened_at
-    # In the middle of it, if nothing is under way.
-    policy = state.policy_seconds + (0.0 if state.waiting else now - state.mark)
+    seconds, pairs = (
+        now - state.opened_at,
+        zip(executor.shards, executor.vitals(), strict=True),
+    )
+    workers = [
+        WorkerStats(
+            worker,
+            slots,
+            vitals.pid,
+            seconds,
+            # None: the caller, which runs the envs while it waits for them.
+            state.waiting_seconds
+            if vitals.busy_seconds is None
+            else vitals.busy_seconds,
+            memory_of(vitals.pid),
+            contention.seconds(vitals.pid),
+        )
+        for worker, (slots, vitals) in enumerate(pairs)
+    ]
     return Stats(
         seconds=seconds,
-        policy=policy,
+        # In the middle of it, if nothing is pending.
+        policy=state.policy_seconds + (0.0 if state.waiting else now - state.mark),
         waiting=state.waiting_seconds,
         copying=state.copying_seconds,
         step=_times(executor.times, "step"),
         reset=_times(executor.times, "reset"),
-        workers=tuple(_workers(executor, state, contention, seconds)),
+        workers=tuple(workers),
     )
-
-
-def _workers(
-    executor: Executor, state: PoolState, contention: CpuContention, seconds: float
-) -> Iterator[WorkerStats]:
-    pairs = zip(executor.shards, executor.vitals(), strict=True)
-    for worker, (shard, vitals) in enumerate(pairs):
-        busy = vitals.busy_seconds
-        if busy is None:  # the caller, which runs the envs while it waits for them
-            busy = state.waiting_seconds
-        starved = contention.seconds(vitals.pid)
-        yield WorkerStats(
-            worker=worker,
-            slots=shard,
-            pid=vitals.pid,
-            busy_seconds=busy,
-            busy=_fraction(busy, seconds),
-            memory=memory_of(vitals.pid),
-            starved_seconds=starved,
-            starved=None if starved is None else _fraction(starved, seconds),
-        )
 
 
 def _times(times: NDArray[np.void], kind: str) -> Times:
     return Times(times[kind].astype(np.int64), times[f"{kind}_seconds"].copy())
-
-
-def _since(now: WorkerStats, then: WorkerStats, seconds: float) -> WorkerStats:
-    # One that was replaced meanwhile counts from its own start.
-    same = now.pid == then.pid
-    busy = now.busy_seconds - (then.busy_seconds if same else 0.0)
-    starved = now.starved_seconds
-    if starved is not None and same:
-        starved -= then.starved_seconds or 0.0
-    return replace(
-        now,
-        busy_seconds=busy,
-        busy=_fraction(busy, seconds),
-        starved_seconds=starved,
-        starved=None if starved is None else _fraction(starved, seconds),
-    )
-
-
-def _fraction(part: float, seconds: float) -> float:
-    """Of the time; clocks that were read one after the other may make it more."""
-    return min(1.0, part / seconds) if seconds else 0.0
-
-
-def _line(worker: WorkerStats) -> str:
-    first, last = worker.slots.start, worker.slots.stop - 1
-    slots = str(first) if first == last else f"{first}-{last}"
-    facts = [f"worker {worker.worker}: slots {slots}", f"{worker.busy:.0%} busy"]
-    if worker.starved is not None:
-        facts.append(f"{worker.starved:.0%} starved")
-    memory = "?" if worker.memory is None else f"{worker.memory / 2**20:.0f}"
-    return ", ".join([*facts, f"{memory} MiB", f"pid {worker.pid}"])
-
-
-def _summary(times: Times) -> str:
-    if not times.counts.any():
-        return "none yet"
-    shown = ", ".join(
-        f"{name} {duration_text(times.overall(fraction))}"
-        for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
-    )
-    return f"{shown}, {int(times.counts.sum()):,} times"

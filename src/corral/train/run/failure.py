@@ -18,13 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.engine.faults.advice import helped_by_restarts
-from corral.engine.faults.code_location import location_of_error
-from corral.engine.faults.option_syntax import (
+from corral.engine.faults.advice import (
     PYTHON_SYNTAX,
     SETTINGS_SYNTAX,
     OptionSyntax,
+    helped_by_restarts,
 )
+from corral.engine.faults.code_location import location_of_error
 from corral.engine.faults.report import message_for
 from corral.errors import (
     CorralError,
