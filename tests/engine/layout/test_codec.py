@@ -23,14 +23,9 @@ from gymnasium.vector.utils import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.engine.layout.codec import (
-    Codec,
-    Leaf,
-    MailedCodec,
-    StandIn,
-    codec_for,
-    register_codec,
-)
+from corral.engine.layout.codec import Codec, StandIn, codec_for, register_codec
+from corral.engine.layout.contract import Leaf
+from corral.engine.layout.leaves import MailedCodec
 from corral.errors import SpaceMismatch
 
 exactly = settings(derandomize=True, deadline=None, max_examples=100, database=None)

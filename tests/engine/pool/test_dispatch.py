@@ -125,7 +125,7 @@ def test_nothing_is_remembered_of_messages_where_no_worker_is_replaced(parts):
 def test_a_task_given_ahead_belongs_to_no_command(restarting):
     restarting.dispatcher.assign(1, "push")
     assert restarting.state.messages == {}
-    assert restarting.state.requests.assigned == {1: (0, "push")}
+    assert restarting.state.assigned == {1: (0, "push")}
 
 
 def test_waiting_counts_as_waiting_also_when_it_fails(parts, monkeypatch):

@@ -139,7 +139,7 @@ def test_a_slot_takes_one_command_at_a_time():
 def test_a_slot_is_reset_before_its_first_step_and_after_a_fault():
     state = new_state(3)
     reset = np.array([0, 2])
-    state.start(reset, np.array([1, 1]))
+    state.start(reset, np.array([1, 1]), {})
     assert state.unstarted == 1
     with pytest.raises(OrderError, match=r"slots \[1\] have not been reset"):
         state.check_sendable(state.all, started=True)
@@ -152,7 +152,7 @@ def test_a_slot_is_reset_before_its_first_step_and_after_a_fault():
 def test_only_a_reset_that_was_the_last_command_counts_as_one():
     state = new_state(2)
     state.send(state.all, Verb.RESET)
-    state.start(state.all, state.tickets_of(state.all))
+    state.start(state.all, state.tickets_of(state.all), {})
     assert state.is_reset(0) and state.is_reset(1)
     state.take(state.all)
     state.send(np.array([1]), Verb.STEP)
@@ -169,16 +169,16 @@ def test_messages_are_kept_until_the_result_of_their_command_is_taken():
 def test_a_task_assigned_ahead_belongs_to_the_first_episode_that_begins_after_it():
     state, slots = new_state(2), np.array([0, 1])
     state.send_all(0)
-    state.requests.assign(1, state.tickets.of(1), "push")
+    state.assigned[1] = state.tickets.of(1), "push"
     state.results_taken(slots, np.array([True, True]))  # it was under way before
-    assert state.requests.assigned.keys() == {1}
+    assert state.assigned.keys() == {1}
     state.send_all(0)
     state.results_taken(slots, np.array([True, False]))
-    assert state.requests.assigned.keys() == {1}
+    assert state.assigned.keys() == {1}
     state.send_all(0)
     state.results_taken(slots, np.array([False, True]))
-    assert not state.requests.assigned
-    assert state.requests.about(1, state.tickets.of(1)) == {"task": "push"}
+    assert not state.assigned
+    assert state.request_of(1, state.tickets.of(1)) == {"task": "push"}
 
 
 def test_every_second_is_the_policys_or_waiting_or_copying(monkeypatch):

@@ -55,12 +55,9 @@ def signal_name(exit_code: int | None) -> str | None:
 
 def where(fault: Fault) -> str:
     """The place of a fault, in the project's words."""
-    names = [
-        name
-        for name in ("item", "slot", "worker", "pid")
-        if getattr(fault, name) is not None
-    ]
-    return ", ".join(f"{name} {getattr(fault, name)}" for name in names) or "the pool"
+    names = ("item", "slot", "worker", "pid")
+    known = [name for name in names if getattr(fault, name) is not None]
+    return ", ".join(f"{name} {getattr(fault, name)}" for name in known) or "the pool"
 
 
 def error_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> CorralError:

@@ -82,7 +82,7 @@ def described_value(value: Any, array: Array | None = None) -> str:
         return "is None"
     if array is None or array.dtype.kind not in "biufc":
         kind = type(value).__name__
-        return f"is an {kind}" if kind[0] in "aeiouAEIOU" else f"is a {kind}"
+        return f"is a{'n' * (kind[0] in 'aeiouAEIOU')} {kind}"
     if array.ndim == 0:
         return f"is {array} ({array.dtype})"
     return f"is {array.dtype} {array.shape}"

@@ -31,21 +31,12 @@ from corral.engine.layout.contract import (
     Codec,
     Decode,
     Encode,
-    Leaf,
     Mail,
     Split,
 )
 from corral.engine.layout.leaves import ArrayCodec, MailedCodec, check_count
 
-__all__ = [
-    "Codec",
-    "Codecs",
-    "Leaf",
-    "MailedCodec",
-    "StandIn",
-    "codec_for",
-    "register_codec",
-]
+__all__ = ["Codec", "Codecs", "StandIn", "codec_for", "register_codec"]
 
 
 @singledispatch
@@ -116,13 +107,10 @@ class StandIn(Codec):
 
     def assemble(self, leaf_batches: Sequence[Array], mailed: Mail) -> tuple[Any, ...]:
         """See Codec.assemble; the only one that copies, value by value."""
-        columns: list[Any] = [*leaf_batches, *mailed]
-        count = len(columns[0]) if columns else 0
         decode = self.decoder([batch[np.newaxis] for batch in leaf_batches])
-        return tuple(
-            decode(0, slot, [column[slot] for column in mailed])
-            for slot in range(count)
-        )
+        columns: list[Any] = [*leaf_batches, *mailed, ()]
+        slots = range(len(columns[0]))
+        return tuple(decode(0, slot, [part[slot] for part in mailed]) for slot in slots)
 
     def split(self, batch: Any, count: int, name: str = "actions") -> Split:
         """See Codec.split."""
@@ -133,9 +121,7 @@ class StandIn(Codec):
 @codec_for.register(spaces.Box)
 @codec_for.register(spaces.MultiDiscrete)
 @codec_for.register(spaces.MultiBinary)
-def _array_codec(
-    space: spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary,
-) -> ArrayCodec:
+def _array_codec(space: Any) -> ArrayCodec:
     return ArrayCodec(space.dtype, space.shape)
 
 

@@ -25,13 +25,11 @@ def bucket_of(seconds: float) -> int:
     return min(BUCKETS - 1, _PER_DOUBLING * (exponent - _FIRST_EXPONENT) + part)
 
 
-def _bounds() -> NDArray[np.float64]:
-    """The seconds at which each bucket begins, and the last one's end."""
-    doubling, part = np.divmod(np.arange(BUCKETS + 1), _PER_DOUBLING)
-    return 2.0 ** (doubling + _FIRST_EXPONENT) * (1 + part / _PER_DOUBLING) * 1e-9
-
-
-BUCKET_BOUNDS = _bounds()
+_DOUBLING, _PART = np.divmod(np.arange(BUCKETS + 1), _PER_DOUBLING)
+BUCKET_BOUNDS: NDArray[np.float64] = (
+    2.0 ** (_DOUBLING + _FIRST_EXPONENT) * (1 + _PART / _PER_DOUBLING) * 1e-9
+)
+"""The seconds at which each bucket begins, and the last one's end."""
 
 
 def percentile(counts: NDArray[np.integer], fraction: float) -> NDArray[np.float64]:

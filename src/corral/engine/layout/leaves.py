@@ -124,11 +124,8 @@ class ArrayCodec(Codec):
                 return split_items(self, batch, count, name)
             raise unreadable(name, batch, error) from error
         if array.shape != expected:
-            got = (
-                f"has shape {array.shape}"
-                if array.ndim
-                else described_value(batch, array)
-            )
+            shape = f"has shape {array.shape}"
+            got = shape if array.ndim else described_value(batch, array)
             raise SpaceMismatch(f"{name} {got}; expected {expected}: {one_each(count)}")
         if casts(batch, array, self.dtype):
             if listed and array.dtype.kind in "iu" and self.dtype.kind in "iu":
@@ -168,11 +165,9 @@ class ArrayCodec(Codec):
         too_large = beyond(array, self.dtype) if array.shape == self.shape else ""
         if too_large:
             return SpaceMismatch(f"{name}{too_large}")
-        an_integer = array.dtype.kind in "iu"
-        wants = f"its space says {self.dtype} {self.shape}"
-        if self.wants and not an_integer:
-            wants = self.wants
-        return SpaceMismatch(f"{name} {described_value(value, array)}; {wants}")
+        says = f"its space says {self.dtype} {self.shape}"
+        wants = self.wants if array.dtype.kind not in "iu" else ""
+        return SpaceMismatch(f"{name} {described_value(value, array)}; {wants or says}")
 
 
 class MailedCodec(Codec):
@@ -231,8 +226,8 @@ def check_count(items: Any, count: int, name: str) -> None:
             f"{name} {described_value(items)}; expected {one_each(count)}"
         )
     if len(items) != count:
-        got = f"{len(items)} item" + "s" * (len(items) != 1)
-        raise SpaceMismatch(f"{name} has {got}; expected {count}: {one_each(count)}")
+        got = f"has {len(items)} item" + "s" * (len(items) != 1)
+        raise SpaceMismatch(f"{name} {got}; expected {count}: {one_each(count)}")
 
 
 def one_each(count: int) -> str:

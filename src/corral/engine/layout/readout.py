@@ -10,7 +10,7 @@ Two twins share these names and tests; `KIND` says which one this process uses.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
@@ -78,23 +78,12 @@ def _listed(source: list[Any] | NDArray[Any], plain: int) -> Sequence[Any]:
     return source.tolist() if plain else list(source)
 
 
-CopyOut = Callable[
-    [list[Column], list[NDArray[Any]], NDArray[np.uint8]], list[ColumnRead]
-]
-ToDicts = Callable[
-    [tuple[str, ...], tuple[list[Any] | NDArray[Any], ...], bytes, int],
-    list[dict[Any, Any]],
-]
-
-
-def _choose() -> tuple[CopyOut, ToDicts, str]:
+try:
     if os.environ.get("CORRAL_PURE_PYTHON") == "1":
-        return python_copy_out, python_to_dicts, "python"
-    try:
-        from corral.engine.layout._readout import copy_out, to_dicts
-    except ImportError:
-        return python_copy_out, python_to_dicts, "python"
-    return copy_out, to_dicts, "c"
+        raise ImportError
+    from corral.engine.layout._readout import copy_out as copy_out
+    from corral.engine.layout._readout import to_dicts as to_dicts
 
-
-copy_out, to_dicts, KIND = _choose()
+    KIND = "c"
+except ImportError:
+    copy_out, to_dicts, KIND = python_copy_out, python_to_dicts, "python"

@@ -27,12 +27,7 @@ class BatchedEnvs:
     def __init__(self, spec: EnvSpec, shards: Sequence[range]) -> None:
         self._shards = shards
         self._masks_steps = bool(spec.metadata.get(STEP_MASK_KEY))
-        mode = AutoresetMode(spec.metadata[AUTORESET_KEY])
-        itself = {
-            AutoresetMode.NEXT_STEP: MODES["next_step"],
-            AutoresetMode.SAME_STEP: MODES["same_step"],
-        }
-        self._only = itself.get(mode)
+        self._only = MODES.get(AutoresetMode(spec.metadata[AUTORESET_KEY]).name.lower())
         """The mode in which the env restarts episodes by itself, if it does."""
 
     def check_mode(self, mode: int) -> None:

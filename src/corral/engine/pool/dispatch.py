@@ -12,20 +12,23 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.faults.report import error_for, one_error_for
 from corral.engine.layout.entries import Column
 from corral.engine.layout.plan import TICKET_MASK
-from corral.engine.pool.fault_details import FaultDetails
+from corral.engine.pool.fault_details import Asked, FaultDetails
 from corral.engine.pool.lifecycle import BROKEN, OPEN, SENDING, Lifecycle
 from corral.engine.pool.recovery import Recovery
+from corral.engine.pool.state import Chosen
 from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter
 from corral.errors import FaultError, WorkerDied, WorkerHung
+
+Payload = Callable[[list[int]], Any]
+"""Makes what a worker is asked from its slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,9 @@ class Question:
     by_worker: dict[int, list[int]]
     """Those of the slots that each worker runs."""
     verb: str
-    payload: Callable[[list[int]], Any]
-    """Makes what a worker is asked from its slots."""
+    payload: Payload
 
-    def to(self, slot: int | None) -> tuple[str, Any] | None:
+    def to(self, slot: int | None) -> Asked | None:
         """What one slot was asked."""
         return None if slot is None else (self.verb, self.payload([slot]))
 
@@ -77,16 +79,12 @@ class Dispatcher:
         if self.lifecycle.state == SENDING:
             self.lifecycle.state = OPEN
 
-    def step(
-        self, slots: NDArray[np.intp], leaves: list[NDArray[Any]], mode: int
-    ) -> None:
+    def step(self, slots: Chosen, leaves: list[NDArray[Any]], mode: int) -> None:
         """Have these slots take a step with these actions."""
         rows = self.state.tickets_of(slots) + 1
         self._send(slots, Verb.STEP, mode | self.actions.write(leaves, rows, slots))
 
-    def step_raw(
-        self, slots: NDArray[np.intp], actions: Sequence[Any], mode: int
-    ) -> None:
+    def step_raw(self, slots: Chosen, actions: Sequence[Any], mode: int) -> None:
         """Have these slots take a step with actions that fit no space."""
         self._post_by_slot(
             (slot, commands.RawAction(self._index(slot), action))
@@ -97,7 +95,7 @@ class Dispatcher:
 
     def reset(
         self,
-        slots: NDArray[np.intp],
+        slots: Chosen,
         seeds: list[int],
         requests: dict[int, dict[str, Any]],
     ) -> None:
@@ -115,11 +113,10 @@ class Dispatcher:
         )
         self.lifecycle.state = SENDING
         tickets = self.state.tickets_of(slots) + 1
-        self.state.start(slots, tickets)
-        self.state.requests.reset(slots, tickets, requests)
+        self.state.start(slots, tickets, requests)
         self._send(slots, Verb.RESET, 0)
 
-    def _send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
+    def _send(self, slots: Chosen, verb: Verb, mode: int) -> None:
         """Send these slots a command.
 
         Ctrl-C in here leaves the pool "sending", in which only `close` is safe. A
@@ -137,7 +134,7 @@ class Dispatcher:
 
     # Messages -------------------------------------------------------------------------
 
-    def mail_actions(self, slots: NDArray[np.intp], mailed: list[Any]) -> None:
+    def mail_actions(self, slots: Chosen, mailed: list[Any]) -> None:
         """Send the parts of actions that have no place in the block."""
         rows = zip(slots.tolist(), zip(*mailed, strict=True), strict=True)
         self._post_by_slot(
@@ -149,7 +146,7 @@ class Dispatcher:
         """Give a task to the slot's first episode that starts after what was sent."""
         message = commands.NextEpisode(self._index(slot), task=task)
         self._post_by_slot([(slot, message)], with_command=False)
-        self.state.requests.assigned[slot] = self.state.tickets.of(slot), task
+        self.state.assigned[slot] = self.state.tickets.of(slot), task
 
     def new_root(self, seed: int) -> None:
         """Have every worker count its episodes from zero, with this root seed."""
@@ -190,9 +187,7 @@ class Dispatcher:
 
     # Questions ------------------------------------------------------------------------
 
-    def ask(
-        self, verb: str, slots: list[int], payload: Callable[[list[int]], Any]
-    ) -> Question:
+    def ask(self, verb: str, slots: list[int], payload: Payload) -> Question:
         """Ask one question per worker that has any of the slots; do not wait."""
         shards = self.executor.shards
         by_worker: dict[int, list[int]] = {}
@@ -272,7 +267,7 @@ class Dispatcher:
 
     # Dead workers ---------------------------------------------------------------------
 
-    def recover(self, error: FaultError, asked: tuple[str, Any] | None = None) -> None:
+    def recover(self, error: FaultError, asked: Asked | None = None) -> None:
         """Replace a worker, or raise its error if that is not possible.
 
         The pool is broken then. `asked`: the question that its slot was asked, if any.

@@ -29,6 +29,8 @@ from corral.engine.worker.letters import Unsendable
 from corral.engine.worker.rebuild_spec import RebuildSpec
 from corral.errors import EpisodeRecord, Fault, SpaceMismatch, UsageError
 
+Asked = tuple[str, Any]
+"""What an env was asked: the verb and its arguments."""
 MAX_SHOWN_ACTIONS = 8
 """Actions that a fault shows; its episode has them all."""
 MAX_OUTPUT_CHARACTERS = 4096
@@ -52,7 +54,7 @@ class FaultDetails:
     actions: Actions
     views: DataViews
 
-    def of_exception(self, fault: Fault, asked: tuple[str, Any] | None = None) -> Fault:
+    def of_exception(self, fault: Fault, asked: Asked | None = None) -> Fault:
         """The fault of an env that raised; `asked`: the question, if it was one."""
         if fault.worker is not None and not fault.output:
             output = self.executor.output(fault.worker)[-MAX_OUTPUT_CHARACTERS:]
@@ -65,9 +67,7 @@ class FaultDetails:
             ticket = began + (fault.step or 0)
         return self._with_episode(self._with_company(fault), ticket, asked)
 
-    def of_dead_worker(
-        self, fault: Fault, asked: tuple[str, Any] | None = None
-    ) -> Fault:
+    def of_dead_worker(self, fault: Fault, asked: Asked | None = None) -> Fault:
         """The fault of a worker that ended: of the slot that it was running, if any.
 
         Args:
@@ -89,7 +89,7 @@ class FaultDetails:
         return self.of_lost_slot(fault, fault.slot if fault.slot in late else late[0])
 
     def of_lost_slot(
-        self, fault: Fault, slot: int, asked: tuple[str, Any] | None = None
+        self, fault: Fault, slot: int, asked: Asked | None = None
     ) -> Fault:
         """The fault of a slot whose worker ended, from what the block has of it."""
         began = int(self.executor.episode[slot, BEGIN_TICKET])
@@ -128,7 +128,7 @@ class FaultDetails:
     def task_of(self, slot: int) -> Any:
         """The task of the slot's episode, if the caller gave one."""
         first = int(self.executor.episode[slot, FIRST_BEGIN_TICKET])
-        return self.state.requests.about(slot, first).get("task", NO_TASK)
+        return self.state.request_of(slot, first).get("task", NO_TASK)
 
     @property
     def _one_process(self) -> bool:
@@ -136,15 +136,14 @@ class FaultDetails:
         return not self.executor.capabilities.survives_deaths
 
     def _with_company(self, fault: Fault) -> Fault:
-        if self.assignment.options.batched:
-            return fault
-        return with_company(fault, self.executor.shards, self._one_process)
+        shards, one_process = self.executor.shards, self._one_process
+        return with_company(fault, self.assignment, shards, one_process)
 
     def _known_of(self, slot: int, has_begun: bool = True) -> dict[str, Any]:
         """Seed, options and task of the slot's episode; why its task is missing."""
         words = self.executor.episode[slot].tolist()
         about: dict[str, Any] = {"options": None, "seed": None, "missing": ""}
-        about.update(self.state.requests.about(slot, words[FIRST_BEGIN_TICKET]))
+        about.update(self.state.request_of(slot, words[FIRST_BEGIN_TICKET]))
         if words[EPISODE_RESTARTS] and words[BEGIN_TICKET] != words[FIRST_BEGIN_TICKET]:
             about["options"] = about["seed"] = None  # restarted with its task alone
         seed = words[EPISODE_SEED]
@@ -170,7 +169,7 @@ class FaultDetails:
         self,
         fault: Fault,
         ticket: int,
-        asked: tuple[str, Any] | None,
+        asked: Asked | None,
         missing: str = "",
     ) -> Fault:
         """The fault with its last actions and, if its env is to blame, the episode."""
@@ -275,11 +274,14 @@ def rebuild_spec_of(
     )
 
 
-def with_company(fault: Fault, shards: list[range], one_process: bool) -> Fault:
+def with_company(
+    fault: Fault, assignment: Assignment, shards: list[range], one_process: bool
+) -> Fault:
     """The fault with the number of other envs in its process, if they may be the cause.
 
     Args:
         fault: of an env that raised, or whose process crashed.
+        assignment: what the executor runs.
         shards: the slots of every worker.
         one_process: whether all workers run in one process.
     """
@@ -287,6 +289,7 @@ def with_company(fault: Fault, shards: list[range], one_process: bool) -> Fault:
     crashed = fault.kind == "died" and fault.signal_name in CRASH_SIGNALS
     if (
         slot is not None
+        and not assignment.options.batched
         and fault.command in ("construct", "reset", "step")
         and not isinstance(fault.exception, UsageError)
         and (crashed or fault.kind in ("raised", "start"))
@@ -310,9 +313,8 @@ def with_rebuild_spec(
         if fault.kind != "start" and (not shards or len(shard) > 1):
             return fault
         slot = shard.start  # what fails before the first factory fails for any slot
-    if shards and not assignment.options.batched:
-        fault = with_company(fault, shards, one_process)
     shards = shards or [range(slot, slot + 1)]
+    fault = with_company(fault, assignment, shards, one_process)
     beside = None
     if fault.company:  # the env that was built before it
         beside = EpisodeRecord(rebuild_spec_of(assignment, slot - 1, shards), NO_TASK)

@@ -13,6 +13,7 @@ from corral.engine.layout.codec import Codec
 from corral.engine.layout.columns import FINAL_ROW, Columns
 from corral.engine.layout.entries import Column
 from corral.engine.layout.infos import NO_INFOS, Infos
+from corral.engine.pool.state import Chosen
 from corral.engine.worker.letters import Letter, merged
 from corral.errors import Fault
 
@@ -45,12 +46,12 @@ class Inbox:
         """Note that the slot's result follows a fault that ended in a restart."""
         self.letters.setdefault(slot, Letter(slot)).restarted = fault
 
-    def rebuilt_env_letters(self, slots: NDArray[np.intp]) -> list[Letter]:
+    def rebuilt_env_letters(self, slots: Chosen) -> list[Letter]:
         """The letters of these slots that say an env was rebuilt after a fault."""
         found = [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
         return [letter for letter in found if letter.restarted]
 
-    def faults(self, slots: NDArray[np.intp]) -> list[Fault]:
+    def faults(self, slots: Chosen) -> list[Fault]:
         """The faults of slots being received; their letters are removed."""
         faults = []
         for slot in slots.tolist():
@@ -62,9 +63,7 @@ class Inbox:
                     self._obs[slot] = letter.obs
         return faults
 
-    def infos(
-        self, slots: NDArray[np.intp], row: int | NDArray[np.int64], whole: bool
-    ) -> Infos:
+    def infos(self, slots: Chosen, row: int | NDArray[np.int64], whole: bool) -> Infos:
         """Infos from columns and letters."""
         columns = self.columns.read(row, None if whole else slots)
         remainders = {}
@@ -110,7 +109,11 @@ class Inbox:
                 continue
             cut = step.truncated[position] and not step.valid[position]
             if letter.restarted is not None and cut:
-                self._truncate(step, position, letter)
+                # An episode that was cut off ends with the observation before.
+                if slot in self._obs:
+                    self._final_obs[slot] = self._obs[slot]
+                if step.started[position]:
+                    step.final_infos[position] = {"fault": letter.restarted}
             if letter.obs is not None:
                 self._obs[slot] = letter.obs
             if letter.final_obs is not None:
@@ -120,19 +123,12 @@ class Inbox:
             final = self._mailed(self._final_obs, step.slots)
             step.final_obs = self._codec.assemble(step.final_obs, final)
 
-    def _truncate(self, step: Step, position: int, letter: Letter) -> None:
-        """An episode that was cut off ends with the observation before."""
-        if letter.slot in self._obs:
-            self._final_obs[letter.slot] = self._obs[letter.slot]
-        if step.started[position]:
-            step.final_infos[position] = {"fault": letter.restarted}
-
-    def assemble(self, leaves: Sequence[Any], slots: NDArray[np.intp]) -> Any:
+    def assemble(self, leaves: Sequence[Any], slots: Chosen) -> Any:
         """Observations of these slots, from their leaves in the block and by mail."""
         return self._codec.assemble(leaves, self._mailed(self._obs, slots))
 
     def _mailed(
-        self, values: dict[int, list[Any]], slots: NDArray[np.intp]
+        self, values: dict[int, list[Any]], slots: Chosen
     ) -> list[tuple[Any, ...]]:
         if not self.always:
             return []

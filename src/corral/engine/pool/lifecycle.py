@@ -12,10 +12,20 @@ import os
 import weakref
 from threading import get_ident
 
-from corral.errors import ClosedError, CorralError, OwnershipError
+from corral.errors import ClosedError, OwnershipError
 
 UNBUILT, OPEN, SENDING, CLOSED = "unbuilt", "open", "sending", "closed"
 BROKEN, FORKED = "broken", "forked"
+_FORKED = "this pool belongs to the parent of this forked process; make one here"
+_UNUSABLE = {
+    SENDING: (
+        ClosedError,
+        "a send was interrupted; close this pool and make a new one",
+    ),
+    BROKEN: (ClosedError, "a worker of this pool died; close it and make a new one"),
+    CLOSED: (ClosedError, "this pool is closed; make another one"),
+    FORKED: (OwnershipError, _FORKED),
+}
 
 
 class Lifecycle:
@@ -43,24 +53,13 @@ class Lifecycle:
     def check(self) -> None:
         """Raise unless the pool is open and used by the thread that owns it."""
         if self.state != OPEN:
-            raise _unusable(self.state)
+            kind, why = _UNUSABLE.get(self.state, _UNUSABLE[CLOSED])
+            raise kind(why)
         if get_ident() != self.owner:
             raise OwnershipError(
                 "this pool belongs to the thread that made it; make one pool per "
                 "thread, or make the calls from its thread"
             )
-
-
-def _unusable(state: str) -> CorralError:
-    if state == FORKED:
-        return OwnershipError(
-            "this pool belongs to the parent of this forked process; make one here"
-        )
-    what = {
-        SENDING: "a send was interrupted; close this pool and make a new one",
-        BROKEN: "a worker of this pool died; close it and make a new one",
-    }
-    return ClosedError(what.get(state, "this pool is closed; make another one"))
 
 
 _open_pools: weakref.WeakSet[Lifecycle] = weakref.WeakSet()

@@ -25,7 +25,7 @@ from corral.engine.keywords import checked_keywords
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
 from corral.engine.pool.batched_envs import BatchedEnvs
-from corral.engine.pool.dispatch import Dispatcher, Question
+from corral.engine.pool.dispatch import Dispatcher, Payload, Question
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.lifecycle import CLOSED, OPEN, Lifecycle
@@ -41,7 +41,7 @@ from corral.engine.pool.options import (
 from corral.engine.pool.receive import Receiver
 from corral.engine.pool.recovery import Recovery
 from corral.engine.pool.stale_views import StaleViews
-from corral.engine.pool.state import PoolState, Slots, chosen_slots
+from corral.engine.pool.state import Chosen, PoolState, Slots, chosen_slots
 from corral.engine.pool.stats import CpuContention, Stats, stats_of
 from corral.engine.worker.autoreset import SAME_STEP
 from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
@@ -304,7 +304,7 @@ class Pool:
         (chosen,) = self._state.choose([slot]).tolist()
         self._dispatcher.assign(chosen, task)
 
-    def _expire_views(self, slots: NDArray[np.intp]) -> None:
+    def _expire_views(self, slots: Chosen) -> None:
         if self._stale_views.lent:
             self._stale_views.expire(slots, self._state.tickets_of(slots) + 1 & 1)
 
@@ -349,7 +349,7 @@ class Pool:
                 raise OptionError(
                     "recv takes slots, or min_slots and max_slots, not both"
                 )
-            chosen: NDArray[np.intp] | None = self._wait_for_slots(slots, timeout)
+            chosen: Chosen | None = self._wait_for_slots(slots, timeout)
         elif min_slots is not None or max_slots is not None:
             chosen = self._first_ready(min_slots, max_slots, timeout)
         else:
@@ -363,7 +363,7 @@ class Pool:
 
     def _first_ready(
         self, low: int | None, high: int | None, timeout: float | None
-    ) -> NDArray[np.intp]:
+    ) -> Chosen:
         """Wait until `low` slots are ready; return at most `high`, the oldest."""
         state = self._state
         high = state.waiting if high is None else high
@@ -385,7 +385,7 @@ class Pool:
             raise self._timeout_error(low, timeout)
         return state.oldest(ready, high)
 
-    def _wait_for_slots(self, slots: Slots, timeout: float | None) -> NDArray[np.intp]:
+    def _wait_for_slots(self, slots: Slots, timeout: float | None) -> Chosen:
         """Wait for these slots, even if others are ready before them."""
         state = self._state
         chosen = np.sort(state.choose(slots))
@@ -519,14 +519,10 @@ class Pool:
         """`function(env, *args)` beside each env of these slots, or all."""
         return self._ask("apply", slots, lambda _: (function, args))
 
-    def _ask(
-        self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
-    ) -> tuple[Any, ...]:
+    def _ask(self, verb: str, slots: Slots | None, payload: Payload) -> tuple[Any, ...]:
         return self.answers(self.ask_async(verb, slots, payload))
 
-    def ask_async(
-        self, verb: str, slots: Slots | None, payload: Callable[[list[int]], Any]
-    ) -> Question:
+    def ask_async(self, verb: str, slots: Slots | None, payload: Payload) -> Question:
         """Ask one question per worker that has any of the slots; do not wait."""
         self._lifecycle.check()
         return self._dispatcher.ask(verb, self._state.choose(slots).tolist(), payload)

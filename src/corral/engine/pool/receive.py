@@ -17,6 +17,7 @@ from corral.engine.layout.plan import SCALAR_FIELDS, DataViews
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.stale_views import StaleViews
+from corral.engine.pool.state import Chosen
 from corral.engine.worker.letters import Letter
 from corral.errors import Fault, FaultError
 
@@ -54,7 +55,7 @@ class Receiver:
         ]
         self.dispatcher.on_broken = self._add_finished_results
 
-    def take(self, slots: NDArray[np.intp] | None, copy: bool, debug: bool) -> Step:
+    def take(self, slots: Chosen | None, copy: bool, debug: bool) -> Step:
         """The results of these slots, or of all.
 
         Args:
@@ -93,9 +94,7 @@ class Receiver:
         error.faults = (error.fault, *others)
         error.step = self._results_except(ready, others)
 
-    def _results_except(
-        self, slots: NDArray[np.intp], faults: list[Fault]
-    ) -> Step | None:
+    def _results_except(self, slots: Chosen, faults: list[Fault]) -> Step | None:
         """The results of those slots that were fine."""
         failed = np.array([fault.slot for fault in faults], np.intp)
         fine = slots[~np.isin(slots, failed)]
@@ -103,7 +102,7 @@ class Receiver:
 
     def _results_of(
         self,
-        slots: NDArray[np.intp] | None,
+        slots: Chosen | None,
         copy: bool,
         debug: bool = False,
         informed: bool = True,
@@ -114,8 +113,10 @@ class Receiver:
             row, viewed = state.tickets.base & 1, not copy
             step = self._steps[row]
             if copy or debug or step is None:
-                views = self._rows[row]
-                step = self._step(state.all, *(map(_copied, views) if copy else views))
+                views: Any = self._rows[row]
+                if copy:
+                    views = [[array.copy() for array in part] for part in views]
+                step = self._step(state.all, *views)
             step.infos, step.final_infos = NO_INFOS, {}
             if informed or inbox.letters:
                 step.infos = inbox.infos(state.all, row, whole=True)
@@ -138,19 +139,19 @@ class Receiver:
             inbox.complete(step)
         if debug and viewed:
             self.stale_views.track(step, state.tickets_of(step.slots) & 1)
-        if state.messages or state.requests.assigned:
+        if state.messages or state.assigned:
             state.results_taken(step.slots, step.started)
         return step
 
     # Rows -----------------------------------------------------------------------------
 
-    def _is_whole_shard(self, slots: NDArray[np.intp], rows: NDArray[np.int64]) -> bool:
+    def _is_whole_shard(self, slots: Chosen, rows: NDArray[np.int64]) -> bool:
         """Whether one view can show these slots."""
         first, last = int(slots[0]), int(slots[-1]) + 1
         contiguous = last - first == len(slots) and bool((rows == rows[0]).all())
         return contiguous and range(first, last) in self.dispatcher.executor.shards
 
-    def _views_of(self, row: int, slots: NDArray[np.intp]) -> RowViews:
+    def _views_of(self, row: int, slots: Chosen) -> RowViews:
         """One row of contiguous slots."""
         part, views = slice(int(slots[0]), int(slots[-1]) + 1), self.views
         record = views.record[row, part]
@@ -160,7 +161,7 @@ class Receiver:
             [record[name] for name in SCALAR_FIELDS],
         )
 
-    def _gathered(self, rows: NDArray[np.int64], slots: NDArray[np.intp]) -> RowViews:
+    def _gathered(self, rows: NDArray[np.int64], slots: Chosen) -> RowViews:
         """Slots from anywhere in the block, copied together."""
         views, record = self.views, self.views.record[rows, slots]
         return (
@@ -171,7 +172,7 @@ class Receiver:
 
     def _step(
         self,
-        slots: NDArray[np.intp],
+        slots: Chosen,
         leaves: list[NDArray[Any]],
         final: list[NDArray[Any]],
         scalars: list[NDArray[Any]],
@@ -189,7 +190,7 @@ class Receiver:
 
     # Letters --------------------------------------------------------------------------
 
-    def _open_letters(self, letters: Sequence[Letter], slots: NDArray[np.intp]) -> None:
+    def _open_letters(self, letters: Sequence[Letter], slots: Chosen) -> None:
         """Take in letters; raise the faults of the slots being received."""
         self.inbox.add(letters)
         details = self.dispatcher.fault_details
@@ -203,13 +204,9 @@ class Receiver:
             error.step = self._results_except(slots, faults)
             raise error
 
-    def _faults(self, slots: NDArray[np.intp]) -> list[Fault]:
+    def _faults(self, slots: Chosen) -> list[Fault]:
         """The faults of these slots, which need a reset before their next step."""
         found = self.inbox.faults(slots)
         if found:
             self.dispatcher.state.stop(np.array([fault.slot for fault in found]))
         return [self.dispatcher.fault_details.of_exception(fault) for fault in found]
-
-
-def _copied(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    return [array.copy() for array in arrays]

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corral.core import NO_TASK
 from corral.engine.faults.report import error_for
@@ -28,7 +27,7 @@ from corral.engine.layout.plan import AFTER_STEP, EPISODE_NUMBER, EPISODE_RESTAR
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.options import PoolOptions
-from corral.engine.pool.state import Command
+from corral.engine.pool.state import Chosen, Command
 from corral.engine.worker import commands
 from corral.engine.worker.commands import ResumeState
 from corral.engine.worker.record import (
@@ -90,7 +89,7 @@ class Recovery:
         self._root = seed
         self._root_tickets = self._state.tickets_of(self._state.all)
 
-    def before_results(self, slots: NDArray[np.intp]) -> None:
+    def before_results(self, slots: Chosen) -> None:
         """These slots' results are about to be received."""
         for slot in slots.tolist() if self._lost_episodes else ():
             lost = self._lost_episodes.get(slot)
@@ -190,7 +189,7 @@ class Recovery:
         executor.post(worker, commands.NewColumns(list(self._inbox.columns.defined)))
         if self._root is not None and self._new_roots.get(worker) != self._root:
             executor.post(worker, commands.NewRootSeed(self._root))
-        assigned = self._state.requests.assigned
+        assigned = self._state.assigned
         for slot in executor.shards[worker]:
             after, task = assigned.get(slot, (0, NO_TASK))
             if task is not NO_TASK and not self._has_begun(slot, after):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from corral.core import Step
 from corral.engine.layout.plan import SCALAR_FIELDS
+from corral.engine.pool.state import Chosen
 from corral.engine.tree import mapped
 from corral.errors import StaleViewError
 
@@ -41,7 +42,7 @@ class StaleViews:
         row_of = dict(zip(step.slots.tolist(), rows.tolist(), strict=True))
         self.lent.append((row_of, copies))
 
-    def expire(self, slots: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
+    def expire(self, slots: Chosen, rows: NDArray[np.int64]) -> None:
         """These slots will write these rows: views of them expire.
 
         Called before anything is changed, so that a refused send was not sent.

@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 
 from corral.engine.layout.plan import TICKET_MASK
 from corral.engine.layout.tickets import Tickets
-from corral.engine.pool.episode_requests import EpisodeRequests
 from corral.engine.worker.commands import Verb
 from corral.errors import OptionError, OrderError
 
 Slots = Sequence[int] | NDArray[np.integer]
+Chosen = NDArray[np.intp]
+"""Slots as an array, checked."""
 Command = tuple[Verb, int]
 """A verb, and the autoreset mode that came with it."""
 BYTE_ORDER = sys.byteorder
 
 
-def chosen_slots(slots: Slots, count: int) -> NDArray[np.intp]:
+def chosen_slots(slots: Slots, count: int) -> Chosen:
     """The slots as an array, checked: each at most once, all below `count`."""
     chosen = np.asarray(slots)
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
@@ -53,8 +54,16 @@ class PoolState:
     __slots__ = (
         *("_commands", "_pending", "_reset_at", "_sent_at", "_started", "_whole"),
         *("_whole_mode", "_whole_sent_at", "all", "copying_seconds", "count"),
-        *("done", "mark", "messages", "opened_at", "policy_seconds"),
-        *("question_count", "requests", "send_count", "taken", "tickets"),
+        *(
+            "_requests",
+            "assigned",
+            "done",
+            "mark",
+            "messages",
+            "opened_at",
+            "policy_seconds",
+        ),
+        *("question_count", "send_count", "taken", "tickets"),
         *("unstarted", "waiting", "waiting_seconds"),
     )
 
@@ -63,7 +72,13 @@ class PoolState:
         self.done = done
         self.all = np.arange(count)
         self.tickets = Tickets(count)
-        self.requests = EpisodeRequests()
+        # Seeds, options and tasks that the caller gave are not in the block, and a
+        # worker that was killed cannot report them.
+        self._requests: dict[int, tuple[int, dict[str, Any]]] = {}
+        """By slot: the ticket that its latest such episode began with, and about it."""
+        self.assigned: dict[int, tuple[int, Any]] = {}
+        """By slot: the last ticket before a task with which no episode has begun yet,
+        and the task."""
         self.messages: dict[int, list[Any]] = {}
         """By slot: messages that belong to the pending command; kept only where
         workers are replaced, for the new worker."""
@@ -131,7 +146,7 @@ class PoolState:
         self.send_count = self._whole_sent_at = self.send_count + 1
         self._whole_mode = mode
 
-    def send(self, slots: NDArray[np.intp], verb: Verb, mode: int = 0) -> None:
+    def send(self, slots: Chosen, verb: Verb, mode: int = 0) -> None:
         """These slots are sent a command."""
         tickets = self.tickets
         tickets.offsets[slots] += 1
@@ -152,7 +167,7 @@ class PoolState:
         self.waiting = 0
         self.taken = self.taken + self.count & TICKET_MASK
 
-    def take(self, slots: NDArray[np.intp]) -> None:
+    def take(self, slots: Chosen) -> None:
         """These slots' results are received."""
         if self._whole:
             self._spread()
@@ -160,38 +175,58 @@ class PoolState:
         self.waiting -= len(slots)
         self.taken = self.taken + len(slots) & TICKET_MASK
 
-    def start(self, slots: NDArray[np.intp], tickets: NDArray[np.int64]) -> None:
-        """These slots were sent a reset with these tickets."""
+    def start(
+        self,
+        slots: Chosen,
+        tickets: NDArray[np.int64],
+        requests: dict[int, dict[str, Any]],
+    ) -> None:
+        """These slots are sent a reset with these tickets, some with requests."""
         self._started[slots] = True
         self._reset_at[slots] = tickets
         self.unstarted = self.count - int(np.count_nonzero(self._started))
+        if requests or self._requests:
+            for slot, ticket in zip(slots.tolist(), tickets.tolist(), strict=True):
+                self._requests.pop(slot, None)
+                if slot in requests:
+                    self._requests[slot] = ticket & TICKET_MASK, requests[slot]
 
-    def stop(self, slots: NDArray[np.intp]) -> None:
+    def stop(self, slots: Chosen) -> None:
         """These slots failed and need a reset before their next step."""
         self._started[slots] = False
         self.unstarted = self.count - int(np.count_nonzero(self._started))
 
-    def results_taken(
-        self, slots: NDArray[np.intp], started: NDArray[np.bool_]
-    ) -> None:
+    def results_taken(self, slots: Chosen, started: NDArray[np.bool_]) -> None:
         """Forget the messages and tasks of commands whose results are received."""
-        if self.messages:
-            for slot in slots.tolist():
-                self.messages.pop(slot, None)
-        if self.requests.assigned:
-            self.requests.results_taken(slots, self.tickets_of(slots), started)
+        for slot in slots.tolist():
+            self.messages.pop(slot, None)
+        for slot in slots[started].tolist() if self.assigned else ():
+            ticket = self.tickets.of(slot)
+            if slot in self.assigned and ticket > self.assigned[slot][0]:
+                began = ticket & TICKET_MASK
+                self._requests[slot] = began, self.request_of(slot, began)
+                del self.assigned[slot]
 
     # What is known of slots -----------------------------------------------------------
 
-    def choose(self, slots: Slots | None) -> NDArray[np.intp]:
+    def choose(self, slots: Slots | None) -> Chosen:
         """The slots meant, in the order given."""
         return self.all if slots is None else chosen_slots(slots, self.count)
 
-    def tickets_of(self, slots: NDArray[np.intp]) -> NDArray[np.int64]:
+    def tickets_of(self, slots: Chosen) -> NDArray[np.int64]:
         """The ticket of each slot's last command."""
         return self.tickets.base + self.tickets.offsets[slots]
 
-    def pending(self) -> NDArray[np.intp]:
+    def request_of(self, slot: int, began: int) -> dict[str, Any]:
+        """What the caller gave for the slot's episode that began with this ticket."""
+        ticket, said = self._requests.get(slot, (None, {}))
+        said = dict(said) if ticket == began else {}
+        after, task = self.assigned.get(slot, (began, None))
+        if began - after & TICKET_MASK in range(1, 1 << 31):
+            said.setdefault("task", task)
+        return said
+
+    def pending(self) -> Chosen:
         """The slots with a pending command."""
         if self._whole:
             self._spread()
@@ -211,7 +246,7 @@ class PoolState:
             return self.done.tobytes() == ticket * self.count
         return len(self.ready()) == self.waiting
 
-    def ready(self) -> NDArray[np.intp]:
+    def ready(self) -> Chosen:
         """The slots whose results are there."""
         if self._whole:
             self._spread()
@@ -219,7 +254,7 @@ class PoolState:
         finished = self.done == tickets.base + tickets.offsets & TICKET_MASK
         return np.flatnonzero(self._pending & finished)
 
-    def missing(self, slots: NDArray[np.intp]) -> int:
+    def missing(self, slots: Chosen) -> int:
         """How many of these slots' results are not there yet."""
         finished = self.done[slots] == self.tickets_of(slots) & TICKET_MASK
         return len(slots) - int(np.count_nonzero(finished))
@@ -233,7 +268,7 @@ class PoolState:
         found: list[int] = chosen[self._pending[chosen] & late].tolist()
         return found
 
-    def oldest(self, slots: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    def oldest(self, slots: Chosen, count: int) -> Chosen:
         """At most `count` of these slots, those sent to longest ago; ascending.
 
         A slot that is left out is older the next time. Of slots sent to together, those
@@ -263,7 +298,7 @@ class PoolState:
 
     # Checks ---------------------------------------------------------------------------
 
-    def check_sendable(self, slots: NDArray[np.intp], started: bool) -> None:
+    def check_sendable(self, slots: Chosen, started: bool) -> None:
         """None of them may have a pending command; `started`: all need a reset."""
         if self._whole:
             self._spread()
@@ -279,7 +314,7 @@ class PoolState:
                 "failed; call send_reset before their first step"
             )
 
-    def check_pending(self, slots: NDArray[np.intp]) -> None:
+    def check_pending(self, slots: Chosen) -> None:
         """All of them must have a pending command."""
         if self._whole:
             self._spread()

@@ -78,7 +78,7 @@ class WorkerStats:
     worker: int
     slots: range
     pid: int
-    seconds: float
+    _seconds: float
     """The time that all of this is about."""
     busy_seconds: float
     memory: int | None
@@ -101,9 +101,9 @@ class WorkerStats:
 
     def _fraction(self, part: float) -> float:
         # Clocks that were read one after the other may make it more than the whole.
-        return min(1.0, part / self.seconds) if self.seconds else 0.0
+        return min(1.0, part / self._seconds) if self._seconds else 0.0
 
-    def since(self, earlier: WorkerStats) -> WorkerStats:
+    def _since(self, earlier: WorkerStats) -> WorkerStats:
         """The same for the time since `earlier`."""
         busy, starved = self.busy_seconds, self.starved_seconds
         if self.pid == earlier.pid:  # one that replaced it counts from its own start
@@ -113,7 +113,7 @@ class WorkerStats:
             )
         return replace(
             self,
-            seconds=self.seconds - earlier.seconds,
+            _seconds=self._seconds - earlier._seconds,
             busy_seconds=busy,
             starved_seconds=starved,
         )
@@ -174,7 +174,7 @@ class Stats:
             copying=self.copying - earlier.copying,
             step=self.step.since(earlier.step),
             reset=self.reset.since(earlier.reset),
-            workers=tuple(now.since(then) for now, then in pairs),
+            workers=tuple(now._since(then) for now, then in pairs),
         )
 
     def __str__(self) -> str:
