@@ -50,7 +50,7 @@ def doubt(kind: str, data: bytes, signature: str | None) -> str:
 
 
 def refusal(file: str, doubted: str, runs: str, look: str) -> UnsafeFile:
-    """The error: what is wrong with the file, what it would run, and how to go on.
+    """The error: what is wrong with the file, what it would run, and how to continue.
 
     Args:
         file: which.

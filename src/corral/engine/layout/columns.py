@@ -92,9 +92,8 @@ class Columns:
         self.defined: list[Column] = []
         """All columns so far, to be adopted by a worker that starts late."""
         self._identities: set[Identity] = set()
-        self._per_path: dict[tuple[str, ...], int] = {}
-        self._scalars_at: dict[tuple[tuple[str, ...], type], int] = {}
-        self._arrays_at: dict[tuple[str, ...], dict[Any, int]] = {}
+        self._entries: dict[tuple[tuple[str, ...], type], Any] = {}
+        """By path and type of a value: see `_WritePlan.entries`."""
         self._arrays: list[NDArray[Any]] = []
         self._rows: list[list[NDArray[Any]]] = [[] for _ in range(INFO_ROWS)]
         self._presence_at = list(presence)
@@ -265,23 +264,16 @@ class Columns:
         self, path: tuple[str, ...], info: dict[Any, Any], types: list[type]
     ) -> _WritePlan:
         level = eligible(info)
-        entries = [
-            self._entry((*path, key), kind) if key in level else None
-            for key, kind in zip(info, types, strict=True)
-        ]
+        entries: list[Any] = []
+        for key, kind in zip(info, types, strict=True):
+            place = (*path, key)
+            found = place if kind is dict else self._entries.get((place, kind))
+            entries.append(found if key in level else None)
         plain = all(type(entry) is int for entry in entries)
         columns = tuple(entry for entry in entries if type(entry) is int)
         targets = [self._targets[column] for column in columns]
         arrays = [self._arrays[column].reshape(-1) for column in columns]
         return _WritePlan([*info], types, entries, plain, columns, targets, arrays)
-
-    def _entry(self, path: tuple[str, ...], kind: type) -> Any:
-        """Where a value of this type goes: see `_WritePlan.entries`."""
-        if kind is dict:
-            return path
-        if kind is np.ndarray:
-            return self._arrays_at.get(path)
-        return self._scalars_at.get((path, kind))
 
     # Both halves
 
@@ -293,7 +285,7 @@ class Columns:
         column = Column(len(self.defined), path, type(value), *found, self._used)
         fits = (
             column.index < MAX_COLUMNS
-            and self._per_path.get(path, 0) < MAX_COLUMNS_PER_PATH
+            and sum(one.path == path for one in self.defined) < MAX_COLUMNS_PER_PATH
             and column.offset + self._bytes_of(column) <= self._arena.size
         )
         return column if fits and column.identity not in self._identities else None
@@ -313,16 +305,15 @@ class Columns:
             row.append(part)
         self._has_bools |= column.type is np.bool_
         if column.type is np.ndarray:
-            known = self._arrays_at.setdefault(column.path, {})
+            known = self._entries.setdefault((column.path, np.ndarray), {})
             known[column.dtype, column.shape] = column.index
         else:
             if column.dtype.char in _VIEW_FORMATS:
                 target = memoryview(target)
-            self._scalars_at[column.path, column.type] = column.index
+            self._entries[column.path, column.type] = column.index
         self._targets.append(target)
         self.defined.append(column)
         self._identities.add(column.identity)
-        self._per_path[column.path] = self._per_path.get(column.path, 0) + 1
         self._used = aligned(column.offset + size, _ALIGNMENT)
 
     def _forget_plans(self) -> None:

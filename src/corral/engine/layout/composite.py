@@ -54,6 +54,7 @@ class CompositeCodec(Codec):
                 replace(leaf, path=(key, *leaf.path)) for leaf in codec.leaves
             )
             self.mailed = mail_end
+        self.keys = [part.key for part in self.parts]
 
     def encoder(self, arrays: Sequence[Array], name: str = "obs") -> Encode:
         """See Codec.encoder."""
@@ -156,10 +157,6 @@ class DictCodec(CompositeCodec):
     """Parts by key, in the space's own order."""
 
     native = dict
-
-    def __init__(self, members: Iterable[tuple[Any, Codec]]) -> None:
-        super().__init__(members)
-        self.keys = [part.key for part in self.parts]
 
     def join(self, values: Sequence[Any]) -> dict[Any, Any]:
         """See CompositeCodec.join."""

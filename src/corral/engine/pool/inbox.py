@@ -46,22 +46,18 @@ class Inbox:
         """Note that the slot's result follows a fault that ended in a restart."""
         self.letters.setdefault(slot, Letter(slot)).restarted = fault
 
-    def rebuilt_env_letters(self, slots: Chosen) -> list[Letter]:
-        """The letters of these slots that say an env was rebuilt after a fault."""
-        found = [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
-        return [letter for letter in found if letter.restarted]
+    def of(self, slots: Chosen) -> list[Letter]:
+        """The letters of these slots."""
+        return [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
 
     def faults(self, slots: Chosen) -> list[Fault]:
         """The faults of slots being received; their letters are removed."""
-        faults = []
-        for slot in slots.tolist():
-            letter = self.letters.get(slot)
-            if letter is not None and letter.fault is not None:
-                faults.append(letter.fault)
-                del self.letters[slot]
-                if letter.obs is not None:
-                    self._obs[slot] = letter.obs
-        return faults
+        failed = [letter for letter in self.of(slots) if letter.fault is not None]
+        for letter in failed:
+            del self.letters[letter.slot]
+            if letter.obs is not None:
+                self._obs[letter.slot] = letter.obs
+        return [letter.fault for letter in failed if letter.fault is not None]
 
     def infos(self, slots: Chosen, row: int | NDArray[np.int64], whole: bool) -> Infos:
         """Infos from columns and letters."""

@@ -212,18 +212,19 @@ def episode_requests(
         The seeds for the block, and by slot what goes by mail.
     """
     count = len(slots)
-    each = (
-        [options] * count if options is None or isinstance(options, dict) else options
-    )
-    seeds = [None] * count if seeds is None else seeds
-    tasks = [NO_TASK] * count if tasks is None else tasks
-    for name, values in (("seeds", seeds), ("tasks", tasks), ("options", each)):
+    for_all = options is None or isinstance(options, dict)
+    given = {
+        "seeds": [None] * count if seeds is None else seeds,
+        "options": [options] * count if for_all else options,
+        "tasks": [NO_TASK] * count if tasks is None else tasks,
+    }
+    for name, values in given.items():
         if len(values) != count:
             raise OptionError(
                 f"{len(values)} {name} for {count} slots; give one for each"
             )
     numbers, requests = [], {}
-    for slot, seed, given, task in zip(slots, seeds, each, tasks, strict=True):
+    for slot, seed, asked, task in zip(slots, *given.values(), strict=True):
         if seed is not None and not isinstance(seed, (int, np.integer)):
             # 1.5 would quietly be the episode of 1.
             raise OptionError(
@@ -233,8 +234,8 @@ def episode_requests(
         message: dict[str, Any] = {}
         if number >> 63 and seed is not None:
             message["seed"], number = number, -1
-        if given is not None:
-            message["options"] = given
+        if asked is not None:
+            message["options"] = asked
         if task is not NO_TASK:
             message["task"] = task
         if message:

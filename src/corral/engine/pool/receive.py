@@ -48,7 +48,7 @@ class Receiver:
 
     def __post_init__(self) -> None:
         slots = self.dispatcher.state.all
-        self._rows = [self._views_of(row, slots) for row in (0, 1)]
+        self._rows = [self._rows_of(row, slice(None)) for row in (0, 1)]
         self._steps = [
             None if self.codec.mailed else self._step(slots, *views)
             for views in self._rows
@@ -123,11 +123,11 @@ class Receiver:
         else:
             rows = state.tickets_of(slots) & 1
             viewed = not copy and self._is_whole_shard(slots, rows)
-            views = (
-                self._views_of(int(rows[0]), slots)
-                if viewed
-                else self._gathered(rows, slots)
-            )
+            if viewed:
+                part = slice(int(slots[0]), int(slots[-1]) + 1)
+                views = self._rows_of(int(rows[0]), part)
+            else:
+                views = self._rows_of(rows, slots)
             step = self._step(slots, *views)
             step.infos = inbox.infos(slots, rows, whole=False)
         if self.same_step and step.started.any():
@@ -151,24 +151,16 @@ class Receiver:
         contiguous = last - first == len(slots) and bool((rows == rows[0]).all())
         return contiguous and range(first, last) in self.dispatcher.executor.shards
 
-    def _views_of(self, row: int, slots: Chosen) -> RowViews:
-        """One row of contiguous slots."""
-        part, views = slice(int(slots[0]), int(slots[-1]) + 1), self.views
-        record = views.record[row, part]
-        return (
-            [array[row, part] for array in views.obs],
-            [array[0, part] for array in views.final_obs],
-            [record[name] for name in SCALAR_FIELDS],
-        )
-
-    def _gathered(self, rows: NDArray[np.int64], slots: Chosen) -> RowViews:
-        """Slots from anywhere in the block, copied together."""
+    def _rows_of(
+        self, rows: int | NDArray[np.int64], slots: slice | Chosen
+    ) -> RowViews:
+        """Views of one row of contiguous slots, or copies of slots from anywhere."""
         views, record = self.views, self.views.record[rows, slots]
-        return (
-            [array[rows, slots] for array in views.obs],
-            [array[0, slots] for array in views.final_obs],
-            [np.ascontiguousarray(record[name]) for name in SCALAR_FIELDS],
-        )
+        scalars = [record[name] for name in SCALAR_FIELDS]
+        if not isinstance(slots, slice):
+            scalars = [np.ascontiguousarray(one) for one in scalars]
+        final = [array[0, slots] for array in views.final_obs]
+        return [array[rows, slots] for array in views.obs], final, scalars
 
     def _step(
         self,
@@ -194,7 +186,7 @@ class Receiver:
         """Take in letters; raise the faults of the slots being received."""
         self.inbox.add(letters)
         details = self.dispatcher.fault_details
-        for letter in self.inbox.rebuilt_env_letters(slots):
+        for letter in self.inbox.of(slots):
             if letter.restarted is not None and letter.restarted.kind == "raised":
                 letter.restarted = details.of_exception(letter.restarted)
                 self.dispatcher.recovery.env_rebuilt(letter.restarted)
