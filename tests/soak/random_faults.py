@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corral.engine.pool import Pool
-from corral.tools.census import Census, take_census
 from corral.tools.testing.referee import Referee
 from tests.soak.drive import Drive, Style
 from tests.soak.explanations import Explanations
+from tests.soak.marked_census import Census, take_census
 from tests.soak.orders import ORDERS, Obedient
 from tests.soak.saboteur import KILL, PAUSE, STOP, Saboteur
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from corral.tools.census import take_census
+from tests.soak.marked_census import take_census
 from tests.soak.programs.draw import APIS, NEED_SB3, draw
 from tests.soak.programs.kinds import Kind
 from tests.soak.programs.players import PLAYERS, play

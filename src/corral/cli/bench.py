@@ -51,27 +51,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     env = "a Gymnasium id, module:id or module:function"
     parser.add_argument("env", metavar="ENV", help=env)
     option = adder(parser.add_argument)
-    option("--kwargs", "JSON", types.json_object, {}, "arguments for ENV")
+    option("--kwargs", "JSON", types.json_object, "arguments for ENV", {})
     text = "numbers of envs, one comparison for each (default: 1,8,64)"
-    option("--num-envs", "N,N", _counts, NUM_ENVS, text)
+    option("--num-envs", "N,N", _counts, text, NUM_ENVS)
     text = "serial, thread, process, auto (default: those that make sense)"
-    option("--backend", "NAME,NAME", names, None, text)
+    option("--backend", "NAME,NAME", names, text)
     text = "numbers of threads or processes (default: one per usable core)"
-    option("--workers", "N,N", _counts, (), text)
+    option("--workers", "N,N", _counts, text, ())
     text = f"{', '.join(PEERS)}, all, none (default: gymnasium)"
-    option("--against", "NAME,NAME", names, ("gymnasium",), text)
+    option("--against", "NAME,NAME", names, text, ("gymnasium",))
     option = adder(parser.add_argument_group("measuring").add_argument)
     text = "milliseconds that a simulated policy computes between steps (default: 0)"
-    option("--policy-ms", "MS", types.not_negative, 0.0, text)
-    option("--rounds", "N", types.count, 5, "turns of each candidate (default: 5)")
-    option("--seconds", "S", types.positive, 0.3, "seconds of a turn (default: 0.3)")
+    option("--policy-ms", "MS", types.not_negative, text, 0.0)
+    option("--rounds", "N", types.count, "turns of each candidate (default: 5)", 5)
+    option("--seconds", "S", types.positive, "seconds of a turn (default: 0.3)", 0.3)
     text = "seed of envs and actions (default: 0)"
-    option("--seed", "SEED", types.whole, 0, text)
+    option("--seed", "SEED", types.whole, text, 0)
     text = "seconds allowed for a candidate to start, or for a turn (default: 300)"
-    option("--deadline", "S", types.positive, 300.0, text)
+    option("--deadline", "S", types.positive, text, 300.0)
     option = adder(parser.add_argument_group("results").add_argument)
-    option("--json", "FILE", Path, None, "write everything as JSON")
-    option("--html", "FILE", Path, None, "write a report with pictures")
+    option("--json", "FILE", Path, "write everything as JSON")
+    option("--html", "FILE", Path, "write a report with pictures")
 
 
 def need(arguments: argparse.Namespace) -> Need:
@@ -168,9 +168,9 @@ def _contents(
 
 
 def _show_tracebacks(report: BenchReport) -> None:
-    for group, row in report.rows:
+    for row in report.rows:
         if row.traceback:
-            title = f"{row.candidate.title} ×{group.num_envs}"
+            title = f"{row.candidate.title} ×{row.num_envs}"
             print(f"\n{title}:\n{row.traceback}", file=sys.stderr)
 
 

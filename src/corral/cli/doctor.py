@@ -41,23 +41,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("env", nargs="?", metavar="ENV", help="an id, module:function")
     group = parser.add_argument_group("an examination")
     option = adder(group.add_argument)
-    option("--kwargs", "JSON", types.json_object, {}, "arguments for ENV")
+    option("--kwargs", "JSON", types.json_object, "arguments for ENV", {})
     text = "number of envs in the recommended line (default: 8)"
-    option("--num-envs", "N", types.count, 8, text)
+    option("--num-envs", "N", types.count, text, 8)
     text = "seed of episodes and actions (default: 0)"
-    option("--seed", "SEED", types.whole, 0, text)
+    option("--seed", "SEED", types.whole, text, 0)
     text = "names of checks, such as isolation (default: all)"
-    option("--only", "NAME,NAME", names, (), text)
-    option("--json", "FILE", Path, None, "write everything as JSON")
+    option("--only", "NAME,NAME", names, text, ())
+    option("--json", "FILE", Path, "write everything as JSON")
     text = "store what was found about sharing a process, for corral.make"
     group.add_argument("--save", action="store_true", help=text)
     add = parser.add_argument_group("an episode that failed").add_argument
     option = adder(add)
-    option("--replay", "FILE", Path, None, "run the episode of a saved fault again")
+    option("--replay", "FILE", Path, "run the episode of a saved fault again")
     replay.add_options(add)
     text = "seconds allowed for one measurement (default: 60), or for the step that "
     text += "hung (default: its limit then)"
-    option("--timeout", "S", types.positive, None, text)
+    option("--timeout", "S", types.positive, text)
 
 
 def need(arguments: argparse.Namespace) -> Need:

@@ -19,6 +19,7 @@ from math import isfinite
 from pathlib import Path
 from types import ModuleType
 
+from corral.cli.options import adder
 from corral.train.commands.argument_types import (
     add_set,
     add_trust,
@@ -36,46 +37,20 @@ EPISODES, SEED = 100, 1_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `corral eval`."""
-    add = parser.add_argument
-    add(
-        "run_path",
-        type=Path,
-        metavar="RUN",
-        help=f"a run's directory, or a checkpoint; or {', '.join(EVALUATIONS)}",
-    )
-    add(
-        "--checkpoint",
-        choices=("best", "last"),
-        default="best",
-        help="which checkpoint of a run's directory (default: best)",
-    )
-    add(
-        "--episodes",
-        type=count,
-        metavar="N",
-        help=f"number of episodes (default: {EPISODES})",
-    )
-    add("--seed", type=whole, help=f"seed of the episodes (default: {SEED})")
-    add(
-        "--num-envs",
-        type=count,
-        metavar="N",
-        help="number of envs (default: the run's)",
-    )
-    add(
-        "--workers",
-        type=count,
-        metavar="N",
-        help="threads or processes (default: the run's)",
-    )
+    add, option = parser.add_argument, adder(parser.add_argument)
+    text = f"a run's directory, or a checkpoint; or {', '.join(EVALUATIONS)}"
+    option("run_path", "RUN", Path, text)
+    text = "which checkpoint of a run's directory (default: best)"
+    add("--checkpoint", choices=("best", "last"), default="best", help=text)
+    option("--episodes", "N", count, f"number of episodes (default: {EPISODES})")
+    option("--seed", "SEED", whole, f"seed of the episodes (default: {SEED})")
+    option("--num-envs", "N", count, "number of envs (default: the run's)")
+    option("--workers", "N", count, "threads or processes (default: the run's)")
     add_set(add, "a setting of how envs run, such as on_fault=restart")
-    add(
-        "--stochastic",
-        action="store_true",
-        help="draw actions at random, as in training",
-    )
-    add("--json", type=Path, metavar="FILE", help="write returns and lengths as JSON")
-    add("--video", type=Path, metavar="FILE", help="write one episode as a GIF")
+    text = "draw actions at random, as in training"
+    add("--stochastic", action="store_true", help=text)
+    option("--json", "FILE", Path, "write returns and lengths as JSON")
+    option("--video", "FILE", Path, "write one episode as a GIF")
     add_trust(add, "evaluate a run that you did not sign, which runs its code")
     own = _evaluations().values()
     for system in own:

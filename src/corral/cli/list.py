@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,8 @@ RETURN = "eval/return"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `corral list`."""
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="list only the runs in this directory",
-    )
+    text = "list only the runs in this directory"
+    parser.add_argument("--runs", type=Path, metavar="DIR", help=text)
 
 
 def need(arguments: argparse.Namespace) -> Need:
@@ -48,9 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from corral.train.run.directory import RUNS_FOLDER, every_run
 
     print("Recipes (corral train NAME):")
-    width = max(map(len, RECIPES))
-    for name, summary in RECIPES.items():
-        print(f"  {name:<{width}}  {summary}")
+    _print_table(RECIPES.items())
     root = arguments.runs or RUNS_FOLDER
     here = list(every_run(root))
     print(f"\nRuns in {root} (corral eval RUN):" if here else f"\nNo runs in {root}.")
@@ -66,13 +60,12 @@ def _show_others(here: Iterable[RunDirectory]) -> None:
 
     places = {directory.path.resolve() for directory in here}
     try:
-        others = [
-            one for one in run_register.registered_runs() if one.path not in places
-        ]
+        known = list(run_register.registered_runs())
     except OSError as error:
         reason = f"{run_register.path()} cannot be read ({error.strerror})"
         print(f"Runs elsewhere are not listed: {reason}", file=sys.stderr)
         return
+    others = [one for one in known if one.path not in places]
     if others:
         print("\nRuns elsewhere:")
         _show(others)
@@ -80,9 +73,11 @@ def _show_others(here: Iterable[RunDirectory]) -> None:
 
 def _show(runs: Iterable[RunDirectory]) -> None:
     rows = [_row(directory) for directory in runs]
-    if not rows:
-        return
-    rows.insert(0, HEADINGS)
+    if rows:
+        _print_table([HEADINGS, *rows])
+
+
+def _print_table(rows: Collection[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))

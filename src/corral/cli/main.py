@@ -58,19 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAULT
     except CorralError as error:
+        said = str(error)
+        if isinstance(error, UnsafeFile) and error.said:
+            said = f"{error.said}: {shlex.join([*arguments.line, '--trust'])}"
         if arguments.debug:
             traceback.print_exception(error)
         else:
-            said = _said(error, arguments.line)
             print(f"corral {arguments.command}: {said}", file=sys.stderr)
         return MISTAKE if isinstance(error, UsageError) else FAULT
-
-
-def _said(error: CorralError, line: Sequence[str]) -> str:
-    """The error's text, in the words of a command line."""
-    if isinstance(error, UnsafeFile) and error.said:
-        return f"{error.said}: {shlex.join([*line, '--trust'])}"
-    return str(error)
 
 
 def parser() -> argparse.ArgumentParser:

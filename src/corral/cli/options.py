@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+Option = Callable[..., Any]
 
-def adder(
-    add: Callable[..., Any],
-) -> Callable[[str, str, Callable[[str], Any], Any, str], None]:
-    """Make a function that adds options to a parser or a group of it.
 
-    Args:
-        add: its `add_argument`.
-    """
+def adder(add: Option) -> Option:
+    """Make `option(flag, metavar, type, help, default)` of an `add_argument`."""
 
     def option(
-        flag: str, metavar: str, kind: Callable[[str], Any], default: Any, text: str
+        flag: str, metavar: str, kind: Option, text: str, default: Any = None
     ) -> None:
-        add(flag, metavar=metavar, type=kind, default=default, help=text)
+        add(flag, metavar=metavar, type=kind, help=text, default=default)
 
     return option
 

@@ -18,14 +18,12 @@ import argparse
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from textwrap import indent
+from typing import Any
 
 from corral.errors import OptionError
 from corral.train.commands import argument_types
 from corral.train.commands.requirements import Need
-
-if TYPE_CHECKING:
-    from corral.tools.doctor.replay import Replay
 
 SUMMARY = "replay the episode of a saved fault"
 
@@ -63,25 +61,17 @@ def run(arguments: argparse.Namespace) -> int:
     from corral.tools.doctor.replay import replay
 
     fault = load(arguments.file, arguments.trust)
-    print(f"Then:\n{_indented(message_for(fault, None))}\n")
+    print(f"Then:\n{indent(message_for(fault, None), '    ')}\n")
     with replay(
         arguments.file,
         debugger=arguments.debugger,
         timeout=arguments.timeout,
         trust=arguments.trust,
     ) as replayed:
-        _show(replayed)
+        print(f"Now:\n{indent(str(replayed), '    ')}")
+        error = replayed.error
+        if error is not None and error.__traceback__ is not None:
+            print(f"\n{''.join(traceback.format_exception(error)).rstrip()}")
     neighbours = replayed.neighbours
     beside = neighbours is not None and bool(neighbours.interferes)
     return 0 if replayed.reproduced or beside else 1
-
-
-def _show(replayed: Replay) -> None:
-    print(f"Now:\n{_indented(str(replayed))}")
-    error = replayed.error
-    if error is not None and error.__traceback__ is not None:
-        print(f"\n{''.join(traceback.format_exception(error)).rstrip()}")
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from corral.cli.options import adder
 from corral.errors import OptionError
 from corral.train.commands.argument_types import (
     add_set,
@@ -41,40 +42,24 @@ OPTIONS = ("num_envs", "workers", "total_steps", "seed", "name")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `corral train`."""
-    add = parser.add_argument
-    add(
-        "source",
-        nargs="?",
-        metavar="RECIPE|CONFIG.yaml",
-        help="recipe or config file to train",
-    )
-    add("--num-envs", type=count, metavar="N", help="number of envs that collect")
-    add("--workers", type=count, metavar="N", help="number of threads or processes")
-    add("--total-steps", type=count, metavar="N", help="env steps of the whole run")
-    add("--seed", type=whole, metavar="N", help="seed of envs, actions and weights")
+    add, option = parser.add_argument, adder(parser.add_argument)
+    text = "recipe or config file to train"
+    add("source", nargs="?", metavar="RECIPE|CONFIG.yaml", help=text)
+    option("--num-envs", "N", count, "number of envs that collect")
+    option("--workers", "N", count, "number of threads or processes")
+    option("--total-steps", "N", count, "env steps of the whole run")
+    option("--seed", "N", whole, "seed of envs, actions and weights")
     add_set(add, "any setting, such as ppo.lr=1e-4")
-    _add_beginnings(parser)
+    add = parser.add_argument_group("beginnings").add_argument
+    option = adder(add)
+    option("--resume", "RUN", Path, "continue a run, or one of its checkpoints")
+    text = "start a new run with the weights of another run"
+    option("--init-from", "RUN", Path, text)
+    add_trust(add, "resume a run that you did not sign, which runs its code")
     add = parser.add_argument_group("results").add_argument
     add("--name", help="name of the run's folder (default: the recipe's name)")
     add("--out", type=Path, metavar="DIR", help="directory to write the run to")
     add("--wandb", action="store_true", help="log to Weights & Biases as well")
-
-
-def _add_beginnings(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("beginnings").add_argument
-    add(
-        "--resume",
-        type=Path,
-        metavar="RUN",
-        help="continue a run, or one of its checkpoints",
-    )
-    add(
-        "--init-from",
-        type=Path,
-        metavar="RUN",
-        help="start a new run with the weights of another run",
-    )
-    add_trust(add, "resume a run that you did not sign, which runs its code")
 
 
 def need(arguments: argparse.Namespace) -> Need:
@@ -97,44 +82,30 @@ def _set_learner(settings: Sequence[str]) -> str | None:
 def run(arguments: argparse.Namespace) -> int:
     """Train; return the exit status."""
     settings = _settings(arguments)
+    common = {"wandb": arguments.wandb, "command": arguments.line}
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
         from corral.train.run.start import resume
 
-        training = resume(
-            arguments.resume,
-            settings,
-            wandb=arguments.wandb,
-            trust=arguments.trust,
-            command=arguments.line,
+        training = resume(arguments.resume, settings, trust=arguments.trust, **common)
+    elif arguments.source is None:
+        raise OptionError(
+            "name a recipe or a config: corral train cartpole. See: corral list"
         )
     else:
-        if arguments.source is None:
-            raise OptionError(
-                "name a recipe or a config: corral train cartpole. See: corral list"
-            )
         from corral.train.run.start import begin
 
-        training = begin(
-            arguments.source,
-            settings,
-            out=arguments.out,
-            init_from=arguments.init_from,
-            wandb=arguments.wandb,
-            command=arguments.line,
-        )
+        places = {"out": arguments.out, "init_from": arguments.init_from}
+        training = begin(arguments.source, settings, **places, **common)
     with training:
         return training.run()
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Dotted keys -> values; options of their own override `--set`."""
-    settings = settings_of(arguments.set)
-    for name in OPTIONS:
-        value = getattr(arguments, name)
-        if value is not None:
-            settings[name] = value
-    return settings
+    own = {name: getattr(arguments, name) for name in OPTIONS}
+    given = {name: value for name, value in own.items() if value is not None}
+    return {**settings_of(arguments.set), **given}
 
 
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:

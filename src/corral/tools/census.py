@@ -7,7 +7,6 @@ import os
 import threading
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 
 from corral.errors import MissingExtra
 
@@ -19,71 +18,49 @@ except ImportError as error:
     ) from error
 
 DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+Census = dict[str, list[str]]
+"""Names by kind: processes, threads, descriptors and shared memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
-    """Names by kind: processes, threads, descriptors and shared memory."""
-
-    names: dict[str, list[str]]
-    memory: int
-    """Bytes; not compared."""
-
-    def more(self, later: Census) -> dict[str, list[str]]:
-        """What is there later and was not here, by kind."""
-        return {
-            kind: sorted((Counter(later.names[kind]) - Counter(names)).elements())
-            for kind, names in self.names.items()
-        }
-
-    def lost(self, later: Census) -> list[str]:
-        """The same as a list of texts."""
-        more = self.more(later)
-        return [f"{kind}: {name}" for kind, names in more.items() for name in names]
-
-
-def take_census(mark: str = "") -> Census:
-    """Count; `mark` is what our processes have in their environment, as NAME=VALUE."""
+def take_census(others: list[psutil.Process] | None = None) -> Census:
+    """Count; `others` are processes that count as our children do."""
     gc.collect()
     process = psutil.Process()
-    names = {
-        "processes": _processes(process, mark),
+    return {
+        "processes": _processes(process, others or []),
         # Without the number that makes each thread's name different.
         "threads": [t.name.rstrip("0123456789-") for t in threading.enumerate()],
-        "descriptors": [name.partition(":[")[0] for name in descriptors().values()],
+        "descriptors": _descriptors(),
         "shared memory": _shared_memory(process),
     }
-    return Census(names, process.memory_info().rss)
 
 
-def descriptors() -> dict[int, str]:
-    """The open descriptors of this process, and what each refers to."""
-    found = {}
+def added(before: Census, now: Census) -> Census:
+    """What is there now and was not before, by kind."""
+    return {
+        kind: sorted((Counter(now[kind]) - Counter(names)).elements())
+        for kind, names in before.items()
+    }
+
+
+def _descriptors() -> list[str]:
+    """What the open descriptors of this process refer to."""
+    found = []
     for number in os.listdir(DESCRIPTORS):
         with suppress(OSError):  # the one that lists them
-            found[int(number)] = os.readlink(f"{DESCRIPTORS}/{number}")
+            found.append(os.readlink(f"{DESCRIPTORS}/{number}").partition(":[")[0])
     return found
 
 
-def _processes(ours: psutil.Process, mark: str) -> list[str]:
-    """Children, their children, and every other process that carries the mark."""
-    found = set(ours.children(recursive=True))
-    if mark:
-        found |= {other for other in psutil.process_iter() if _has(other, mark)}
+def _processes(ours: psutil.Process, others: list[psutil.Process]) -> list[str]:
+    """Children, their children, and the others."""
     names = []
-    for process in found - {ours}:
+    for process in {*ours.children(recursive=True), *others} - {ours}:
         # The zombie of a child is ours to reap; that of an orphan is init's.
         with suppress(psutil.NoSuchProcess):
             if process.ppid() == ours.pid or lives(process.pid):
                 names.append(f"{process.pid} {process.name()}")
     return names
-
-
-def _has(process: psutil.Process, mark: str) -> bool:
-    name, _, value = mark.partition("=")
-    with suppress(psutil.Error, OSError):
-        return process.environ().get(name) == value
-    return False
 
 
 def lives(pid: int) -> bool:

@@ -20,7 +20,7 @@ import sys
 import time
 import warnings
 
-from corral.tools.census import Census, take_census
+from tests.soak.marked_census import Census, take_census
 from tests.soak.programs.players import play
 from tests.soak.programs.program import Program
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from corral.errors import Fault, FaultError
-from corral.tools.bench.candidates import LOOP, PEERS, layout
-from corral.tools.bench.messages import TurnTimes
+from corral.tools.bench.candidates import LOOP, PEERS, EnvsBuilt, TurnTimes, layout
 from corral.tools.bench.recommend import recommend
 from corral.tools.bench.results import (
     BenchReport,
     BenchSettings,
-    CandidateRecord,
+    CandidateResult,
     group_of,
 )
 
 SYNC, ASYNC = PEERS["gymnasium"].candidates
+
+
+def named(expression: str = '"X"', import_line: str = "") -> EnvsBuilt:
+    """An env by the name that a program gives it."""
+    return EnvsBuilt(0.0, 0, "", "", expression, import_line)
 
 
 def turn(rate: float, steps: int = 1000, **times: float) -> TurnTimes:
@@ -24,9 +28,9 @@ def turn(rate: float, steps: int = 1000, **times: float) -> TurnTimes:
     )
 
 
-def entry(candidate, *rates: float, **times: float) -> CandidateRecord:
+def entry(candidate, *rates: float, **times: float) -> CandidateResult:
     turns = [turn(rate, **times) for rate in rates]
-    return CandidateRecord(candidate, turns, startup=0.5, memory=3 << 20)
+    return CandidateResult(candidate, turns, startup_seconds=0.5, memory_bytes=3 << 20)
 
 
 def settings(**changes) -> BenchSettings:
@@ -46,12 +50,12 @@ def settings(**changes) -> BenchSettings:
     return BenchSettings(**{**values, **changes})
 
 
-def failed(candidate, text: str) -> CandidateRecord:
+def failed(candidate, text: str) -> CandidateResult:
     fault = Fault("raised", "step", traceback="Traceback: the inside of it")
-    return CandidateRecord(candidate, error=FaultError(text, fault))
+    return CandidateResult(candidate, error=FaultError(text, fault))
 
 
-def group(num_envs: int = 8, cores: int = 2, *more: CandidateRecord):
+def group(num_envs: int = 8, cores: int = 2, *more: CandidateResult):
     times = {"env": 0.5, "busy": 0.6, "waiting": 0.7}
     entries = [
         entry(LOOP, 1000.0, 1000.0, episodes=0),
@@ -70,7 +74,7 @@ def report(*groups, **changes) -> BenchReport:
         "settings": settings(),
         "groups": groups,
         "missing": (),
-        "recommendation": recommend(groups, '"Sample-v0"', "", {}),
+        "recommendation": recommend(groups, named('"Sample-v0"'), {}),
         "observation_space": "Box(4,)",
         "action_space": "Discrete(2)",
         "machine": {

@@ -9,8 +9,7 @@ import pytest
 
 from corral.errors import FaultError, OptionError
 from corral.tools.bench.candidate_process import CandidateProcess, close_all
-from corral.tools.bench.candidates import LOOP, PEERS, layout
-from corral.tools.bench.messages import BuildOrder
+from corral.tools.bench.candidates import LOOP, PEERS, BuildOrder, layout
 
 ENVS = """
 import gymnasium, numpy as np, os, signal, time
@@ -88,7 +87,7 @@ def test_the_loop_steps_one_env_and_counts_its_episodes(start_candidate):
 def test_a_layout_of_ours_tells_where_it_runs_and_what_its_times_are(start_candidate):
     ours = start_candidate("Env", layout("process", 2), policy_iterations=10)
     built = ours.build()
-    assert (built.backend, built.workers) == ("process", 2)
+    assert (built.layout.backend, built.layout.workers) == ("process", 2)
     ours.run(5)
     (turn,) = ours.turns
     assert turn.steps == 10
@@ -188,7 +187,7 @@ def test_a_candidate_ends_when_the_benchmark_is_killed(start):
         """
         from corral.tools.bench.candidates import LOOP
         from corral.tools.bench.candidate_process import CandidateProcess
-        from corral.tools.bench.messages import BuildOrder
+        from corral.tools.bench.candidates import BuildOrder
         loop = CandidateProcess(BuildOrder(LOOP, "CartPole-v1", {}, 1, 0, 0), 60.0)
         print(loop.build().action_space, flush=True)
         import signal

@@ -53,7 +53,7 @@ def test_auto_comes_last():
 def test_peers_that_are_there_and_peers_that_are_not():
     there, missing = peers(("gymnasium",))
     assert (there, missing) == ([PEERS["gymnasium"]], [])
-    assert not Peer("x", "no_such_package_x", "pip install x", ()).installed
+    assert not Peer("x", "no_such_package_x", ()).installed
 
 
 @pytest.mark.parametrize(

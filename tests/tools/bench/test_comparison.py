@@ -1,6 +1,6 @@
 """Which candidates a comparison builds depends on what the env was seen to do."""
 
-from corral.tools.bench.comparison import Comparison
+from corral.tools.bench.benchmark import Comparison
 from corral.tools.bench.results import BenchSettings
 
 
@@ -35,7 +35,6 @@ def test_an_env_that_waits_is_raced_with_a_thread_for_each():
         settings, 6, cores=2, peers=(), policy_iterations=0, watcher=SilentListener()
     )
     try:
-        comparison._build_loop()
         waits = comparison._try_loop()
     finally:
         comparison.close(10.0)

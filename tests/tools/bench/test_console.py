@@ -22,7 +22,7 @@ def printed(capsys, monkeypatch):
 
 def test_every_row_fits_80_columns(printed):
     wide = entry(layout("process", 128), 99_999.0)
-    wide.startup, wide.memory, wide.auto = 99.0, 99 << 30, True
+    wide.startup_seconds, wide.memory_bytes, wide.auto = 99.0, 99 << 30, True
     text = printed(report(group(1024, 128, wide)))
     assert "99,999" in text
     assert "99.0 GiB" in text

@@ -1,6 +1,6 @@
 """The layout that is recommended, and the line that makes it."""
 
-from samples import ASYNC, entry, failed, group
+from samples import ASYNC, entry, failed, group, named
 
 from corral.tools.bench.candidates import LOOP, layout
 from corral.tools.bench.recommend import best_of, recommend
@@ -34,28 +34,28 @@ def test_a_layout_that_failed_is_not_the_best():
 
 def test_nothing_measured_nothing_recommended():
     group = group_of(8, 2, [entry(LOOP, 1.0), failed(layout("serial"), "it broke")])
-    assert recommend([group], '"X"', "", {}) is None
+    assert recommend([group], named(), {}) is None
 
 
 def test_no_more_envs_than_pay():
     groups = [of(1, serial=900.0), of(8, process=1800.0), of(64, process=1850.0)]
-    assert recommend(groups, '"X"', "", {}).num_envs == 8
+    assert recommend(groups, named(), {}).num_envs == 8
 
 
 def test_a_machine_that_slowed_down_between_sizes_misleads_nobody():
     slowed = [entry(LOOP, 100.0, episodes=0), entry(layout("process", 2), 190.0)]
     groups = [of(1, serial=900.0), group_of(8, 2, slowed)]
-    assert recommend(groups, '"X"', "", {}).num_envs == 8
+    assert recommend(groups, named(), {}).num_envs == 8
 
 
 def test_a_size_whose_loop_failed_is_not_passed_over():
     without_loop = [failed(LOOP, "it broke"), entry(layout("process", 2), 1800.0)]
     groups = [of(1, serial=900.0), group_of(8, 2, without_loop)]
-    assert recommend(groups, '"X"', "", {}).num_envs == 8
+    assert recommend(groups, named(), {}).num_envs == 8
 
 
 def test_the_line_leaves_out_what_auto_chooses():
-    code = recommend([group()], '"Sample-v0"', "", {}).code
+    code = recommend([group()], named('"Sample-v0"'), {}).code
     assert code == (
         'envs = corral.make("Sample-v0", num_envs=8)  # "auto" chooses process'
     )
@@ -63,7 +63,7 @@ def test_the_line_leaves_out_what_auto_chooses():
 
 def test_the_line_says_what_auto_would_not_choose():
     chosen = recommend(
-        [of(8, process=1800.0)], "make", "from mine import make", {"size": 2}
+        [of(8, process=1800.0)], named("make", "from mine import make"), {"size": 2}
     )
     assert chosen.code == (
         "from mine import make\n"
@@ -73,7 +73,7 @@ def test_the_line_says_what_auto_would_not_choose():
 
 
 def test_the_line_is_a_program():
-    chosen = recommend([of(2, serial=900.0)], '"CartPole-v1"', "", {})
+    chosen = recommend([of(2, serial=900.0)], named('"CartPole-v1"'), {})
     names = {}
     exec(f"import corral\n{chosen.code}", names)
     assert names["envs"].layout.backend == "serial"
@@ -81,7 +81,7 @@ def test_the_line_is_a_program():
 
 
 def test_the_sentence_has_the_figures_and_the_fastest_peer():
-    sentence = recommend([group(8, 2, entry(ASYNC, 90.0))], '"X"', "", {}).sentence
+    sentence = recommend([group(8, 2, entry(ASYNC, 90.0))], named(), {}).sentence
     assert sentence == (
         "Use 8 envs in 2 processes: 1,800 steps/s, 1.80 × a for loop, "
         "90% of the limit, 2.2 × Gymnasium Sync."
@@ -89,12 +89,12 @@ def test_the_sentence_has_the_figures_and_the_fastest_peer():
 
 
 def test_one_env_is_worded_as_one():
-    sentence = recommend([of(1, serial=900.0)], '"X"', "", {}).sentence
+    sentence = recommend([of(1, serial=900.0)], named(), {}).sentence
     assert sentence.startswith("Use one env in the caller (serial): 900 steps/s")
 
 
 def test_what_is_slower_than_a_loop_is_not_praised():
     faster = "One env in a for loop is faster"
     slow, fast = of(2, serial=300.0), of(8, process=1800.0)
-    assert faster in recommend([slow], '"X"', "", {}).sentence
-    assert faster not in recommend([slow, fast], '"X"', "", {}).sentence
+    assert faster in recommend([slow], named(), {}).sentence
+    assert faster not in recommend([slow, fast], named(), {}).sentence

@@ -19,22 +19,18 @@ import pytest
 from corral.doctor import check
 from corral.testing import Leaking
 from corral.tools.doctor.checks import (
-    buffers,
+    api,
     cost,
-    determinism,
-    generators,
-    infos,
-    pickling,
-    spaces,
-    threads,
-    window,
+    display,
+    repeating,
+    results,
+    sharing,
 )
 from corral.tools.doctor.differences import first_difference
 from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
-from corral.tools.doctor.env_profile import profile_of
-from corral.tools.doctor.examination import subject_for
-from corral.tools.doctor.finding import Finding
-from corral.tools.doctor.recommendation import recommend
+from corral.tools.doctor.examination import recommend, subject_for
+from corral.tools.doctor.report import Finding
+from corral.tools.doctor.subject import profile_of
 
 
 def found(env, name, **options):
@@ -153,8 +149,8 @@ def test_global_generators_that_matter_get_isolate_rng_which_helps():
 
 @pytest.mark.parametrize("env", [bad.DrawsGlobally, bad.DrawsInVain])
 def test_global_generators_matter_where_values_depend_on_them(env):
-    shared = [generators.measure_with_noise(env, 0, 9, n, False) for n in (1, 2)]
-    own = [generators.measure_with_noise(env, 0, 9, n, True) for n in (1, 2)]
+    shared = [repeating.measure_with_noise(env, 0, 9, n, False) for n in (1, 2)]
+    own = [repeating.measure_with_noise(env, 0, 9, n, True) for n in (1, 2)]
     assert bool(first_difference(*shared)) == (env is bad.DrawsGlobally)
     assert not first_difference(*own)
 
@@ -166,9 +162,9 @@ def test_the_generator_and_the_call_are_named():
         random.random()
         return bad.DrawsGlobally()
 
-    uses = generators.measure_uses(make, 0, 10)
+    uses = repeating.measure_uses(make, 0, 10)
     assert uses == {"random": "the constructor", "numpy.random": "step"}
-    assert generators.measure_uses(bad.Walk, 0, 10) == {}
+    assert repeating.measure_uses(bad.Walk, 0, 10) == {}
 
 
 @pytest.mark.fresh_workers  # forked ones would have the same hashes
@@ -184,10 +180,10 @@ def test_an_env_that_no_seed_repeats_is_told(env, monkeypatch):
 
 def test_what_survives_a_reset_is_told():
     alone = run_alone(bad.Remembers, 0, 0, 30)
-    again = determinism.measure_again(bad.Remembers, 0, 30)
+    again = repeating.measure_again(bad.Remembers, 0, 30)
     assert first_difference(alone, again) == "step 1: obs[1] is 1 and 29"
     clean = run_alone(bad.Walk, 0, 0, 30)
-    assert not first_difference(clean, determinism.measure_again(bad.Walk, 0, 30))
+    assert not first_difference(clean, repeating.measure_again(bad.Walk, 0, 30))
 
 
 # What a process shares, and what is left in it ----------------------------------------
@@ -241,8 +237,8 @@ def test_sleeping_is_told_with_the_argument_that_ends_it():
 def test_an_env_that_waits_is_recommended_a_thread_for_each():
     subject = subject_for(bad.Waits)
     subject._profile = profile_of(EpisodeDriver(bad.Waits, 0), 1)
-    subject.cost = cost.measure(bad.Waits, 0)
-    gain = threads.measure_gain(bad.Waits, 0)
+    subject.cost = cost.measure_cost(bad.Waits, 0)
+    gain = sharing.measure_gain(bad.Waits, 0)
     assert gain > 1.0
     shares = Finding("isolation", "ok", "", data={"isolation": "shared"})
     for safe, kind in ((True, "threads"), (False, "processes")):
@@ -255,15 +251,15 @@ def test_an_env_that_waits_is_recommended_a_thread_for_each():
 
 
 def test_a_reused_buffer_is_told(untidy):
-    changed = buffers.measure(bad.Reuses, 0)
+    changed = results.measure_buffers(bad.Reuses, 0)
     assert changed.startswith("step 2 changed what was returned before (step 1:")
-    assert buffers.measure(bad.Walk, 0) == ""
+    assert results.measure_buffers(bad.Walk, 0) == ""
     (finding,) = untidy.of("buffers")
     assert finding.severity == "warning" and "copy" in finding.remedy
 
 
 def test_every_kind_of_misfit_is_told_once():
-    misfits = spaces.measure(bad.Misfits, 0, 5)
+    misfits = results.measure_spaces(bad.Misfits, 0, 5)
     told = {one.measured: one.severity for one in misfits}
     assert told == {
         "reset 0: obs['bounds'][1] is 2, its space says -1 to 1": "note",
@@ -272,20 +268,20 @@ def test_every_kind_of_misfit_is_told_once():
         "reset 0: obs['shape'] has shape (2,), its space says (3,)": "problem",
         "reset 0: obs['number'] is 5, which Discrete(2) does not contain": "problem",
     }
-    assert spaces.measure(bad.Walk, 0, 5) == []
+    assert results.measure_spaces(bad.Walk, 0, 5) == []
 
 
 def test_infos_are_weighed():
-    seen = infos.measure(bad.SaysMuch, 0)
+    seen = results.measure_infos(bad.SaysMuch, 0)
     assert seen.size > 5000 and seen.keys == 3 and seen.odd == ("world",)
-    assert "lock" in infos.measure(bad.SaysTheUnspeakable, 0).trouble
+    assert "lock" in results.measure_infos(bad.SaysTheUnspeakable, 0).trouble
 
 
 def test_a_window_is_told_with_the_argument_that_keeps_it_shut():
-    assert window.measure(bad.Window) == ['its render_mode is "human"']
-    assert window.asks_for_window(subject_for(bad.Window)) == "gui=False"
+    assert display.measure_window(bad.Window) == ['its render_mode is "human"']
+    assert display.asks_for_window(subject_for(bad.Window)) == "gui=False"
     shut = subject_for(bad.Window, {"gui": False})
-    assert window.asks_for_window(shut) == ""
+    assert display.asks_for_window(shut) == ""
 
 
 def test_a_connection_to_a_display_is_seen(tmp_path, monkeypatch):
@@ -293,9 +289,9 @@ def test_a_connection_to_a_display_is_seen(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as ours:
         server.bind(".X11-unix")
         server.listen()
-        assert list(window._displays()) == []
+        assert list(display._displays()) == []
         ours.connect(".X11-unix")
-        assert list(window._displays()) == [".X11-unix"]
+        assert list(display._displays()) == [".X11-unix"]
 
 
 def test_a_space_that_cannot_travel_is_told():
@@ -306,8 +302,8 @@ def test_a_space_that_cannot_travel_is_told():
     class Env(bad.Walk):
         action_space = Odd(2)
 
-    assert pickling.measure(bad.Walk) == []
-    (trouble,) = pickling.measure(lambda: Env())
+    assert api.measure_pickling(bad.Walk) == []
+    (trouble,) = api.measure_pickling(lambda: Env())
     assert trouble == "the action space: TypeError: not this one"
 
 

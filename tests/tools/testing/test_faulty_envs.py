@@ -146,7 +146,9 @@ def test_what_has_no_meaning_is_refused(options: dict[str, Any], says: str) -> N
         Crashing(**options)
     with pytest.raises(OptionError, match="choose one of"):
         fail("explode")
-    with pytest.raises(OptionError, match="not an odd space"):
+    with pytest.raises(
+        OptionError, match="an odd space is 'square'; choose one of scalar"
+    ):
         OddSpaces("square")
 
 

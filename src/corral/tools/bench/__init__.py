@@ -1,10 +1,9 @@
 """How fast an env goes here: every candidate in its own process, compared in turns.
 
-benchmark                one comparison per number of envs
-  comparison             candidates with the same number of envs: built, timed, closed
-    candidate_process    one candidate in its own process
-      candidate_main     what runs there; it builds the envs with one of libraries/
-    measure              turns, rounds and rates
-turn_figures             turns -> figures · results · recommend
+benchmark                one comparison per number of envs: built, timed, closed
+  candidate_process      one candidate in its own process
+    candidate_main       what runs there; it builds the envs with one of libraries/
+  measure                turns, rounds and rates
+results · recommend      turns -> figures -> the layout to use
 console · json_report · html_report      the same report as text, JSON and a page
 """

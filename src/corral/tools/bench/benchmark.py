@@ -1,4 +1,10 @@
-"""The whole benchmark: one comparison per number of envs; partial results are kept."""
+"""The whole benchmark: one comparison per number of envs; partial results are kept.
+
+    build, one after the other ─► time in turns ─► close all
+
+Candidates are closed before the next comparison builds its own: 64 processes of one
+library are enough at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +13,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from corral.engine.executors.assign import usable_cores
-from corral.errors import FaultError, OptionError
-from corral.tools.bench.candidates import check_backends, peers
-from corral.tools.bench.comparison import Comparison
-from corral.tools.bench.messages import EnvsBuilt
+from corral.errors import CorralError, FaultError, OptionError
+from corral.tools.bench.candidate_process import CandidateProcess, close_all
+from corral.tools.bench.candidates import (
+    AUTO,
+    LOOP,
+    BuildOrder,
+    Candidate,
+    EnvsBuilt,
+    Peer,
+    check_backends,
+    layout,
+    layouts,
+    peers,
+)
+from corral.tools.bench.measure import batches_for, iterations_for, take_turns
 from corral.tools.bench.recommend import recommend
-from corral.tools.bench.results import BenchReport, BenchSettings, SizeResults
-from corral.tools.bench.simulated_policy import iterations_for
+from corral.tools.bench.results import (
+    BareEnvCost,
+    BenchReport,
+    BenchSettings,
+    CandidateResult,
+    SizeResults,
+    group_of,
+)
 from corral.train.run import machine
 
 if TYPE_CHECKING:
@@ -21,6 +44,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED_CLOSE_SECONDS = 2.0
 """Seconds that candidates have to close after Ctrl-C."""
+WAITING_CPU_SHARE = 0.5
+"""An env that takes less of a core than this may gain by more threads than cores."""
 
 
 def run(settings: BenchSettings, watcher: ProgressBar) -> BenchReport:
@@ -48,13 +73,6 @@ def run(settings: BenchSettings, watcher: ProgressBar) -> BenchReport:
         )
         for num_envs in settings.num_envs
     ]
-    watcher.expect(sum(comparison.expected_turns() for comparison in comparisons))
-    return _run_comparisons(settings, comparisons)
-
-
-def _run_comparisons(
-    settings: BenchSettings, comparisons: Sequence[Comparison]
-) -> BenchReport:
     groups: list[SizeResults] = []
     built: EnvsBuilt | None = None
     interrupted = False
@@ -72,29 +90,22 @@ def _run_comparisons(
 
 
 def _run_comparison(comparison: Comparison) -> bool:
-    """Run it and close its candidates; returns whether Ctrl-C was pressed."""
+    """Run it and close its candidates; returns whether Ctrl-C was pressed.
+
+    Ctrl-C while they close ends them at once; what was measured is kept.
+    """
+    interrupted, timeout = False, 10.0
     try:
         comparison.run()
     except KeyboardInterrupt:
-        _close(comparison, INTERRUPTED_CLOSE_SECONDS)
-        return True
-    except BaseException:
-        _close(comparison)
-        raise
-    return _close(comparison)
-
-
-def _close(comparison: Comparison, timeout: float = 10.0) -> bool:
-    """Close its candidates; returns whether Ctrl-C was pressed.
-
-    Ctrl-C ends them at once; what was measured is kept.
-    """
-    try:
-        comparison.close(timeout)
-    except KeyboardInterrupt:
-        comparison.close(0.0)
-        return True
-    return False
+        interrupted, timeout = True, INTERRUPTED_CLOSE_SECONDS
+    finally:
+        try:
+            comparison.close(timeout)
+        except KeyboardInterrupt:
+            comparison.close(0.0)
+            interrupted = True
+    return interrupted
 
 
 def _report(
@@ -105,26 +116,164 @@ def _report(
 ) -> BenchReport:
     there, missing = peers(settings.against)
     agents = built.agents if built else ""
-    left_out = [peer for peer in there if not peer.candidates_for(agents)]
-    recommendation = None
-    if built is not None:
-        recommendation = recommend(
-            groups,
-            built.expression,
-            built.import_line,
-            settings.kwargs,
-            "make_multi" if agents else "make",
-        )
+    left_out = [peer.name for peer in there if not peer.candidates_for(agents)]
     return BenchReport(
         settings,
-        tuple(groups),
-        tuple(missing),
-        recommendation,
+        groups,
+        missing,
+        recommend(groups, built, settings.kwargs) if built else None,
         built.observation_space if built else "",
         built.action_space if built else "",
         machine.facts(),
-        machine.versions(peer.name for peer in there if peer not in left_out),
+        machine.versions(peer.name for peer in there if peer.name not in left_out),
         interrupted,
         agents,
-        tuple(peer.name for peer in left_out),
+        left_out,
     )
+
+
+class Comparison:
+    """The candidates of one size, from building to closing."""
+
+    def __init__(
+        self,
+        settings: BenchSettings,
+        num_envs: int,
+        *,
+        cores: int,
+        peers: Sequence[Peer],
+        policy_iterations: int,
+        watcher: ProgressBar,
+    ) -> None:
+        self.settings = settings
+        self.num_envs = num_envs
+        self.built: EnvsBuilt | None = None
+        """What the bare loop's process reported about the env."""
+        self._cores = cores
+        self._peers = peers
+        self._policy_iterations = policy_iterations
+        self._watcher = watcher
+        self._rows: dict[str, CandidateResult] = {}
+        self._processes: dict[str, CandidateProcess] = {}
+        self._auto = ""
+        self._expect(1 + len(self._candidates()))
+
+    def _expect(self, candidates: int) -> None:
+        """So many more candidates are to be built and timed; fewer, if negative."""
+        self._watcher.expect(candidates * (1 + self.settings.rounds))
+
+    def _candidates(self, waits: bool = False) -> list[Candidate]:
+        asked = self.settings
+        ours = layouts(self.num_envs, self._cores, asked.backends, asked.workers, waits)
+        agents = self.built.agents if self.built else ""
+        return ours + [
+            one for peer in self._peers for one in peer.candidates_for(agents)
+        ]
+
+    def run(self) -> None:
+        """Build all candidates and race; raises if not even one env can be built."""
+        expected = len(self._candidates())
+        waits = self._try_loop()
+        if self.hopeless:
+            return
+        candidates = self._candidates(waits)
+        self._expect(len(candidates) - expected)
+        for candidate in candidates:
+            self._build(candidate)
+        take_turns(
+            self._processes,
+            rounds=self.settings.rounds,
+            turn_seconds=self.settings.seconds,
+            on_turn=self._note_turn,
+            on_fault=self._note_fault,
+        )
+
+    @property
+    def hopeless(self) -> bool:
+        """One bare env failed before the others began: so would all of them."""
+        row = self._rows.get(LOOP.title)
+        return len(self._rows) == 1 and row is not None and bool(row.error)
+
+    def _try_loop(self) -> bool:
+        """Whether the env leaves its core to others most of the time.
+
+        The first process finds out whether the env can be built at all.
+        """
+        self.built = self._build(LOOP)
+        if self.built is None:
+            error = self._rows[LOOP.title].error
+            assert isinstance(error, FaultError)
+            text = f"{self.settings.env} could not be built: {error}"
+            raise FaultError(text, error.fault) from error
+        loop = self._processes[LOOP.title]
+        self._watcher.show_status(f"×{self.num_envs} {LOOP.title}")
+        try:
+            batches_for(loop, self.settings.seconds)
+        except FaultError as error:
+            self._note_fault(LOOP.title, error)
+            return False
+        return BareEnvCost.of(loop.turns).share < WAITING_CPU_SHARE
+
+    def _build(self, candidate: Candidate) -> EnvsBuilt | None:
+        title, settings = candidate.title, self.settings
+        self._watcher.show_status(f"×{self.num_envs} building {title}")
+        row = self._rows[title] = CandidateResult(candidate)
+        order = BuildOrder(
+            candidate,
+            settings.env,
+            settings.kwargs,
+            self.num_envs,
+            settings.seed,
+            self._policy_iterations,
+            self.built.agents if self.built else "",
+        )
+        process = CandidateProcess(order, settings.deadline)
+        self._processes[title] = process
+        try:
+            built = process.build()
+        except FaultError as error:
+            self._note_fault(title, error)
+            return None
+        row.startup_seconds, row.memory_bytes = built.startup, built.memory
+        self._watcher.turn()
+        if candidate is AUTO:
+            self._place_auto(built)
+        return built
+
+    def _place_auto(self, built: EnvsBuilt) -> None:
+        """Mark the row that `auto` chose; give it one if there is none."""
+        placed = built.layout
+        assert placed is not None
+        self._auto = str(placed)
+        row, process = self._rows.pop(AUTO.title), self._processes.pop(AUTO.title)
+        row.candidate = chosen = layout(placed.backend, placed.workers)
+        if chosen.title in self._rows:
+            process.close()
+            self._watcher.expect(-self.settings.rounds)
+        else:
+            self._processes[chosen.title] = process
+        self._rows.setdefault(chosen.title, row).auto = True
+
+    def _note_turn(self, title: str, rate: float) -> None:
+        self._rows[title].turns.append(self._processes[title].turns[-1])
+        self._watcher.show_status(f"×{self.num_envs} {title}")
+        self._watcher.turn()
+
+    def _note_fault(self, title: str, error: CorralError) -> None:
+        row = self._rows[title]
+        row.error = error
+        self._processes.pop(title).close(2.0)
+        self._expect(-1)
+        self._watcher.expect(len(row.turns) + (row.startup_seconds is not None))
+
+    def close(self, timeout: float = 10.0) -> None:
+        """End every candidate process; idempotent."""
+        close_all(self._processes.values(), timeout)
+        self._processes.clear()
+
+    def groups(self) -> list[SizeResults]:
+        """The figures so far; none before the first candidate."""
+        if not self._rows:
+            return []
+        rows = list(self._rows.values())
+        return [group_of(self.num_envs, self._cores, rows, self._auto)]

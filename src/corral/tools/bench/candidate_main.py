@@ -13,23 +13,24 @@ import mmap
 import os
 import time
 import traceback
+from contextlib import suppress
 from itertools import cycle, islice
 from multiprocessing.connection import Connection
+from typing import Any
 
 from corral.engine.adapters.env_names import resolve_env
 from corral.engine.pool import Stats
 from corral.engine.transport import lifeline
 from corral.errors import CorralError, MissingExtra, OptionError
-from corral.tools.bench.candidates import Candidate
-from corral.tools.bench.libraries import Build, builder_of
-from corral.tools.bench.measure import draw_actions
-from corral.tools.bench.messages import (
+from corral.tools.bench.candidates import (
     BuildOrder,
+    Candidate,
     CandidateFailure,
     EnvsBuilt,
     TurnTimes,
 )
-from corral.tools.bench.simulated_policy import compute
+from corral.tools.bench.libraries import Build, builder_of
+from corral.tools.bench.measure import compute, draw_actions
 from corral.train.run import process_usage
 
 # Nothing but sys before the path is in place; see `worker.main`.
@@ -55,7 +56,6 @@ class CandidateRunner:
         self._stepped = stepped = build(order, name.factory)
         startup = time.perf_counter() - began
         memory = max(0, process_usage.memory() - weight)
-        layout = stepped.layout
         spaces = str(stepped.observation_space), str(stepped.action_space)
         self.built = EnvsBuilt(
             startup,
@@ -63,9 +63,7 @@ class CandidateRunner:
             *(stepped.groups_text or spaces),
             name.expression,
             name.import_line,
-            layout.backend if layout else None,
-            layout.workers if layout else None,
-            str(layout or ""),
+            stepped.layout,
             stepped.agents,
         )
         self._actions = draw_actions(stepped.action_space, order.num_envs, order.seed)
@@ -79,6 +77,9 @@ class CandidateRunner:
         seconds, policy = self._step(batches)
         queued = process_usage.queued_seconds() - queued
         cpu = process_usage.cpu_seconds() - cpu
+        times: Any = ()
+        if stepped.stats and before:
+            times = _caller_times(stepped.stats().since(before))
         return TurnTimes(
             batches * self._order.num_envs,
             seconds,
@@ -86,11 +87,7 @@ class CandidateRunner:
             cpu,
             queued,
             stepped.episodes() - episodes if stepped.episodes else None,
-            **(
-                _caller_times(stepped.stats().since(before))
-                if before and stepped.stats
-                else {}
-            ),
+            *times,
         )
 
     def _step(self, batches: int) -> tuple[float, float]:
@@ -128,13 +125,10 @@ def _builder(candidate: Candidate) -> Build:
         ) from error
 
 
-def _caller_times(stats: Stats) -> dict[str, float]:
-    """What a pool says about its times."""
-    return {
-        "env": float(stats.step.seconds.sum() + stats.reset.seconds.sum()),
-        "busy": sum(worker.busy_seconds for worker in stats.workers),
-        "waiting": stats.waiting,
-    }
+def _caller_times(stats: Stats) -> tuple[float, float, float]:
+    """What a pool says about its times: env, busy, waiting, as in `TurnTimes`."""
+    env = float(stats.step.seconds.sum() + stats.reset.seconds.sum())
+    return env, sum(worker.busy_seconds for worker in stats.workers), stats.waiting
 
 
 def main(descriptor: int, lifeline_descriptor: int) -> None:
@@ -159,11 +153,10 @@ def main(descriptor: int, lifeline_descriptor: int) -> None:
 
 def _next(connection: Connection) -> int | None:
     """The batches of the next turn; None when there is none, or no race any more."""
-    try:
+    with suppress(EOFError):
         batches: int | None = connection.recv()
-    except EOFError:
-        return None
-    return batches
+        return batches
+    return None
 
 
 def failure_of(error: Exception, order: BuildOrder) -> CandidateFailure:

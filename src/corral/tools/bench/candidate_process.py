@@ -28,7 +28,7 @@ from corral.engine.transport.lifeline import Lifeline
 from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError, OptionError, RemoteTraceback
 from corral.tools.bench.candidate_main import BOOTSTRAP
-from corral.tools.bench.messages import (
+from corral.tools.bench.candidates import (
     BuildOrder,
     CandidateFailure,
     EnvsBuilt,
@@ -73,14 +73,12 @@ class CandidateProcess:
         with suppress(OSError):  # gone already: the wait below finds out how
             self._connection.send(request)
         answer = self._answer(command)
-        if isinstance(answer, CandidateFailure):
-            cause = RemoteTraceback(answer.traceback)
-            if answer.usage:
-                raise OptionError(answer.text) from cause
-            raise self._fault(
-                "raised", command, answer.text, answer.traceback
-            ) from cause
-        return answer
+        if not isinstance(answer, CandidateFailure):
+            return answer
+        text, cause = answer.text, RemoteTraceback(answer.traceback)
+        if answer.usage:
+            raise OptionError(text) from cause
+        raise self._fault("raised", command, text, answer.traceback) from cause
 
     def _answer(self, command: str) -> Any:
         until = time.monotonic() + self.deadline
@@ -90,10 +88,8 @@ class CandidateProcess:
                     break
                 if time.monotonic() > until:
                     end(self._process)
-                    text = (
-                        f"no answer within {self.deadline:g} s; --deadline allows more"
-                    )
-                    raise self._fault("hung", command, text)
+                    text = f"no answer within {self.deadline:g} s"
+                    raise self._fault("hung", command, f"{text}; use --deadline")
             if self._connection.poll():
                 return self._connection.recv()
         except (EOFError, ConnectionError):

@@ -1,4 +1,7 @@
-"""The candidates: one bare env, our layouts, and the requested peers."""
+"""The candidates: one bare env, our layouts, and the requested peers.
+
+Also the messages between the benchmark and the process of a candidate.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,13 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from typing import Any
 
-from corral.engine.executors.assign import MAX_PROCESSES, enough_workers
+from corral.engine.executors.assign import (
+    MAX_PROCESSES,
+    Placement,
+    enough_workers,
+)
 from corral.engine.executors.placement import BACKENDS
 from corral.errors import OptionError
 
@@ -37,10 +45,14 @@ class Peer:
     name: str
     package: str
     """What is imported."""
-    install: str
     candidates: tuple[Candidate, ...]
     agents: bool = False
     """Whether it takes envs whose agents act at once."""
+
+    @property
+    def install(self) -> str:
+        """The line that installs it."""
+        return f"pip install {self.package.replace('_', '-')}"
 
     @property
     def installed(self) -> bool:
@@ -55,47 +67,26 @@ class Peer:
         return tuple(replace(one, fillers=False) for one in self.candidates * takes)
 
 
+def _peer(
+    name: str, package: str, titles: dict[str, str], fillers: bool, agents: bool
+) -> Peer:
+    ways = titles.items()
+    candidates = (Candidate(name, kind, title, None, fillers) for kind, title in ways)
+    return Peer(name, package, tuple(candidates), agents)
+
+
 LOOP = Candidate("loop", "loop", "one bare env", fillers=False)
 AUTO = Candidate("corral", "auto", "Corral, auto")
-
-_PEERS = (
-    Peer(
-        "gymnasium",
-        "gymnasium",
-        "pip install gymnasium",
-        (
-            Candidate("gymnasium", "sync", "Gymnasium Sync"),
-            Candidate("gymnasium", "async", "Gymnasium Async"),
-        ),
-    ),
-    Peer(
-        "sb3",
-        "stable_baselines3",
-        "pip install stable-baselines3",
-        (
-            Candidate("sb3", "dummy", "SB3 DummyVecEnv", fillers=False),
-            Candidate("sb3", "subproc", "SB3 SubprocVecEnv", fillers=False),
-        ),
-    ),
-    Peer(
-        "agilerl",
-        "agilerl",
-        "pip install agilerl",
-        (Candidate("agilerl", "async", "AgileRL async"),),
-        agents=True,
-    ),
-    Peer(
-        "supersuit",
-        "supersuit",
-        "pip install supersuit",
-        (
-            Candidate("supersuit", "sync", "SuperSuit serial"),
-            Candidate("supersuit", "async", "SuperSuit processes"),
-        ),
-        agents=True,
-    ),
-)
-PEERS = {peer.name: peer for peer in _PEERS}
+_GYMNASIUM = {"sync": "Gymnasium Sync", "async": "Gymnasium Async"}
+_SB3 = {"dummy": "SB3 DummyVecEnv", "subproc": "SB3 SubprocVecEnv"}
+_AGILERL = {"async": "AgileRL async"}
+_SUPERSUIT = {"sync": "SuperSuit serial", "async": "SuperSuit processes"}
+PEERS = {
+    "gymnasium": _peer("gymnasium", "gymnasium", _GYMNASIUM, True, False),
+    "sb3": _peer("sb3", "stable_baselines3", _SB3, False, False),
+    "agilerl": _peer("agilerl", "agilerl", _AGILERL, True, True),
+    "supersuit": _peer("supersuit", "supersuit", _SUPERSUIT, True, True),
+}
 
 
 def layout(backend: str, workers: int = 1) -> Candidate:
@@ -163,3 +154,70 @@ def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
             raise OptionError(
                 f"{option} must be one of {', '.join(known)}, got {name!r}{hint}"
             )
+
+
+# Messages -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOrder:
+    """What a candidate process has to build: the first message to it."""
+
+    candidate: Candidate
+    env: str
+    kwargs: dict[str, Any]
+    num_envs: int
+    seed: int
+    policy_iterations: int
+    """How much the simulated policy computes; see `simulated_policy`."""
+    agents: str = ""
+    """How several agents act: "at once" or "in turns"; "" if there is one alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvsBuilt:
+    """The envs are there and were reset."""
+
+    startup: float
+    """Seconds it took; imports came before."""
+    memory: int
+    """Bytes that came with it, children included."""
+    observation_space: str
+    action_space: str
+    expression: str
+    """How a program names the env; see `adapters.env_names`."""
+    import_line: str
+    layout: Placement | None = None
+    """Of our layouts: what was chosen and why."""
+    agents: str = ""
+    """As in `BuildOrder`; found out by the bare loop's process."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTimes:
+    """What one turn took, in seconds where nothing else is said."""
+
+    steps: int
+    seconds: float
+    policy: float
+    cpu: float
+    """Of the candidate process and all its children."""
+    queued: float = 0.0
+    """The caller was ready to run, and other programs had the cores."""
+    episodes: int | None = None
+    env: float | None = None
+    """In the envs' own step and reset, all workers together."""
+    busy: float | None = None
+    """Of the workers, obeying commands, all of them together."""
+    waiting: float | None = None
+    """Of the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFailure:
+    """The candidate failed; its process ends after this message."""
+
+    text: str
+    traceback: str
+    usage: bool = False
+    """Whether it is a mistake in the command line, which every candidate would meet."""

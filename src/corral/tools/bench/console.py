@@ -43,7 +43,13 @@ def show(report: BenchReport) -> None:
         console.print(note, style="dim")
     _show_splits(report)
     console.print()
-    _show_troubles(report)
+    for title, reason in figure_text.failures(report).items():
+        text = f"{title} failed: {figure_text.brief(reason)}"
+        console.print(Text(text, style="red"))
+    for peer in report.missing:
+        console.print(f"{peer.name} is not installed: {peer.install}", markup=False)
+    if report.interrupted:
+        console.print(figure_text.INTERRUPTED, style="yellow")
     if report.recommendation is not None:
         console.print(Text(report.recommendation.sentence, style="bold"))
         for line in report.recommendation.code.splitlines():
@@ -69,25 +75,13 @@ def _show_whole(table: Table) -> None:
 
 
 def _show_splits(report: BenchReport) -> None:
-    table, last = _table(("envs", "runner", "env", "policy", "waiting", "copying")), 0
-    for group, row in report.rows:
-        if row.time is None:
-            continue
-        size = "" if group.num_envs == last else str(group.num_envs)
-        if size and last:
-            table.add_section()
-        last = group.num_envs
-        table.add_row(size, figure_text.title(row), *figure_text.shares(row))
-    if last:
+    table = _table(("envs", "runner", "env", "policy", "waiting", "copying"))
+    for group in report.groups:
+        table.add_section()
+        rows = [row for row in group.rows if row.time is not None]
+        for number, row in enumerate(rows):
+            size = "" if number else str(group.num_envs)
+            table.add_row(size, figure_text.title(row), *figure_text.shares(row))
+    if table.rows:
         console.print("\nWhere the time goes", style="bold")
         _show_whole(table)
-
-
-def _show_troubles(report: BenchReport) -> None:
-    for title, reason in figure_text.failures(report).items():
-        text = f"{title} failed: {figure_text.brief(reason)}"
-        console.print(Text(text, style="red"))
-    for peer in report.missing:
-        console.print(f"{peer.name} is not installed: {peer.install}", markup=False)
-    if report.interrupted:
-        console.print(figure_text.INTERRUPTED, style="yellow")

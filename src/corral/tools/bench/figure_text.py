@@ -34,8 +34,8 @@ def table(report: BenchReport) -> Iterator[tuple[tuple[str, ...], str]]:
         best = best_of(group)
         for number, row in enumerate(group.rows):
             size = "" if number else str(group.num_envs)
-            marks = {"first": not number, "strong": row is best}
-            marks["bad"] = row.state == "failed"
+            failed = row.state == "failed"
+            marks = {"first": not number, "strong": row is best, "bad": failed}
             words = " ".join(name for name, is_so in marks.items() if is_so)
             yield (size, title(row), *figures(row)), words
 
@@ -73,11 +73,10 @@ def title(row: CandidateResult) -> str:
 
 def notes(report: BenchReport) -> list[str]:
     """What stands under the table."""
-    rows = [row for _, row in report.rows]
     found = []
-    if any(row.auto for row in rows):
+    if any(row.auto for row in report.rows):
         found.append('* what backend="auto" chooses')
-    if any(row.state == "failed" and row.rates for row in rows):
+    if any(row.state == "failed" and row.rates for row in report.rows):
         found.append("! the rounds before it failed")
     if report.agents:
         whole = report.agents == "at once"
@@ -113,8 +112,8 @@ def method(report: BenchReport) -> str:
 def failures(report: BenchReport) -> dict[str, str]:
     """What failed, at which size, and why."""
     return {
-        f"{row.candidate.title} ×{group.num_envs}": row.reason
-        for group, row in report.rows
+        f"{row.candidate.title} ×{row.num_envs}": row.reason
+        for row in report.rows
         if row.state == "failed"
     }
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 
 from corral.tools.bench import figure_text
 from corral.tools.bench.candidates import BACKEND_WORDS
-from corral.tools.bench.recommend import speed
 from corral.tools.bench.results import BenchReport, CandidateResult, SizeResults
 from corral.train.reports.charts import COLORS, INK, Curve, StackedBar, bars, curves
 from corral.train.reports.page import Page
@@ -33,7 +32,6 @@ PART_COLORS = {
     "copying": COLORS["orange"],
 }
 PERCENT = 100.0
-Row = tuple[SizeResults, CandidateResult]
 Panels = dict[str, list[StackedBar]]
 
 
@@ -58,7 +56,7 @@ def page(report: BenchReport, command: Sequence[str]) -> str:
 
 
 def _add_speed(built: Page, report: BenchReport) -> None:
-    if not any(row.rates for _, row in report.rows):
+    if not any(row.rates for row in report.rows):
         return
     if len(report.groups) == 1:
         built.heading("How fast")
@@ -74,58 +72,54 @@ def _lines(report: BenchReport) -> list[Curve]:
     """One line for a layout, however many workers it has at each size."""
     lines: dict[str, Curve] = {}
     points: dict[str, list[tuple[float, float]]] = {}
-    for group, row in report.rows:
-        if row.rates is not None:
-            name = _curve_name((group, row), report)
-            points.setdefault(name, []).append((group.num_envs, speed(row)))
-            color = _color((group, row), report)
-            if row.candidate.library == "loop":
-                lines[name] = Curve(name, points[name], color, ":", "")
-            else:
-                apart = row.candidate.kind in ("async", "subproc")  # in processes
-                lines[name] = Curve(name, points[name], color, "--" if apart else "-")
-    limits = [
-        (float(g.num_envs), g.limit) for g in report.groups if g.limit is not None
-    ]
+    for row in report.rows:
+        if row.rates is None:
+            continue
+        name, color = _curve_name(row, report), _color(row, report)
+        points.setdefault(name, []).append((row.num_envs, row.speed))
+        if row.candidate.library == "loop":
+            lines[name] = Curve(name, points[name], color, ":", "")
+        else:
+            apart = row.candidate.kind in ("async", "subproc")  # in processes
+            lines[name] = Curve(name, points[name], color, "--" if apart else "-")
+    groups = report.groups
+    limits = [(float(g.num_envs), g.limit) for g in groups if g.limit is not None]
     limit = [Curve("the limit", limits, INK, "--", "")] if limits else []
     return [*lines.values(), *limit]
 
 
-def _curve_name(row: Row, report: BenchReport) -> str:
-    candidate = row[1].candidate
-    if not row[1].ours or candidate.kind == "serial" or report.settings.workers:
+def _curve_name(row: CandidateResult, report: BenchReport) -> str:
+    candidate = row.candidate
+    if not row.ours or candidate.kind == "serial" or report.settings.workers:
         return candidate.title
     if _has_one_each(row, report):
         return f"Corral, a {candidate.kind} per env"
     return f"Corral, {BACKEND_WORDS[candidate.kind]}"
 
 
-def _has_one_each(row: Row, report: BenchReport) -> bool:
+def _has_one_each(row: CandidateResult, report: BenchReport) -> bool:
     """Whether every env has a worker of its own, more of them than cores."""
-    workers = row[1].candidate.workers or 1
-    return (
-        row[1].ours and workers == row[0].num_envs and workers > report.machine["cores"]
-    )
+    workers = row.candidate.workers or 1
+    return row.ours and workers == row.num_envs and workers > report.machine["cores"]
 
 
-def _color(row: Row, report: BenchReport) -> str:
+def _color(row: CandidateResult, report: BenchReport) -> str:
     if _has_one_each(row, report):
         return COLORS["cyan"]
-    candidate = row[1].candidate
-    known = BACKEND_COLORS if row[1].ours else LIBRARY_COLORS
-    return known[candidate.kind if row[1].ours else candidate.library]
+    if row.ours:
+        return BACKEND_COLORS[row.candidate.kind]
+    return LIBRARY_COLORS[row.candidate.library]
 
 
 def _bar_colors(report: BenchReport) -> dict[str, str]:
-    return {figure_text.title(row[1]): _color(row, report) for row in report.rows}
+    return {figure_text.title(row): _color(row, report) for row in report.rows}
 
 
 def _add_efficiency(built: Page, report: BenchReport) -> None:
     def bar(row: CandidateResult) -> StackedBar | None:
-        known = row.efficiency is not None and row.candidate.library != "loop"
-        return (
-            _bar(row, PERCENT * (row.efficiency or 0.0), "{:.0f}%") if known else None
-        )
+        if row.efficiency is None or row.candidate.library == "loop":
+            return None
+        return _bar(row, PERCENT * row.efficiency, "{:.0f}%")
 
     panels = _panels(report, bar)
     if any(panels.values()):
@@ -155,12 +149,10 @@ def _panels(
     report: BenchReport, bar: Callable[[CandidateResult], StackedBar | None]
 ) -> Panels:
     """One panel for each number of envs."""
-    panels: Panels = {_size(group): [] for group in report.groups}
-    for group, row in report.rows:
-        drawn = bar(row)
-        if drawn is not None:
-            panels[_size(group)].append(drawn)
-    return panels
+    return {
+        _size(group): [drawn for row in group.rows if (drawn := bar(row)) is not None]
+        for group in report.groups
+    }
 
 
 def _bar(row: CandidateResult, number: float | None, form: str) -> StackedBar | None:

@@ -29,41 +29,36 @@ def document(report: BenchReport, command: Sequence[str]) -> dict[str, Any]:
         "environment": {
             "name": settings.pop("env"),
             "kwargs": settings.pop("kwargs"),
-            "observation_space": report.observation_space,
-            "action_space": report.action_space,
+            **_values(report, "observation_space action_space"),
         },
         "settings": {**settings, "backends": settings["backends"] or None},
-        "machine": report.machine,
-        "versions": report.versions,
-        "interrupted": report.interrupted,
-        "missing": [
-            {"name": one.name, "install": one.install} for one in report.missing
-        ],
+        **_values(report, "machine versions interrupted left_out"),
+        "missing": [_values(peer, "name install") for peer in report.missing],
         "agents": report.agents or None,
-        "left_out": report.left_out,
         "recommendation": asdict(chosen) if chosen else None,
         "groups": [_group(group) for group in report.groups],
     }
 
 
 def _group(group: SizeResults) -> dict[str, Any]:
-    best, values = best_of(group), asdict(group)
-    del values["rows"]
+    best = best_of(group)
     rows = [_candidate(row) | {"best": row is best} for row in group.rows]
-    return {**values, "auto": group.auto or None, "candidates": rows}
+    figures = _values(group, "num_envs limit step_seconds cpu_share")
+    return {**figures, "auto": group.auto or None, "candidates": rows}
 
 
 def _candidate(row: CandidateResult) -> dict[str, Any]:
-    values = asdict(row)
-    candidate, rates = values.pop("candidate"), row.rates
-    for internal in ("traceback", "rates"):
-        del values[internal]
-    del candidate["fillers"]
+    figures = "state auto over_loop efficiency startup_seconds memory_bytes cpu_burnt"
     return {
-        **candidate,
-        **values,
+        **_values(row.candidate, "library kind title workers"),
+        **_values(row, figures),
+        "time": asdict(row.time) if row.time else None,
         "reason": row.reason or None,
         "steps_per_second": row.steps_per_second,
-        "spread": rates.spread if rates else None,
-        "rounds": rates.rounds if rates else (),
+        "spread": row.rates.spread if row.rates else None,
+        "rounds": row.rates.rounds if row.rates else (),
     }
+
+
+def _values(of: Any, names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names.split()}

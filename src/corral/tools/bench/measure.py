@@ -11,6 +11,7 @@ median over the rounds is what gets reported.
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -84,28 +85,22 @@ def take_turns(
         turn_seconds: How long a turn should take, from the trial of each.
         on_turn: Called with a name and its steps per second after each of its turns.
         on_fault: Called with a name and its error; it takes no more turns, the others
-            go on.
+            continue.
     """
     running, batches = dict(runners), dict[str, int]()
-
-    def turn(name: str, trial: bool) -> None:
-        runner = running[name]
-        try:
-            if trial:
-                batches[name] = batches_for(runner, turn_seconds)
-                return
-            seconds = runner.run(batches[name])
-        except CorralError as error:
-            del running[name]
-            on_fault(name, error)
-            return
-        on_turn(name, runner.slots * batches[name] / seconds)
-
-    for name in list(running):
-        turn(name, trial=True)
-    for number in range(rounds):
-        for name in in_turn(list(running), number):
-            turn(name, trial=False)
+    for number in range(rounds + 1):  # the first is the trial
+        for name in in_turn(list(running), max(0, number - 1)):
+            runner = running[name]
+            try:
+                if not number:
+                    batches[name] = batches_for(runner, turn_seconds)
+                    continue
+                seconds = runner.run(batches[name])
+            except CorralError as error:
+                del running[name]
+                on_fault(name, error)
+            else:
+                on_turn(name, runner.slots * batches[name] / seconds)
 
 
 def in_turn(names: Sequence[str], number: int) -> Sequence[str]:
@@ -129,3 +124,32 @@ def _pace(runner: Runner, batches: int, enough: float) -> float:
     """
     seconds = runner.run(batches)
     return seconds if seconds < enough else min(seconds, runner.run(batches))
+
+
+# A simulated policy: a fixed amount of computing between recv and send ----------------
+#
+# Not a loop that watches the clock: such a loop takes the same time with and without a
+# core, and hides the time that it waits for one.
+
+CALIBRATION_ITERATIONS = 20_000
+"""Iterations of one calibration run, some milliseconds."""
+
+
+def compute(iterations: int) -> int:
+    """So much arithmetic."""
+    value = 1
+    for _ in range(iterations):
+        value = (value * 1103515245 + 12345) & 0x7FFFFFFF
+    return value
+
+
+def iterations_for(seconds: float) -> int:
+    """How many iterations take so long on this machine, measured now."""
+    if seconds <= 0:
+        return 0
+    fastest = float("inf")  # the run with the least disturbance
+    for _ in range(15):
+        began = time.perf_counter()
+        compute(CALIBRATION_ITERATIONS)
+        fastest = min(fastest, time.perf_counter() - began)
+    return max(1, round(CALIBRATION_ITERATIONS * seconds / fastest))

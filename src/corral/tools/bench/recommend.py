@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from corral.tools.bench.candidates import workers_text
+from corral.tools.bench.candidates import EnvsBuilt, workers_text
 from corral.tools.bench.results import (
     CandidateResult,
     LayoutRecommendation,
@@ -32,21 +32,9 @@ def best_of(group: SizeResults) -> CandidateResult | None:
 
 
 def recommend(
-    groups: Sequence[SizeResults],
-    expression: str,
-    import_line: str,
-    kwargs: dict[str, Any],
-    make: str = "make",
+    groups: Sequence[SizeResults], env: EnvsBuilt, kwargs: dict[str, Any]
 ) -> LayoutRecommendation | None:
-    """The best layout of the fewest envs that give nearly the highest rate.
-
-    Args:
-        groups: what was measured.
-        expression: how a program names the env.
-        import_line: what it imports first, if anything.
-        kwargs: the env's.
-        make: which of our functions makes many of them.
-    """
+    """The best layout of the fewest envs that give nearly the highest rate."""
     bests = [(group, best) for group in groups if (best := best_of(group)) is not None]
     if not bests:
         return None
@@ -57,11 +45,14 @@ def recommend(
     kind, workers = best.candidate.kind, best.candidate.workers or 1
     options: dict[str, Any] = {"env_kwargs": kwargs}
     if not best.auto:  # else "auto" chooses it by itself
-        options |= {"backend": kind} | (
-            {} if kind == "serial" else {"workers": workers}
-        )
+        options["backend"] = kind
+        if kind != "serial":
+            options["workers"] = workers
     remark = f'"auto" chooses {kind}' if best.auto else ""
-    code = make_line(make, expression, import_line, group.num_envs, options, remark)
+    make = "make_multi" if env.agents else "make"
+    code = make_line(
+        make, env.expression, env.import_line, group.num_envs, options, remark
+    )
     text = sentence(group, best)
     return LayoutRecommendation(group.num_envs, kind, workers, text, code)
 
@@ -72,28 +63,23 @@ def sentence(group: SizeResults, best: CandidateResult) -> str:
     kind, workers = best.candidate.kind, best.candidate.workers or 1
     serial = kind == "serial"
     place = "the caller (serial)" if serial else workers_text(kind, workers)
-    facts = [f"{speed(best):,.0f} steps/s"]
+    facts = [f"{best.speed:,.0f} steps/s"]
     if best.over_loop is not None:
         facts.append(f"{best.over_loop:.2f} × a for loop")
     if best.efficiency is not None:
         facts.append(f"{best.efficiency:.0%} of the limit")
-    others = [row for row in group.rows if not row.ours and row.state == "measured"]
-    peers = [row for row in others if row.candidate.library != "loop"]
+    others = [row for row in group.rows[1:] if not row.ours]  # all but the loop
+    peers = [row for row in others if row.state == "measured"]
     if peers:
-        fastest = max(peers, key=speed)
-        facts.append(f"{speed(best) / speed(fastest):.1f} × {fastest.candidate.title}")
+        fastest = max(peers, key=lambda row: row.speed)
+        facts.append(f"{best.speed / fastest.speed:.1f} × {fastest.candidate.title}")
     slower = best.over_loop is not None and best.over_loop < NEARLY_FASTEST
     return f"Use {envs} in {place}: {', '.join(facts)}.{LOOP_WINS if slower else ''}"
 
 
-def speed(row: CandidateResult) -> float:
-    """Steps per second; 0 if there was no round."""
-    return row.steps_per_second or 0.0
-
-
 def _gain(row: CandidateResult) -> float:
     """Within a group: over the loop of the same rounds, if there was one."""
-    return speed(row) if row.over_loop is None else row.over_loop
+    return row.speed if row.over_loop is None else row.over_loop
 
 
 def _worths(pairs: Sequence[tuple[SizeResults, CandidateResult]]) -> list[float]:
@@ -104,7 +90,7 @@ def _worths(pairs: Sequence[tuple[SizeResults, CandidateResult]]) -> list[float]
     worths = []
     for group, row in pairs:
         if row.efficiency is None or group.limit is None or group.step_seconds is None:
-            return [speed(row) for _, row in pairs]
+            return [row.speed for _, row in pairs]
         worths.append(row.efficiency * group.limit * group.step_seconds)
     return worths
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corral.tools.doctor.examination import check
-    from corral.tools.doctor.finding import Finding
-    from corral.tools.doctor.report import Report
+    from corral.tools.doctor.report import Finding, Report
 
-_HOMES = {"Finding": "finding", "Report": "report", "check": "examination"}
+_HOMES = {"Finding": "report", "Report": "report", "check": "examination"}
 
 __all__ = ["Finding", "Report", "check"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
 
 from corral.errors import MissingExtra
-from corral.tools.doctor.finding import Finding, Severity
-from corral.tools.doctor.report import Report
+from corral.tools.doctor.report import Finding, Report, Severity
 
 try:
-    from rich.console import Console
+    from rich.console import Console, Group, RenderableType
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -50,17 +50,15 @@ def show(report: Report) -> None:
     table.add_column(width=1)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    last = ""
-    for finding in report.findings:
-        mark, colour = MARKS[finding.severity]
-        name = "" if finding.check == last else finding.check
-        table.add_row(Text(mark, style=colour), name, _text(finding, colour))
-        last = finding.check
+    for check, findings in groupby(report.findings, lambda finding: finding.check):
+        for number, finding in enumerate(findings):
+            mark, colour = MARKS[finding.severity]
+            name = "" if number else check
+            table.add_row(Text(mark, style=colour), name, _text(finding, colour))
     console.print(table)
     console.print()
     if report.interrupted:
-        text = "Interrupted: these are the findings so far."
-        console.print(text, style="yellow")
+        console.print("Interrupted: these are the findings so far.", style="yellow")
     colour = MARKS[report.severity][1]
     console.print(Text(CONCLUSIONS[report.severity], style=f"bold {colour}"))
     if report.recommendation is not None:
@@ -70,14 +68,12 @@ def show(report: Report) -> None:
             console.print(Text(f"    {line}"), soft_wrap=True)  # whole, to be copied
 
 
-def _text(finding: Finding, colour: str) -> Table:
-    block = Table.grid()
-    block.add_column(overflow="fold")  # paths and names are longer than a line
-    block.add_row(Text(finding.measured))
+def _text(finding: Finding, colour: str) -> Group:
+    parts: list[RenderableType] = [Text(finding.measured)]
     if finding.remedy:
         remedy = Text("→ ", style=colour).append(finding.remedy, style="italic")
-        block.add_row(Padding(remedy, (0, 0, 0, 2)))
+        parts.append(Padding(remedy, (0, 0, 0, 2)))
     if finding.tried:
         tried = Text(f"tried: {finding.tried}", style="dim")
-        block.add_row(Padding(tried, (0, 0, 0, 4)))
-    return block
+        parts.append(Padding(tried, (0, 0, 0, 4)))
+    return Group(*parts)

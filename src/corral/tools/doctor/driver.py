@@ -1,4 +1,4 @@
-"""An env that plays by itself: of any kind, with sampled actions.
+"""Steps an env of any kind with sampled actions.
 
     driver = EpisodeDriver(factory, seed, slot)
     for _ in range(steps):
@@ -52,84 +52,16 @@ def kind_of(env: Any) -> str:
     return "aec" if turns else "parallel"
 
 
-class EnvDriver:
-    """One env, reset and stepped with sampled actions.
-
-    Under AEC one step is one agent's turn.
-    """
-
-    def __init__(self, env: Any, seed: int) -> None:
-        self.env, self.kind = env, kind_of(env)
-        self.several = self.kind != "gymnasium"
-        if self.several:
-            seen, actions = (
-                {agent: space(agent) for agent in env.possible_agents}
-                for space in (env.observation_space, env.action_space)
-            )
-        else:
-            seen, actions = {"": env.observation_space}, {"": env.action_space}
-        self.observation_spaces: dict[str, Space[Any]] = seen
-        """By agent; of a single-agent env under ""."""
-        # Copies: sampling must not advance the generators of the env's own spaces.
-        self._actions = {agent: copy.deepcopy(one) for agent, one in actions.items()}
-        for number, space in enumerate(self._actions.values()):
-            space.seed(episode_seed(seed, number) & SMALL_SEED_RANGE)
-        self._obs: Any = {}
-        self._info: Any = {}
-
-    def reset(self, seed: int | None, what: str) -> EnvResponse:
-        """Start an episode."""
-        result = self.env.reset() if seed is None else self.env.reset(seed=seed)
-        if self.kind == "aec":
-            return self._turn(what)
-        self._obs, self._info = two_of(result)
-        begun = ({}, {}, {}) if self.several else (0.0, False, False)
-        return EnvResponse(what, self._obs, *begun, self._info, False)
-
-    def draw(self) -> Any:
-        """What to do next: an action, or one for each living agent."""
-        if self.kind == "gymnasium":
-            return self._actions[""].sample()
-        if self.kind == "parallel":
-            return {
-                agent: self._sample(agent, self._obs.get(agent), self._info.get(agent))
-                for agent in self.env.agents
-            }
-        obs, _, terminated, truncated, info = self.env.last()
-        if terminated or truncated:
-            return None
-        return self._sample(self.env.agent_selection, obs, info)
-
-    def _sample(self, agent: str, obs: Any, info: Any) -> Any:
-        """An action that its mask allows, where there is one."""
-        for holder in (obs, info):
-            mask = holder.get("action_mask") if isinstance(holder, Mapping) else None
-            if mask is not None:
-                return self._actions[agent].sample(np.asarray(mask, np.int8))
-        return self._actions[agent].sample()
-
-    def step(self, drawn: Any, what: str) -> EnvResponse:
-        """Take what was drawn."""
-        result = self.env.step(drawn)
-        if self.kind == "aec":
-            return self._turn(what)
-        obs, reward, terminated, truncated, info = five_of(result)
-        self._obs, self._info = obs, info
-        ended = not self.env.agents if self.several else terminated or truncated
-        return EnvResponse(what, obs, reward, terminated, truncated, info, bool(ended))
-
-    def _turn(self, what: str) -> EnvResponse:
-        env = self.env
-        if not env.agents:
-            return EnvResponse(what, {}, {}, {}, {}, {}, True)
-        obs = {env.agent_selection: env.observe(env.agent_selection)}
-        parts = (env.rewards, env.terminations, env.truncations, env.infos)
-        reward, terminated, truncated, info = map(dict, parts)
-        return EnvResponse(what, obs, reward, terminated, truncated, info, False)
+def spaces_of(env: Any, kind: str) -> dict[str, Space[Any]]:
+    """The spaces of observations or actions by agent; of one alone under ""."""
+    space = getattr(env, f"{kind}_space")
+    if not is_pettingzoo(env):
+        return {"": space}
+    return {agent: space(agent) for agent in env.possible_agents}
 
 
 class EpisodeDriver:
-    """Steps one env, episode after episode.
+    """Steps one env, episode after episode. Under AEC one step is one agent's turn.
 
     Args:
         factory: makes the env; called in `around`, as everything else is.
@@ -148,30 +80,88 @@ class EpisodeDriver:
         self._seed, self._slot, self._around = seed, slot, around
         with around():
             self.env = factory()
+        self.kind = kind_of(self.env)
+        self.several = self.kind != "gymnasium"
         self.start_over()
 
     def start_over(self) -> None:
         """Forget what was played: the same is played again, with the same env."""
         self._episode = self._steps = 0
-        self._over = True
-        self.env_driver = EnvDriver(self.env, episode_seed(self._seed, self._slot))
+        self._last: EnvResponse | None = None
+        # Copies: sampling must not advance the generators of the env's own spaces.
+        self._actions = copy.deepcopy(spaces_of(self.env, "action"))
+        seed = episode_seed(self._seed, self._slot)
+        for number, space in enumerate(self._actions.values()):
+            space.seed(episode_seed(seed, number) & SMALL_SEED_RANGE)
 
     def advance(self) -> EnvResponse:
         """The next reset or step."""
-        if self._over:
+        if self._last is None or self._last.over:
             seed = episode_seed(self._seed, self._slot, self._episode)
-            with self._around():
-                moment = self.env_driver.reset(
-                    seed & SMALL_SEED_RANGE, f"reset {self._episode}"
-                )
-            self._episode += 1
-        else:
-            drawn = self.env_driver.draw()
-            self._steps += 1
-            with self._around():
-                moment = self.env_driver.step(drawn, f"step {self._steps}")
-        self._over = moment.over
-        return moment
+            return self.reset(seed & SMALL_SEED_RANGE)
+        return self.step(self.draw())
+
+    def reset(self, seed: int | None) -> EnvResponse:
+        """Start an episode."""
+        what = f"reset {self._episode}"
+        self._episode += 1
+        with self._around():
+            result = self.env.reset() if seed is None else self.env.reset(seed=seed)
+            if self.kind == "aec":
+                return self._turn(what)
+        obs, info = two_of(result)
+        begun = ({}, {}, {}) if self.several else (0.0, False, False)
+        self._last = EnvResponse(what, obs, *begun, info, False)
+        return self._last
+
+    def draw(self) -> Any:
+        """What to do next: an action, or one for each living agent."""
+        if self.kind == "gymnasium":
+            return self._actions[""].sample()
+        if self.kind == "parallel":
+            assert self._last is not None
+            obs, info = self._last.obs, self._last.info
+            return {
+                agent: self._sample(agent, obs.get(agent), info.get(agent))
+                for agent in self.env.agents
+            }
+        obs, _, terminated, truncated, info = self.env.last()
+        if terminated or truncated:
+            return None
+        return self._sample(self.env.agent_selection, obs, info)
+
+    def _sample(self, agent: str, obs: Any, info: Any) -> Any:
+        """An action that its mask allows, where there is one."""
+        for holder in (obs, info):
+            mask = holder.get("action_mask") if isinstance(holder, Mapping) else None
+            if mask is not None:
+                return self._actions[agent].sample(np.asarray(mask, np.int8))
+        return self._actions[agent].sample()
+
+    def step(self, drawn: Any) -> EnvResponse:
+        """Take what was drawn."""
+        self._steps += 1
+        what = f"step {self._steps}"
+        with self._around():
+            result = self.env.step(drawn)
+            if self.kind == "aec":
+                return self._turn(what)
+        obs, reward, terminated, truncated, info = five_of(result)
+        over = not self.env.agents if self.several else bool(terminated or truncated)
+        self._last = EnvResponse(what, obs, reward, terminated, truncated, info, over)
+        return self._last
+
+    def _turn(self, what: str) -> EnvResponse:
+        env = self.env
+        agent = env.agent_selection if env.agents else None
+        obs = {} if agent is None else {agent: env.observe(agent)}
+        parts = (env.rewards, env.terminations, env.truncations, env.infos)
+        reward, terminated, truncated, info = (
+            {} if agent is None else dict(part) for part in parts
+        )
+        over = agent is None
+        self._last = EnvResponse(what, obs, reward, terminated, truncated, info, over)
+        return self._last
 
     def play(self, moments: int) -> Iterator[EnvResponse]:
         """So many resets and steps."""

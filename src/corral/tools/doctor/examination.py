@@ -3,28 +3,75 @@
     corral.doctor.check("CartPole-v1")
     corral.doctor.check(make_my_env, env_kwargs={"gui": False})
 
-No env is built in the caller. An env that raises, hangs, exits or crashes in a worker
-gives a finding.
+No env is built in the caller. A check has two halves: `measure…(factory, …)` runs in a
+worker beside the env and returns plain values; `check…(subject)` runs in the caller,
+asks for that, and judges::
+
+    def check_buffers(subject: Subject) -> Finding:
+        changed = subject.ask(measure_buffers, subject.seed)
+        return warning(…) if changed else ok(…)
+
+An env that raises, hangs, exits or crashes in a worker gives a finding: a check may let
+a FaultError through.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from corral.engine.adapters.env_names import resolve_env
 from corral.engine.adapters.factories import Maker, factories_for
 from corral.engine.adapters.isolation import IsolationVerdict
+from corral.engine.executors.assign import choose, usable_cores
 from corral.engine.keywords import checked_keywords
+from corral.engine.worker.probe import (
+    MIN_WAITING_STEP_SECONDS,
+    WAITING_CPU_SHARE,
+    Measurement,
+)
+from corral.engine.worker.probed_env import THREADS_KEY
 from corral.errors import CorralError, FaultError, MissingExtra, OptionError
-from corral.tools.doctor.checklist import CHECKS, Check
-from corral.tools.doctor.finding import Finding, note, problem
-from corral.tools.doctor.recommendation import recommend
-from corral.tools.doctor.report import Report
-from corral.tools.doctor.subject import Subject, brief
+from corral.tools.doctor.checks import (
+    api,
+    cost,
+    display,
+    machine,
+    repeating,
+    results,
+    sharing,
+    side_effects,
+)
+from corral.tools.doctor.report import Finding, Recommendation, Report, note, problem
+from corral.tools.doctor.subject import EnvCost, Subject, brief
+from corral.tools.make_line import make_line
 
+CHECKS: dict[str, Callable[[Subject], Finding | Iterable[Finding]]] = {
+    "machine": machine.check_machine,
+    "pickling": api.check_pickling,
+    "api": api.check_api,
+    "spaces": results.check_spaces,
+    "determinism": repeating.check_determinism,
+    "global RNG": repeating.check_generators,
+    "isolation": sharing.check_isolation,
+    "threads": sharing.check_threads,
+    "global state": side_effects.check_surroundings,
+    "leftovers": side_effects.check_leftovers,
+    "memory": side_effects.check_memory,
+    "cost": cost.check_cost,
+    "waiting": cost.check_waiting,
+    "window": display.check_window,
+    "infos": results.check_infos,
+    "buffers": results.check_buffers,
+    "rendering": display.check_rendering,
+}
+"""In the order in which they are made."""
+WITHOUT_PROFILE = ("machine", "pickling", "api")
+"""Checks that need no env that was built and played before."""
+SECONDS = {"memory": 90.0}
+"""Seconds for each measurement; 60 for those of the other checks."""
 NUM_ENVS = 8
 MAX_HUNG = 2
 """Checks that hang before the rest is skipped: the rest would hang as well."""
@@ -90,14 +137,19 @@ def examine(
     progress: Callable[[str], object] = lambda name: None,
 ) -> Report:
     """Run the checks; Ctrl-C ends it with the findings so far."""
-    chosen = _chosen(only)
+    for name in only:
+        if name not in CHECKS:
+            known = ", ".join(CHECKS)
+            raise OptionError(f"there is no check {name!r}; choose from {known}")
     report, began = Report(subject.name), time.perf_counter()
     try:
-        for check in chosen:
-            progress(check.name)
-            subject.seconds = check.seconds if seconds is None else seconds
-            for finding in _findings(check, subject):
-                report.findings.append(replace(finding, check=check.name))
+        for name in CHECKS:
+            if only and name not in ("api", *only):  # all others need a first look
+                continue
+            progress(name)
+            subject.seconds = seconds or SECONDS.get(name, 60.0)
+            for finding in _findings(name, subject):
+                report.findings.append(replace(finding, check=name))
             hung = [one for one in report.findings if one.data.get("kind") == "hung"]
             if len(hung) >= MAX_HUNG:
                 text = f"{MAX_HUNG} checks did not finish; the others are skipped"
@@ -111,25 +163,13 @@ def examine(
     return report
 
 
-def _chosen(only: Sequence[str]) -> list[Check]:
-    """The requested ones, and the first look that they need."""
-    names = [check.name for check in CHECKS]
-    for name in only:
-        if name not in names:
-            raise OptionError(
-                f"there is no check {name!r}; choose from {', '.join(names)}"
-            )
-    if not only:
-        return list(CHECKS)
-    return [check for check in CHECKS if check.name in ("api", *only)]
-
-
-def _findings(check: Check, subject: Subject) -> Iterator[Finding]:
+def _findings(name: str, subject: Subject) -> Iterator[Finding]:
     """What one check found, or how it failed."""
-    if check.needs_profile and subject._profile is None:
+    if subject._profile is None and name not in WITHOUT_PROFILE:
         return
     try:
-        yield from check.examine(subject)
+        found = CHECKS[name](subject)
+        yield from [found] if isinstance(found, Finding) else found
     except MissingExtra as error:
         yield note(f"this check could not run: {error}")
     except FaultError as error:
@@ -144,8 +184,8 @@ def _findings(check: Check, subject: Subject) -> Iterator[Finding]:
 
 def _verdict(subject: Subject, report: Report) -> IsolationVerdict | None:
     """What the checks of sharing found, if they finished."""
-    known, sharing = subject._profile, report.of("isolation")
-    isolation = _figure(sharing, "isolation")
+    known, trial = subject._profile, report.of("isolation")
+    isolation = _figure(trial, "isolation")
     if known is None or isolation is None:
         return None
     found = f"corral doctor found ({known.edition or known.subject}): "
@@ -155,10 +195,75 @@ def _verdict(subject: Subject, report: Report) -> IsolationVerdict | None:
         isolation,
         _figure(report.of("threads"), "threads"),
         any("isolate_rng" in finding.options for finding in report.findings),
-        found + sharing[0].measured,
+        found + trial[0].measured,
     )
 
 
 def _figure(findings: Sequence[Finding], name: str) -> Any:
     """The figure of that name; None if there is none."""
     return next((one.data[name] for one in findings if name in one.data), None)
+
+
+# The line to write --------------------------------------------------------------------
+
+
+def recommend(
+    subject: Subject, findings: Sequence[Finding], num_envs: int
+) -> Recommendation | None:
+    """One sentence, and the line that makes the envs; None if it cannot be run."""
+    if subject._profile is None:
+        return None
+    several = subject._profile.kind != "gymnasium"
+    options: dict[str, Any] = {"env_kwargs": {}}
+    for finding in findings:
+        options |= finding.options
+    options["env_kwargs"] = {**subject.kwargs, **options["env_kwargs"]}
+    if several:
+        options.pop("infos", None)
+    if options.get("isolation") == "slot":  # which are processes already
+        options.pop("backend", None)
+    sentence, remark = _place(subject, options, num_envs, findings)
+    code = make_line(
+        "make_multi" if several else "make",
+        subject.expression,
+        subject.import_line,
+        num_envs,
+        options,
+        remark,
+    )
+    return Recommendation(sentence, code)
+
+
+def _place(
+    subject: Subject,
+    options: dict[str, Any],
+    num_envs: int,
+    findings: Sequence[Finding],
+) -> tuple[str, str]:
+    """Where the envs would run, and the remark behind the line."""
+    if options.get("isolation") == "slot":
+        return f"{num_envs} envs, each in a process of its own.", ""
+    if options.get("backend") == "process":
+        return f"{num_envs} envs in as many processes as there are cores.", ""
+    if subject.cost is None:
+        return f'{num_envs} envs; backend="auto" decides where they run.', ""
+    measured = _measured(subject, subject.cost, findings)
+    placed = choose(num_envs, usable_cores(), measured)
+    return f"{placed}.", f'"auto" chooses {placed.backend}'
+
+
+def _measured(
+    subject: Subject, cost: EnvCost, findings: Sequence[Finding]
+) -> Measurement:
+    """What `auto` would find, from what the checks found."""
+    declared = bool(subject.profile.metadata.get(THREADS_KEY))
+    data = {name: value for one in findings for name, value in one.data.items()}
+    waits = cost.computing < WAITING_CPU_SHARE and cost.step >= MIN_WAITING_STEP_SECONDS
+    safe = data.get("isolation") == "shared" and data.get("threads") is True
+    return Measurement(
+        cost.step + cost.resetting * cost.step,
+        cost.computing,
+        threads=declared or (waits and safe),
+        thread_gain=float(data.get("gain", 1.0)),
+        declared=declared,
+    )

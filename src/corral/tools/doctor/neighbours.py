@@ -29,7 +29,7 @@ from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker.isolation_probe import turns_of
 from corral.errors import EpisodeRecord, Fault
 from corral.tools.doctor.rerun import At, SavedEnv, episode_of, failing_of, inside
-from corral.tools.doctor.worker_task import quiet
+from corral.tools.doctor.subject import quiet
 
 RUNS = 3
 """Processes of either kind."""

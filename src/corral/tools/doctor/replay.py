@@ -58,12 +58,12 @@ class Replay:
     @property
     def env(self) -> Any:
         """The env as it stands; None where it was run in a process of its own."""
-        return None if self.rerun is None else self.rerun.env
+        return self.rerun and self.rerun.env
 
     @property
     def obs(self) -> Any:
         """Its last observation."""
-        return None if self.rerun is None else self.rerun.obs
+        return self.rerun and self.rerun.obs
 
     @property
     def action(self) -> Any:
@@ -73,7 +73,8 @@ class Replay:
 
     @property
     def _carries_state(self) -> bool:
-        return self.fault.episode is None or self.fault.episode.kit.functions.has_code
+        """Whether its class came by value, with what others may have left in it."""
+        return bool(episode_of(self.fault).kit.functions.has_code)
 
     def go_on(self) -> None:
         """After up_to="before": do what failed; what the env raises comes out."""
@@ -213,16 +214,8 @@ def _here(fault: Fault, up_to: str, shared: dict[str, NDArray[Any]] | None) -> R
 
 # In a process of its own --------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class _ReplayTask:
-    """One replay for the other process."""
-
-    fault: Fault
-    shared: dict[str, NDArray[Any]] | None
-    timeout: float
-    diary: str
-    """The file in which it notes what it is about to do."""
+TIMEOUT_LINE = "Timeout ("
+"""How faulthandler begins, before it ends a process that is late."""
 
 
 def _elsewhere(
@@ -239,66 +232,61 @@ def _elsewhere(
         )
     limit = timeout or fault.limit or REPLAY_TIMEOUT_SECONDS
     with tempfile.TemporaryDirectory() as folder:
-        task = _ReplayTask(fault, shared, limit, os.path.join(folder, "diary"))
-        found, at = _sent(task)
+        diary = Path(folder, "diary")
+        try:
+            task = (fault, shared, limit, diary)
+            found, at = run_in_worker(_run, [task], workers=1)[0]
+        except WorkerDied as died:
+            at = _read(diary)
+            found = _ended(died.fault, at, limit)
+    error = None
+    if found is not None:
+        found = replace(found, slot=fault.slot, seed=fault.seed)
+        error = error_for(found, None)
     same = ("kind", "error_type", "signal_name", "exit_code")
-    reproduced = (
-        found is not None
-        and at == failing_of(fault)
-        and all(getattr(found, name) == getattr(fault, name) for name in same)
+    reproduced = at == failing_of(fault) and all(
+        found is not None and getattr(found, name) == getattr(fault, name)
+        for name in same
     )
-    error = None if found is None else error_for(found, None)
     return Replay(fault, reproduced, *at, error=error, notes=_notes(fault))
 
 
-def _sent(task: _ReplayTask) -> tuple[Fault | None, At]:
-    """The fault of this time, and where."""
+def _ended(fault: Fault, at: At, limit: float) -> Fault:
+    """The fault of a process that ended; if it was late, one of an env that hung."""
+    found = replace(fault, item=None, worker=None, command=at[0], step=at[1])
+    if found.exit_code != 1 or TIMEOUT_LINE not in found.output:
+        return found
+    return replace(
+        found,
+        kind="hung",
+        exit_code=None,
+        limit=limit,
+        error_text=f"longer than {limit:g} s",
+        stack=TIMEOUT_LINE + found.output.rpartition(TIMEOUT_LINE)[2],
+    )
+
+
+def _run(
+    task: tuple[Fault, dict[str, NDArray[Any]] | None, float, Path],
+) -> tuple[Fault | None, At]:
+    """The body of the other process, which notes what it is about to do."""
+    fault, shared, limit, diary = task
+    rerun = Rerun(fault, shared, lambda at: diary.write_text(f"{at[0]} {at[1]}"))
     try:
-        found, at = run_in_worker(_run, [task], workers=1)[0]
-    except WorkerDied as error:
-        at = _read(task.diary)
-        found = replace(error.fault, item=None, worker=None, command=at[0], step=at[1])
-        if found.exit_code == 1 and TIMEOUT_LINE in found.output:
-            found = replace(
-                found,
-                kind="hung",
-                exit_code=None,
-                limit=task.timeout,
-                error_text=f"longer than {task.timeout:g} s",
-                stack=TIMEOUT_LINE + found.output.rpartition(TIMEOUT_LINE)[2],
-            )
-    if found is not None:
-        found = replace(found, slot=task.fault.slot, seed=task.fault.seed)
-    return found, at
-
-
-TIMEOUT_LINE = "Timeout ("
-"""How faulthandler begins, before it ends a process that is late."""
-
-
-def _run(task: _ReplayTask) -> tuple[Fault | None, At]:
-    """The body of the other process."""
-    with open(task.diary, "wb", buffering=0) as diary:
-
-        def note(at: At) -> None:
-            os.pwrite(diary.fileno(), f"{at[0]:16}{at[1]:16}".encode(), 0)
-
-        rerun = Rerun(task.fault, task.shared, note)
-        try:
-            rerun.bring()
-            faulthandler.dump_traceback_later(task.timeout, exit=True)
-            rerun.go_on()
-        except BaseException as error:
-            found = describe(error, rerun.at[0], None, 0, step=rerun.at[1])
-            return for_travel(found), rerun.at
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+        rerun.bring()
+        faulthandler.dump_traceback_later(limit, exit=True)
+        rerun.go_on()
+    except BaseException as error:
+        found = describe(error, rerun.at[0], None, 0, step=rerun.at[1])
+        return for_travel(found), rerun.at
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     return None, rerun.at
 
 
-def _read(diary: str) -> At:
+def _read(diary: Path) -> At:
     try:
-        command, step = Path(diary).read_text().split()
+        command, step = diary.read_text().split()
     except (FileNotFoundError, ValueError):  # it did not come that far
         return "start", 0
     return command, int(step)

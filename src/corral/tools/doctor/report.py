@@ -1,16 +1,51 @@
-"""The result of an examination."""
+"""What was found out about an env, what to do about it, and all of it as a report."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from corral.engine.adapters.isolation import IsolationVerdict
-from corral.tools.doctor.finding import Finding, Severity, worst
 
+Severity = Literal["ok", "note", "warning", "problem"]
 EXIT_STATUS: dict[Severity, int] = {"ok": 0, "note": 0, "warning": 3, "problem": 1}
 """How `corral doctor` ends, by the worst that was found."""
+SEVERITIES: tuple[Severity, ...] = tuple(EXIT_STATUS)
+"""From good to bad. A note needs no action. A warning names something to improve. A
+problem means wrong results, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check measured."""
+
+    check: str
+    severity: Severity
+    measured: str
+    """In a sentence or less."""
+    remedy: str = ""
+    """What to do about it; "" where nothing has to be done."""
+    tried: str = ""
+    """What was measured with the remedy applied, where that was possible."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What `corral.make` is to be given because of it."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """The figures behind it, of types that JSON has."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.severity:8}{self.check}: {self.measured}"]
+        parts += [f"        -> {self.remedy}"] if self.remedy else []
+        parts += [f"        tried: {self.tried}"] if self.tried else []
+        return "\n".join(parts)
+
+
+# What checks make; the examination adds the name of the check.
+ok = partial(Finding, "", "ok")
+note = partial(Finding, "", "note")
+warning = partial(Finding, "", "warning")
+problem = partial(Finding, "", "problem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +64,15 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     recommendation: Recommendation | None = None
     verdict: IsolationVerdict | None = None
-    """What `--save` keeps; None if sharing a process could not be judged."""
+    """What `--save` stores; None if sharing a process could not be judged."""
     seconds: float = 0.0
     interrupted: bool = False
 
     @property
     def severity(self) -> Severity:
         """The worst severity among the findings."""
-        return worst(self.findings)
+        found = [finding.severity for finding in self.findings]
+        return max(found, key=SEVERITIES.index, default="ok")
 
     @property
     def warnings(self) -> list[Finding]:
@@ -56,7 +92,7 @@ class Report:
         return not self.problems
 
     def __str__(self) -> str:
-        lines = [f"{self.env}:", *(str(finding) for finding in self.findings)]
+        lines = [f"{self.env}:", *map(str, self.findings)]
         if self.recommendation is not None:
             lines += [self.recommendation.sentence, self.recommendation.code]
         return "\n".join(lines)
@@ -64,6 +100,6 @@ class Report:
     def document(self) -> dict[str, Any]:
         """The report as values that JSON has."""
         found = asdict(self) | {"severity": self.severity}
-        # Names of envs' own making may hold anything.
+        # The names of an env's own things may be of any type.
         plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
         return {"format": 1, **plain}

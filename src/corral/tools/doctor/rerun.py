@@ -33,32 +33,51 @@ class SavedEnv:
     Args:
         worker: not built yet.
         episode: whose slot is one of the worker's.
+        note: called with every command that is about to be done.
     """
 
-    def __init__(self, worker: Worker, episode: EpisodeRecord) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        episode: EpisodeRecord,
+        note: Callable[[At], object] = lambda at: None,
+    ) -> None:
         self.slot: int = episode.kit.slot
         self.at: At = ("construct", 0)
-        """What was done last, or is under way."""
+        """The last command, finished or not."""
         self.obs: Any = None
         """The last observation."""
-        self._worker, self._episode = worker, episode
+        self._worker, self._episode, self._note = worker, episode, note
         self._over = False
 
     @property
-    def adapter(self) -> Adapter | None:
-        """The env, once it is built."""
+    def env(self) -> Any:
+        """The env; None until it is built."""
         adapters = self._worker.shard.envs.adapters
         index = self.slot - self._worker.shard.slots.start
-        return adapters[index] if index < len(adapters) else None
+        return adapters[index].env if index < len(adapters) else None
+
+    @cached_property
+    def _adapter(self) -> Adapter:
+        shard = self._worker.shard
+        return shard.envs.adapters[self.slot - shard.slots.start]
+
+    def _begin(self, command: str, step: int = 0) -> None:
+        self.at = (command, step)
+        self._note(self.at)
+
+    def build(self) -> None:
+        """Build the envs of the worker."""
+        self._begin("construct")
+        self._worker.build()
 
     def reset(self) -> None:
         """Begin the episode."""
-        self.at = ("reset", 0)
+        self._begin("reset")
         episode, envs = self._episode, self._worker.shard.envs
-        assert self.adapter is not None
         envs.reseed(self.slot, episode.seed)
         with envs.randomness_of(self.slot):
-            result = self.adapter.reset(episode.seed, episode.options, episode.task)
+            result = self._adapter.reset(episode.seed, episode.options, episode.task)
         self._look_at(*two_of(result))
         self._over = False
 
@@ -66,10 +85,9 @@ class SavedEnv:
         """Take a step; of an episode that is over, the first of the next."""
         if self._over:
             self.reset()
-        self.at = ("step", self.at[1] + 1)
-        assert self.adapter is not None
+        self._begin("step", self.at[1] + 1)
         with self._worker.shard.envs.randomness_of(self.slot):
-            result = self.adapter.step(action)
+            result = self._adapter.step(action)
         obs, reward, terminated, truncated, info = five_of(result)
         as_reward(reward)
         self._look_at(obs, info)
@@ -84,14 +102,13 @@ class SavedEnv:
     @cached_property
     def _check_obs(self) -> Callable[[Any], object]:
         """Raises if an observation does not fit its space."""
-        assert self.adapter is not None
-        codec = codec_for(self.adapter.spec.observation_space)
+        codec = codec_for(self._adapter.spec.observation_space)
         arrays = [np.zeros((1, 1, *leaf.shape), leaf.dtype) for leaf in codec.leaves]
         return partial(codec.encoder(arrays, "obs"), 0, 0)
 
 
-class Rerun:
-    """A saved episode under way.
+class Rerun(SavedEnv):
+    """A saved episode that runs again.
 
     Args:
         fault: what was saved.
@@ -105,63 +122,36 @@ class Rerun:
         shared: dict[str, NDArray[Any]] | None = None,
         note: Callable[[At], object] = lambda at: None,
     ) -> None:
-        self._episode = episode = episode_of(fault)
-        self._note = note
-        self._worker = episode.kit.open(shared)
-        self._env = SavedEnv(self._worker, episode)
-        self.at: At = self._env.at
-        """What was done last, or is under way."""
-        commands = self._commands(failing_of(fault)[0])
-        self._before, self._failing = commands[:-1], commands[-1]
-
-    def _commands(self, last: str) -> list[tuple[At, Callable[[], object]]]:
-        """From the constructor to the command that failed."""
-        actions = self._episode.actions
-        commands: list[tuple[At, Callable[[], object]]] = [
-            (("construct", 0), self._worker.build),
-            (("reset", 0), self._env.reset),
-        ]
+        episode = episode_of(fault)
+        super().__init__(episode.kit.open(shared), episode, note)
+        last = failing_of(fault)[0]
+        steps = [partial(self.step, action) for action in episode.actions]
+        commands: list[Callable[[], None]] = [self.build, self.reset, *steps]
         if last in ("construct", "reset"):
-            return commands[: 1 + (last == "reset")]
-        for step, action in enumerate(actions, 1):
-            commands.append((("step", step), partial(self._env.step, action)))
-        if last != "step":
-            commands.append(((last, len(actions)), self._ask))
-        return commands
-
-    @property
-    def env(self) -> Any:
-        """The env, once it is built."""
-        return None if self._env.adapter is None else self._env.adapter.env
-
-    @property
-    def obs(self) -> Any:
-        """The last observation."""
-        return self._env.obs
+            commands = commands[: 1 + (last == "reset")]
+        elif last != "step":
+            commands.append(partial(self._ask, last))
+        self._before, self._failing = commands[:-1], commands[-1]
 
     def bring(self) -> None:
         """Do all that came before the command that failed."""
         with inside(self._worker):
             while self._before:
-                self._do(*self._before.pop(0))
+                self._before.pop(0)()
 
     def go_on(self) -> None:
         """Do what failed; what the env raises is raised here."""
         with inside(self._worker):
-            self._do(*self._failing)
-
-    def _do(self, at: At, command: Callable[[], object]) -> None:
-        self.at = at
-        self._note(at)
-        command()
+            self._failing()
 
     def close(self) -> None:
         """Close the env."""
         with inside(self._worker):
             self._worker.shard.close()
 
-    def _ask(self) -> None:
+    def _ask(self, command: str) -> None:
         """Ask the question that failed."""
+        self._begin(command, len(self._episode.actions))
         assert self._episode.asked is not None
         verb, payload = self._episode.asked
         reply = self._worker.answer(Ask(verb, (0,), payload))

@@ -3,32 +3,39 @@
     check ── subject.ask(measure) ──► a worker of its own: measure(factory, ...)
       ◄── a value, or FaultError ─────  raised, died, hung: never here
 
-Every question gets a fresh process, so no check finds what another one left.
+Every question gets a fresh process, so no check finds what another one left. What the
+env prints there goes to a file, also when the env raises, hangs, exits or crashes.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
+import logging
 import os
+import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gymnasium.envs.registration import load_env_creator
+
 from corral.core import Factory
 from corral.engine.adapters.env_names import make_registered
+from corral.engine.adapters.isolation import edition_of, subject_of
 from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError
-from corral.tools.doctor.driver import EnvResponse
-from corral.tools.doctor.env_profile import EnvProfile, parameters_of
-from corral.tools.doctor.worker_task import Measure, WorkerTask, run
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
 
 KEPT_OUTPUT_BYTES = 16 * 1024
 """Bytes of output that a fault shows."""
+Measure = Callable[..., Any]
+"""measure(factory, *arguments) -> something that can be sent home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,64 @@ class EnvCost:
     """The fraction of a step that needs a core."""
     resetting: float
     """The fraction of the time that goes into resets, as episodes end by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvProfile:
+    """What can be seen of an env that was played once."""
+
+    subject: str
+    edition: str
+    kind: str
+    """gymnasium | parallel | aec"""
+    steps: int
+    """Moments that a run of it has in the other checks."""
+    metadata: dict[str, Any]
+    render_mode: str | None
+    arguments: dict[str, Any]
+    """What it was made with, as far as that can be seen."""
+
+
+def profile_of(driver: EpisodeDriver, steps: int) -> EnvProfile:
+    """The profile of an env that was played for so many resets and steps."""
+    env = driver.env
+    plain = (str, int, float, bool, list, tuple, type(None))
+    metadata = (getattr(env, "metadata", None) or {}).items()
+    return EnvProfile(
+        subject_of(env),
+        edition_of(env),
+        driver.kind,
+        steps,
+        {str(key): value for key, value in metadata if isinstance(value, plain)},
+        getattr(env, "render_mode", None),
+        _arguments_of(env),
+    )
+
+
+def _arguments_of(env: Any) -> dict[str, Any]:
+    """Plain values of arguments: of its registration, else what its parts remember."""
+    found: dict[str, Any] = {}
+    spec: Any = getattr(env, "spec", None)
+    creator = getattr(spec, "entry_point", None)
+    if creator is not None:
+        made_by = load_env_creator(creator) if isinstance(creator, str) else creator
+        found |= {**_parameters_of(made_by), **spec.kwargs}
+    while env is not None:
+        inside = getattr(env, "__dict__", {})
+        for one in _parameters_of(type(env)):
+            found[one] = inside.get(f"_{one}", inside.get(one, found.get(one)))
+        env = inside.get("env")
+    return {key: value for key, value in found.items() if type(value) in (bool, str)}
+
+
+def _parameters_of(made_by: Callable[..., Any]) -> dict[str, Any]:
+    """The names that a factory can be given, and their defaults."""
+    try:
+        parameters = inspect.signature(made_by).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return {}
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {one.name: one.default for one in parameters if one.kind in named}
 
 
 @dataclass(slots=True)
@@ -83,7 +148,7 @@ class Subject:
     def arguments(self) -> dict[str, Any]:
         """What it is made with, as far as that is known."""
         seen = {} if self._profile is None else self._profile.arguments
-        return {**parameters_of(self.factory), **seen, **self.kwargs}
+        return {**_parameters_of(self.factory), **seen, **self.kwargs}
 
     def given(self, name: str, value: Any) -> Subject | None:
         """The same env with another argument; None if it cannot be given one."""
@@ -91,7 +156,7 @@ class Subject:
         factory: Factory
         if self.registered is not None:
             factory = functools.partial(make_registered, self.registered, kwargs)
-        elif name in parameters_of(self.factory):
+        elif name in _parameters_of(self.factory):
             factory = functools.partial(self.factory, **{name: value})
         else:
             return None
@@ -118,22 +183,48 @@ class Subject:
         packed = serialization.pack(self.factory, "the factory")
         factory = serialization.Unpacked(packed)
         with tempfile.TemporaryDirectory() as folder:
-            tasks = [
-                WorkerTask(measure, factory, given, os.path.join(folder, str(number)))
-                for number, given in enumerate(arguments)
-            ]
+            outputs = [os.path.join(folder, str(n)) for n in range(len(arguments))]
             answers = run_in_workers(
-                run,
-                tasks,
-                workers=len(tasks),
+                _measured,
+                [
+                    (output, measure, factory, given)
+                    for output, given in zip(outputs, arguments, strict=True)
+                ],
+                workers=len(arguments),
                 on_fault="restart",
                 max_restarts=0,
                 item_timeout=self.seconds,
             )
-            return [
-                _with_output(answer, task.output)
-                for answer, task in zip(answers, tasks, strict=True)
-            ]
+            return list(map(_with_output, answers, outputs))
+
+
+def _measured(
+    task: tuple[str, Measure, serialization.Unpacked, tuple[Any, ...]],
+) -> Any:
+    """The body of the worker."""
+    output, measure, factory, arguments = task
+    with quiet(output):  # importing the factory's modules may print too
+        return measure(factory.open(), *arguments)
+
+
+@contextmanager
+def quiet(path: str) -> Iterator[None]:
+    """Descriptors 1 and 2 lead to the file: C libraries print as well."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    kept = [os.dup(1), os.dup(2)]
+    try:
+        for number in (1, 2):
+            os.dup2(file, number)
+        # Instead of those that forward records to the caller's loggers.
+        logging.basicConfig(stream=sys.stderr, force=True)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, descriptor in zip((1, 2), kept, strict=True):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(file)
 
 
 def _with_output(answer: Any, path: str) -> Any:

@@ -35,16 +35,13 @@ if TYPE_CHECKING:
     from corral.tools.testing.referee import Referee
     from corral.tools.testing.report import Finding, Report
 
-_NAMES = {
-    "answers": "Answer KnownAnswers KnownEpisode known_answers",
-    "env_check": "check_env",
-    "executor_check": "check_executor",
-    "faulty_envs": "Crashing Hanging Leaking Noisy ODD_SPACES OddSpaces OnPurpose Slow",
-    "referee": "Referee",
-    "report": "Finding Report",
+_HOMES = {
+    "answers": ("Answer", "KnownAnswers", "KnownEpisode", "known_answers"),
+    "env_check": ("check_env",),
+    "executor_check": ("check_executor",),
+    "referee": ("Referee",),
+    "report": ("Finding", "Report"),
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-_HOMES |= {"WAYS": "faulty_envs", "fail": "faulty_envs"}
 
 __all__ = ["Answer", "Crashing", "Finding", "Hanging", "KnownAnswers", "KnownEpisode"]
 __all__ += ["Leaking", "Noisy", "ODD_SPACES", "OddSpaces", "OnPurpose", "Referee"]
@@ -53,7 +50,9 @@ __all__ += ["known_answers"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        home = importlib.import_module(f"corral.tools.testing.{_HOMES[name]}")
-        return getattr(home, name)
-    raise AttributeError(f"corral.testing has no {name!r}; it has {', '.join(__all__)}")
+    if name not in __all__:
+        known = ", ".join(__all__)
+        raise AttributeError(f"corral.testing has no {name!r}; it has {known}")
+    homes = (home for home, names in _HOMES.items() if name in names)
+    home = importlib.import_module(f"{__name__}.{next(homes, 'faulty_envs')}")
+    return getattr(home, name)

@@ -63,35 +63,25 @@ def _bytes(state: int) -> Any:
     return np.frombuffer(state.to_bytes(8, "little"), np.uint8).copy()
 
 
+_BYTES = spaces.Box(0, 255, (8,), np.uint8)
+_PLACE = spaces.Tuple(
+    (spaces.Discrete(MAX_EPISODE_STEPS), spaces.Box(0, 2**32, (2,), np.float64))
+)
+_NAME = spaces.Text(16, charset="0123456789abcdef")
 FORMS = {
     "plain": Form(
         spaces.Box(0, 2**32, (3,), np.float64),
         lambda state, length: np.array([*_halves(state), length], np.float64),
     ),
     "nested": Form(
-        spaces.Dict(
-            {
-                "bytes": spaces.Box(0, 255, (8,), np.uint8),
-                "place": spaces.Tuple(
-                    (
-                        spaces.Discrete(MAX_EPISODE_STEPS),
-                        spaces.Box(0, 2**32, (2,), np.float64),
-                    )
-                ),
-            }
-        ),
+        spaces.Dict({"bytes": _BYTES, "place": _PLACE}),
         lambda state, length: {
             "bytes": _bytes(state),
             "place": (np.int64(length), np.array(_halves(state))),
         },
     ),
     "mailed": Form(
-        spaces.Dict(
-            {
-                "bytes": spaces.Box(0, 255, (8,), np.uint8),
-                "name": spaces.Text(16, charset="0123456789abcdef"),
-            }
-        ),
+        spaces.Dict({"bytes": _BYTES, "name": _NAME}),
         lambda state, length: {"bytes": _bytes(state), "name": f"{state:016x}"},
     ),
 }

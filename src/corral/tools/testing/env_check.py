@@ -7,35 +7,32 @@ played by hand, in plain loops, and in pools, and both have to agree.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from corral.core import NO_TASK, Adapter, Factory, Step
+from corral.core import NO_TASK, Factory
 from corral.engine.adapters import adapt
 from corral.engine.adapters.factories import factories_for
 from corral.engine.pool import Pool
 from corral.engine.worker.letters import describe
 from corral.engine.worker.seeds import episode_seed
 from corral.engine.worker.step_results import as_reward, five_of
-from corral.tools.doctor.checks import (
-    api,
-    determinism,
-    generators,
-    infos,
-    pickling,
-    spaces,
-)
+from corral.tools.doctor.checks import api, repeating, results
 from corral.tools.doctor.differences import first_difference
 from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
-from corral.tools.doctor.finding import SEVERITIES, Finding, Severity
-from corral.tools.doctor.subject import Subject
-from corral.tools.doctor.worker_task import Measure
+from corral.tools.doctor.report import SEVERITIES, Finding, Severity
+from corral.tools.doctor.subject import Measure, Subject
 from corral.tools.testing.report import Report, Skip, Warn, run_parts
 from corral.tools.testing.values import part_of, stored
 
 REPEATING = ("equal_seeds_give_equal_episodes", "global_generators_are_not_used")
-IN_PROCESSES = "a_pool_of_two_worker_processes_returns_the_same"
+IN_PROCESSES = ("a_pool_of_two_worker_processes_returns_the_same",)
+NEEDED = (
+    "an_environment_is_built_with_its_spaces",
+    "reset_and_step_return_what_they_should",
+)
 
 
 def check_env(
@@ -64,20 +61,9 @@ def check_env(
     """
     (factory,) = factories_for(env, 1, env_kwargs)
     name = env if isinstance(env, str) else getattr(env, "__qualname__", repr(env))
-    left_out = [
-        *(() if deterministic else REPEATING),
-        *((IN_PROCESSES,) * (not process)),
-    ]
-    return run_parts(
-        name,
-        _EnvCheck(_SubjectHere(name, factory, seed=seed, moments=steps)),
-        needed=(
-            "an_environment_is_built_with_its_spaces",
-            "reset_and_step_return_what_they_should",
-        ),
-        left_out=left_out,
-        raises=raises,
-    )
+    parts = _EnvCheck(_SubjectHere(name, factory, seed=seed, moments=steps))
+    left_out = REPEATING * (not deterministic) + IN_PROCESSES * (not process)
+    return run_parts(name, parts, NEEDED, left_out, raises)
 
 
 class _SubjectHere(Subject):
@@ -87,13 +73,13 @@ class _SubjectHere(Subject):
         self, measure: Measure, arguments: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
         """One after the other; a Fault stands where one failed."""
-        return [self._measured(measure, given) for given in arguments]
-
-    def _measured(self, measure: Measure, arguments: tuple[Any, ...]) -> Any:
-        try:
-            return measure(self.factory, *arguments)
-        except Exception as error:
-            return describe(error, "map", None, 0)
+        answers: list[Any] = []
+        for given in arguments:
+            try:
+                answers.append(measure(self.factory, *given))
+            except Exception as error:
+                answers.append(describe(error, "map", None, 0))
+        return answers
 
 
 class _EnvCheck:
@@ -103,26 +89,26 @@ class _EnvCheck:
         self._subject, self._factory = subject, subject.factory
 
     def the_factory_can_be_sent_to_a_worker(self) -> None:
-        self._judge(pickling.examine)
+        self._judge(api.check_pickling)
 
     def an_environment_is_built_with_its_spaces(self) -> None:
         adapt(self._factory()).close()  # says what to use instead, if it cannot be
 
     def reset_and_step_return_what_they_should(self) -> None:
-        self._judge(api.examine)
+        self._judge(api.check_api)
 
     def observations_are_in_their_space(self) -> None:
-        self._judge(spaces.examine)
+        self._judge(results.check_spaces)
 
     def infos_can_be_sent_to_the_caller(self) -> None:
-        figures = self._subject.ask(infos.measure, self._subject.seed)
+        figures = self._subject.ask(results.measure_infos, self._subject.seed)
         assert not figures.trouble, f"an info cannot be pickled: {figures.trouble}"
 
     def equal_seeds_give_equal_episodes(self) -> None:
-        self._judge(determinism.examine, fails_from="warning")
+        self._judge(repeating.check_determinism, fails_from="warning")
 
     def global_generators_are_not_used(self) -> None:
-        self._judge(generators.examine)
+        self._judge(repeating.check_generators)
 
     def close_works_and_may_be_called_twice(self) -> None:
         driver = EpisodeDriver(self._factory, self._subject.seed)
@@ -139,11 +125,13 @@ class _EnvCheck:
 
     def _judge(
         self,
-        examine: Callable[[Subject], Iterator[Finding]],
+        check: Callable[[Subject], Finding | Iterable[Finding]],
         fails_from: Severity = "problem",
     ) -> None:
         """Raise what a check of the doctor found, the worst of it first."""
-        found = sorted(examine(self._subject), key=_rank, reverse=True)
+        answer = check(self._subject)
+        found = [answer] if isinstance(answer, Finding) else list(answer)
+        found.sort(key=_rank, reverse=True)
         bad = [one for one in found if _rank(one) >= SEVERITIES.index(fails_from)]
         assert not bad, _text(bad)
         mild = [one for one in found if one.severity != "ok"]
@@ -156,7 +144,7 @@ class _EnvCheck:
             actions = [self._actions(pool, slot) for slot in range(slots)]
             rows = list(_rows(pool, actions))
         for slot in range(slots):
-            played, again = (self._play(slot, actions[slot]) for _ in range(2))
+            played, again = (list(self._play(slot, actions[slot])) for _ in range(2))
             if first_difference(played, again):
                 raise Skip("it runs, but no two runs of it are equal")
             # Resets after the first come with the step before.
@@ -171,44 +159,38 @@ class _EnvCheck:
         space.seed(self._subject.seed + slot)
         return [space.sample() for _ in range(self._subject.moments)]
 
-    def _play(self, slot: int, actions: Sequence[Any]) -> list[EnvResponse]:
+    def _play(self, slot: int, actions: Sequence[Any]) -> Iterator[EnvResponse]:
         """By hand, with the seeds and actions of a pool's slot."""
-        adapter = adapt(self._factory())
-        try:
-            return list(_moments(adapter, self._subject.seed, slot, actions))
-        finally:
-            adapter.close()
+        with closing(adapt(self._factory())) as adapter:
+            episode, over = 0, True
+            for number, action in enumerate([None, *actions]):
+                if over:
+                    seed = episode_seed(self._subject.seed, slot, episode)
+                    obs, _ = adapter.reset(seed, None, NO_TASK)
+                    yield _response(f"reset {episode}", obs, 0.0, False, False)
+                    episode, over = episode + 1, False
+                if number:
+                    obs, *rest, _ = five_of(adapter.step(action))
+                    moment = _response(f"step {number}", obs, *rest)
+                    over = moment.over
+                    yield moment
 
 
 def _rows(pool: Pool, actions: list[list[Any]]) -> Iterator[list[EnvResponse]]:
     """What a pool returns of each slot, step by step."""
+    space = pool.spec.observation_space
     for number, batch in enumerate([None, *zip(*actions, strict=True)]):
         step = pool.reset() if batch is None else pool.step(list(batch))
         what = f"step {number}" if number else "reset 0"
-        yield [_row(pool, step, slot, what) for slot in range(pool.num_envs)]
-
-
-def _row(pool: Pool, step: Step, slot: int, what: str) -> EnvResponse:
-    obs = step.final_obs if step.ended[slot] else step.obs
-    own = part_of(pool.spec.observation_space, obs, slot)
-    flags = step.terminated[slot], step.truncated[slot]
-    return _response(what, own, step.reward[slot], *flags)
-
-
-def _moments(
-    adapter: Adapter, root: int, slot: int, actions: Sequence[Any]
-) -> Iterator[EnvResponse]:
-    episode, over = 0, True
-    for number, action in enumerate([None, *actions]):
-        if over:
-            seed = episode_seed(root, slot, episode)
-            obs, _ = adapter.reset(seed, None, NO_TASK)
-            yield _response(f"reset {episode}", obs, 0.0, False, False)
-            episode, over = episode + 1, False
-        if number:
-            obs, *rest, _ = five_of(adapter.step(action))
-            over = bool(rest[1]) or bool(rest[2])
-            yield _response(f"step {number}", obs, *rest)
+        flags = zip(step.reward, step.terminated, step.truncated, strict=True)
+        yield [
+            _response(
+                what,
+                part_of(space, step.final_obs if ended else step.obs, slot),
+                *values,
+            )
+            for slot, (ended, values) in enumerate(zip(step.ended, flags, strict=True))
+        ]
 
 
 def _response(

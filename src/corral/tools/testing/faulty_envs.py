@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,13 +67,13 @@ MOMENTS = ("construct", "reset", "step", "close")
 
 def fail(how: str) -> None:
     """Fail in one of the WAYS."""
-    _check_way(how)
+    _check("how", how, WAYS)
     WAYS[how]()
 
 
-def _check_way(how: str) -> None:
-    if how not in WAYS:
-        raise OptionError(f"how is {how!r}; choose one of {', '.join(WAYS)}")
+def _check(name: str, chosen: str, known: Iterable[str]) -> None:
+    if chosen not in known:
+        raise OptionError(f"{name} is {chosen!r}; choose one of {', '.join(known)}")
 
 
 # Environments -------------------------------------------------------------------------
@@ -110,18 +110,8 @@ class Crashing(KnownAnswers):
         mean_length: int = MEAN_LENGTH,
     ) -> None:
         super().__init__(form, mean_length)
-        self._check(how, at, probability, times, counter)
-        self._how, self._at, self._left = how, at, after
-        self._probability, self._seed = probability, seed
-        self._times, self._counter = times, counter
-        self._episode_seed = -1
-        self._meet("construct")
-
-    @staticmethod
-    def _check(how: str, at: str, probability: Any, times: Any, counter: Any) -> None:
-        _check_way(how)
-        if at not in MOMENTS:
-            raise OptionError(f"at is {at!r}; choose one of {', '.join(MOMENTS)}")
+        _check("how", how, WAYS)
+        _check("at", at, MOMENTS)
         if probability is not None and at in ("construct", "close"):
             raise OptionError(
                 f"a probability is drawn for an episode, and {at} belongs to none; "
@@ -129,6 +119,11 @@ class Crashing(KnownAnswers):
             )
         if (times is None) != (counter is None):
             raise OptionError("`times` are counted in a file: give both, or neither")
+        self._how, self._at, self._left = how, at, after
+        self._probability, self._seed = probability, seed
+        self._times, self._counter = times, counter
+        self._episode_seed = -1
+        self._meet("construct")
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Started:
         """Start an episode, or fail."""
@@ -342,8 +337,6 @@ class OddSpaces(gymnasium.Env[Any, Any]):
 def _space(chosen: str | spaces.Space[Any]) -> spaces.Space[Any]:
     """A space of this env alone: sampling from it must not advance another's."""
     if isinstance(chosen, str):
-        if chosen not in ODD_SPACES:
-            known = ", ".join(ODD_SPACES)
-            raise OptionError(f"{chosen!r} is not an odd space; choose one of {known}")
+        _check("an odd space", chosen, ODD_SPACES)
         chosen = ODD_SPACES[chosen]
     return copy.deepcopy(chosen)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from gymnasium import Space
@@ -24,7 +25,7 @@ from gymnasium import Space
 from corral.core import Step
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault
-from corral.tools.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
+from corral.tools.testing.answers import FORMS, MEAN_LENGTH, KnownEpisode
 from corral.tools.testing.values import part_of, same
 
 MAX_RESTARTS = 40
@@ -47,6 +48,7 @@ class _Command:
 class _SlotRecord:
     """What is known of one slot."""
 
+    index: int
     number: int = -1
     restarts: int = 0
     shaken: bool = False
@@ -93,7 +95,7 @@ class Referee:
         self.episodes = 0
         self._root = root
         self._form, self._mean_length = form, mean_length
-        self._slots = [_SlotRecord() for _ in range(slots)]
+        self._slots = [_SlotRecord(index) for index in range(slots)]
 
     # What was sent --------------------------------------------------------------------
 
@@ -118,7 +120,7 @@ class Referee:
             self._command(slot, _Command(False, int(action), mode))
 
     def _command(self, slot: int, command: _Command) -> None:
-        assert self._slots[slot].command is None, f"slot {slot} is under way"
+        assert self._slots[slot].command is None, f"slot {slot} has a command already"
         self._slots[slot].command = command
 
     def assigned(self, slot: int, task: Any) -> None:
@@ -134,65 +136,59 @@ class Referee:
 
     @property
     def idle(self) -> list[int]:
-        """The slots with nothing under way."""
-        return [i for i, slot in enumerate(self._slots) if slot.command is None]
+        """The slots without a command."""
+        return [slot.index for slot in self._slots if slot.command is None]
 
     @property
     def over(self) -> list[int]:
         """The slots whose episode has ended, or not begun."""
-        return [
-            i for i, slot in enumerate(self._slots) if slot.over or slot.episode is None
-        ]
+        ended = (slot for slot in self._slots if slot.over or slot.episode is None)
+        return [slot.index for slot in ended]
 
     def check(self, step: Step) -> list[tuple[int, Fault]]:
         """Compare every row; returns the faults in them, by slot."""
         faults = []
-        for position, slot in enumerate(step.slots.tolist()):
+        for position, index in enumerate(step.slots.tolist()):
             row = _StepRow(FORMS[self._form].space, step, position)
-            fault = row.info.pop("fault", None)
+            slot, fault = self._slots[index], row.info.pop("fault", None)
             if fault is not None:
-                faults.append((slot, fault))
+                faults.append((index, fault))
             try:
-                self._check(self._slots[slot], slot, row, fault)
+                self._check(slot, row, fault)
             except Wrong as wrong:
-                self.mistakes.append(f"slot {slot}: {wrong}; the row is {row}")
-                self._forget(self._slots[slot])
+                self.mistakes.append(f"slot {index}: {wrong}; the row is {row}")
+                # After a mistake everything would be one.
+                slot.unknown = slot.shaken = True
+                slot.episode, slot.over, slot.task, slot.again = None, False, None, None
+                slot.unsure += 1
         return faults
 
-    def _forget(self, slot: _SlotRecord) -> None:
-        """After a mistake everything would be one."""
-        slot.unknown = slot.shaken = True
-        slot.episode, slot.over, slot.task, slot.again = None, False, None, None
-        slot.unsure += 1
-
-    def _check(
-        self, slot: _SlotRecord, index: int, row: _StepRow, fault: Fault | None
-    ) -> None:
+    def _check(self, slot: _SlotRecord, row: _StepRow, fault: Fault | None) -> None:
         command, slot.command = slot.command, None
         if command is None:
             raise Wrong("a row without a command")
         slot.shaken |= fault is not None
         if slot.unknown:
             self._meet_again(slot, row, command)
-        elif command.reset:
-            self.rows["reset"] += 1
-            slot.again = None
-            self._started(slot, index, row, command.seed)
-            row.is_start(valid=True)
-        elif slot.over:
-            self.rows["filler"] += 1
-            self._started(slot, index, row, None)
-            row.is_start(valid=False)
-        elif row.valid:
-            self.rows["valid"] += 1
-            self._stepped(slot, index, row, command)
+        elif command.reset or slot.over:
+            self.rows["reset" if command.reset else "filler"] += 1
+            if command.reset:
+                slot.again = None
+            self._started(slot, row, command.seed)
+            row.says(valid=command.reset, reward=0.0, terminated=False, truncated=False)
+            row.says(episode_return=0.0, episode_length=0)
         else:
-            self.rows["cut"] += 1
-            self._cut(slot, index, row, command, fault)
+            self.rows["valid" if row.valid else "cut"] += 1
+            if slot.episode is None:
+                raise Wrong("a row of an episode that never began")
+            if row.valid:
+                self._stepped(slot, slot.episode, row, command)
+            else:
+                self._cut(slot, slot.episode, row, command, fault)
         slot.obs = row.obs
 
     def _meet_again(self, slot: _SlotRecord, row: _StepRow, command: _Command) -> None:
-        """Take a row as it is, and go on from it if an episode begins there."""
+        """Take a row as it is, and continue from it if an episode begins there."""
         self.rows["unchecked"] += 1
         slot.over = (row.terminated or row.truncated) and not row.started
         if command.reset and row.started:
@@ -200,104 +196,87 @@ class Referee:
             slot.episode = KnownEpisode(row.seed, None, self._form, self._mean_length)
 
     def _started(
-        self, slot: _SlotRecord, index: int, row: _StepRow, seed: int | None
+        self, slot: _SlotRecord, row: _StepRow, seed: int | None = None
     ) -> None:
         """A row that shows the first observation of an episode."""
         if not row.started:
             raise Wrong("an episode should have started")
-        if seed is None:
-            again = self._place(slot, index, row.seed)
-        else:
-            again = self._place_given(slot, row.seed, seed)
+        again = seed is None and self._place(slot, row.seed)
+        if seed is not None:
+            row.says(seed=seed)
+            slot.number, slot.restarts = slot.number + 1, 0
+            slot.unsure += slot.shaken  # or the one after: its seed does not tell
         task = slot.again if again and slot.task is None else slot.task
         self.episodes += 1
         slot.episode = KnownEpisode(row.seed, task, self._form, self._mean_length)
         slot.task = slot.again = None
         slot.over = slot.shaken = False
         first = slot.episode.first()
-        row.shows("obs", row.obs, first.obs)
-        row.shows("info", row.info, first.info)
+        row.says(obs=first.obs, info=first.info)
 
-    def _place_given(self, slot: _SlotRecord, seed: int, given: int) -> bool:
-        """An episode with a seed of the caller's is the next one."""
-        if seed != given:
-            raise Wrong(f"the episode was given seed {given}")
-        slot.number, slot.restarts = slot.number + 1, 0
-        slot.unsure += slot.shaken  # or the one after: its seed does not tell
-        return False
-
-    def _place(self, slot: _SlotRecord, index: int, seed: int) -> bool:
+    def _place(self, slot: _SlotRecord, seed: int) -> bool:
         """Find the episode of a seed: the next one, unless faults are known of.
 
         Returns:
             True if it is an earlier one, begun again.
         """
+        before = slot.number, slot.restarts
         number = slot.number + 1
-        if seed == episode_seed(self._root, index, number):
+        if seed == episode_seed(self._root, slot.index, number):
             slot.number, slot.restarts = number, 0
             return False
         if not (slot.shaken or slot.unsure):
             raise Wrong(f"the seed is not that of episode {number}")
-        before = slot.number, slot.restarts
-        for number in range(
-            slot.number, slot.number + slot.unsure + MAX_SKIPPED_EPISODES
-        ):
-            for restarts in range(MAX_RESTARTS):
-                parts = (
-                    (number, SeedDomain.RESTARTS, restarts) if restarts else (number,)
-                )
-                if (number, restarts) <= before or number < 0:
-                    continue
-                if seed == episode_seed(self._root, index, *parts):
-                    slot.number, slot.restarts, slot.unsure = number, restarts, 0
-                    return number == before[0]
+        end = slot.number + slot.unsure + MAX_SKIPPED_EPISODES
+        for number, restarts in product(range(slot.number, end), range(MAX_RESTARTS)):
+            if (number, restarts) <= before or number < 0:
+                continue
+            parts = (number, SeedDomain.RESTARTS, restarts) if restarts else (number,)
+            if seed == episode_seed(self._root, slot.index, *parts):
+                slot.number, slot.restarts, slot.unsure = number, restarts, 0
+                return number == before[0]
         raise Wrong(f"the seed is of no episode after {before}")
 
     def _stepped(
-        self, slot: _SlotRecord, index: int, row: _StepRow, command: _Command
+        self,
+        slot: _SlotRecord,
+        episode: KnownEpisode,
+        row: _StepRow,
+        command: _Command,
     ) -> None:
         """A row with a transition in it."""
-        episode = slot.episode
-        if episode is None:
-            raise Wrong("a step of an episode that never began")
         answer = episode.step(command.action)
-        row.is_transition(answer, episode)
-        if not answer.ended:
-            row.goes_on(answer)
-            return
-        row.shows("final_obs", row.final_obs, answer.obs)
-        if command.mode == "same_step":
-            row.shows("final_info", row.final_info, answer.info)
-            self._started(slot, index, row, None)
-            return
-        slot.over = True
-        row.goes_on(answer)
+        row.says(reward=answer.reward, terminated=answer.terminated)
+        row.says(truncated=answer.truncated, episode_return=episode.total)
+        row.says(episode_length=episode.length)
+        if answer.ended:
+            row.says(final_obs=answer.obs)
+        if answer.ended and command.mode == "same_step":
+            row.says(final_info=answer.info)
+            self._started(slot, row)
+        else:
+            slot.over = answer.ended
+            row.says(started=False, obs=answer.obs, info=answer.info)
 
     def _cut(
         self,
         slot: _SlotRecord,
-        index: int,
+        episode: KnownEpisode,
         row: _StepRow,
         command: _Command,
         fault: Fault | None,
     ) -> None:
-        """A row for an episode that broke off."""
+        """A row for an episode that broke off: truncated, and nothing was earned."""
         if fault is None:
             raise Wrong("the row is not valid and no fault says why")
-        episode = slot.episode
-        if episode is None:
-            raise Wrong("the end of an episode that never began")
-        row.is_cut(episode)
-        row.shows("final_obs", row.final_obs, slot.obs)
+        row.says(reward=0.0, terminated=False, truncated=True, final_obs=slot.obs)
+        row.says(episode_return=episode.total, episode_length=episode.length)
         slot.again = episode.task
         if command.mode == "same_step":
-            self._started(slot, index, row, None)
-            return
-        slot.over = True
-        row.shows("obs", row.obs, slot.obs)
-        row.shows("info", row.info, {})
-        if row.started:
-            raise Wrong("an episode has started")
+            self._started(slot, row)
+        else:
+            slot.over = True
+            row.says(started=False, obs=slot.obs, info={})
 
 
 class _StepRow:
@@ -321,34 +300,9 @@ class _StepRow:
         values = vars(self).items()
         return ", ".join(f"{name}={value!r:.120}" for name, value in values)
 
-    def shows(self, name: str, got: Any, expected: Any) -> None:
-        """One value has to equal another, to the last bit."""
-        if not same(got, expected):
-            raise Wrong(f"{name} is {got!r:.200} instead of {expected!r:.200}")
-
     def says(self, **expected: Any) -> None:
-        """These of its values have to be so."""
+        """These of its values have to be so, to the last bit."""
         for name, value in expected.items():
-            self.shows(name, getattr(self, name), value)
-
-    def is_start(self, valid: bool) -> None:
-        """No transition led here."""
-        self.says(valid=valid, reward=0.0, terminated=False, truncated=False)
-        self.says(episode_return=0.0, episode_length=0)
-
-    def is_transition(self, answer: Answer, episode: KnownEpisode) -> None:
-        """The transition is the answer, its episode so far counted right."""
-        self.says(reward=answer.reward, terminated=answer.terminated)
-        self.says(truncated=answer.truncated, episode_return=episode.total)
-        self.says(episode_length=episode.length)
-
-    def goes_on(self, answer: Answer) -> None:
-        """The observation is the transition's own."""
-        self.says(started=False)
-        self.shows("obs", self.obs, answer.obs)
-        self.shows("info", self.info, answer.info)
-
-    def is_cut(self, episode: KnownEpisode) -> None:
-        """The episode is truncated where it stood, and nothing was earned."""
-        self.says(valid=False, reward=0.0, terminated=False, truncated=True)
-        self.says(episode_return=episode.total, episode_length=episode.length)
+            got = getattr(self, name)
+            if not same(got, value):
+                raise Wrong(f"{name} is {got!r:.200} instead of {value!r:.200}")

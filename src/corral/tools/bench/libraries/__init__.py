@@ -17,7 +17,7 @@ from gymnasium import Space
 from corral.core import Factory
 from corral.engine.executors.assign import Placement
 from corral.engine.pool import Stats
-from corral.tools.bench.messages import BuildOrder
+from corral.tools.bench.candidates import BuildOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +47,8 @@ def builder_of(library: str) -> Build:
     """Import the library; returns its `build`."""
     home = {"loop": "bare", "corral": "ours"}.get(library, "peers")
     module = importlib.import_module(f"corral.tools.bench.libraries.{home}")
-    build: Build = getattr(module, library)() if home == "peers" else module.build
+    if home == "peers":
+        for name in module.IMPORTS[library]:
+            importlib.import_module(name)
+    build: Build = getattr(module, library if home == "peers" else "build")
     return build

@@ -10,8 +10,8 @@ from corral.core import Factory
 from corral.engine.adapters import adapt
 from corral.engine.adapters.env_names import is_pettingzoo
 from corral.engine.adapters.pettingzoo import MultiAdapter, adapt_multi, has_agents
+from corral.tools.bench.candidates import BuildOrder
 from corral.tools.bench.libraries import BuiltEnvs
-from corral.tools.bench.messages import BuildOrder
 
 MAX_NAMED_AGENTS = 3
 """Agents of one group that are named."""

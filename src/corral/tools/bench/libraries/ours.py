@@ -7,8 +7,8 @@ from typing import Any
 from corral.api.gymnasium.make import make
 from corral.api.pettingzoo.env import make_multi
 from corral.core import Factory
+from corral.tools.bench.candidates import BuildOrder
 from corral.tools.bench.libraries import BuiltEnvs
-from corral.tools.bench.messages import BuildOrder
 
 
 def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:

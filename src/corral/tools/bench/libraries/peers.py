@@ -1,4 +1,4 @@
-"""Other libraries' ways to many envs: a function for each, which imports the library.
+"""Other libraries' ways to many envs: a function for each.
 
 For Gymnasium's envs SuperSuit's `gym_vec_env_v0` alone, without `concat_vec_envs_v1`
 around it, whose reset expects no infos.
@@ -16,76 +16,66 @@ from corral.engine.adapters.pettingzoo import MultiAdapter, adapt_multi
 from corral.engine.adapters.team import Team
 from corral.engine.executors.assign import usable_cores
 from corral.errors import OptionError
-from corral.tools.bench.libraries import Build, BuiltEnvs
-from corral.tools.bench.messages import BuildOrder
+from corral.tools.bench.candidates import BuildOrder
+from corral.tools.bench.libraries import BuiltEnvs
+
+IMPORTS = {
+    "gymnasium": ("gymnasium.vector",),
+    "sb3": ("stable_baselines3.common.vec_env",),
+    "agilerl": ("agilerl.utils.utils", "agilerl.vector.pz_async_vec_env"),
+    "supersuit": ("supersuit",),
+}
+"""What `builder_of` imports before a function below is called, and timed."""
 
 
-def gymnasium() -> Build:
+def gymnasium(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """Gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
     from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
-    def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
-        kind = SyncVectorEnv if order.candidate.kind == "sync" else AsyncVectorEnv
-        return _reset(kind([factory] * order.num_envs), order)
-
-    return build
+    kind = SyncVectorEnv if order.candidate.kind == "sync" else AsyncVectorEnv
+    return _reset(kind([factory] * order.num_envs), order)
 
 
-def sb3() -> Build:
+def sb3(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """Stable-Baselines3's `DummyVecEnv` or `SubprocVecEnv`."""
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-    def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
-        kind = DummyVecEnv if order.candidate.kind == "dummy" else SubprocVecEnv
-        envs = kind([factory] * order.num_envs)
-        envs.seed(order.seed)
-        envs.reset()
-        spaces = envs.action_space, envs.observation_space
-        return BuiltEnvs(envs.step, envs.close, *spaces)
-
-    return build
+    kind = DummyVecEnv if order.candidate.kind == "dummy" else SubprocVecEnv
+    envs = kind([factory] * order.num_envs)
+    envs.seed(order.seed)
+    envs.reset()
+    return BuiltEnvs(envs.step, envs.close, envs.action_space, envs.observation_space)
 
 
-def agilerl() -> Build:
+def agilerl(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """What AgileRL's `make_vect_envs` makes; for agents, `AsyncPettingZooVecEnv`."""
     from agilerl.utils.utils import make_vect_envs
     from agilerl.vector.pz_async_vec_env import AsyncPettingZooVecEnv
 
-    def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
-        if not order.agents:
-            envs = make_vect_envs(num_envs=order.num_envs, make_env=factory)
-            return _reset(envs, order)
-        one = adapt_multi(factory())
-        envs = AsyncPettingZooVecEnv([factory] * order.num_envs)
-        one.close()
-        return _with_agents(envs, order, one, _by_agent(one.team))
-
-    return build
+    if not order.agents:
+        return _reset(make_vect_envs(num_envs=order.num_envs, make_env=factory), order)
+    one = adapt_multi(factory())
+    envs = AsyncPettingZooVecEnv([factory] * order.num_envs)
+    one.close()
+    return _with_agents(envs, order, one, _by_agent(one.team))
 
 
-def supersuit() -> Build:
+def supersuit(order: BuildOrder, factory: Factory) -> BuiltEnvs:
     """SuperSuit's copies of one env; with agents, each agent of each env is a row."""
-    from supersuit import (
-        concat_vec_envs_v1,
-        gym_vec_env_v0,
-        pettingzoo_env_to_vec_env_v1,
+    import supersuit
+
+    processes, env = order.candidate.kind == "async", factory()
+    if not order.agents:
+        make = supersuit.gym_vec_env_v0
+        return _reset(make(env, order.num_envs, multiprocessing=processes), order)
+    one = adapt_multi(env)
+    join = _by_row(one.team)
+    envs = supersuit.concat_vec_envs_v1(
+        supersuit.pettingzoo_env_to_vec_env_v1(env),
+        order.num_envs,
+        num_cpus=usable_cores() if processes else 0,
     )
-
-    def build(order: BuildOrder, factory: Factory) -> BuiltEnvs:
-        processes, env = order.candidate.kind == "async", factory()
-        if not order.agents:
-            envs = gym_vec_env_v0(env, order.num_envs, multiprocessing=processes)
-            return _reset(envs, order)
-        one = adapt_multi(env)
-        join = _by_row(one.team)
-        envs = concat_vec_envs_v1(
-            pettingzoo_env_to_vec_env_v1(env),
-            order.num_envs,
-            num_cpus=usable_cores() if processes else 0,
-        )
-        return _with_agents(envs, order, one, join)
-
-    return build
+    return _with_agents(envs, order, one, join)
 
 
 def _reset(envs: Any, order: BuildOrder) -> BuiltEnvs:

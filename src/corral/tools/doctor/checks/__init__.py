@@ -1,1 +1,1 @@
-"""One check per file; `tools.doctor.checklist` has their order."""
+"""The checks by subject; `tools.doctor.examination` has their order."""

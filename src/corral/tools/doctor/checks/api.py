@@ -1,23 +1,88 @@
-"""Does it follow the API of Gymnasium or PettingZoo? Also the first look at the env."""
+"""Can it be sent to a worker, and does it follow the API of Gymnasium or PettingZoo?
+
+Also the first look at the env, with which the other checks plan.
+"""
 
 from __future__ import annotations
 
+import importlib
+import io
 import pickle
+import re
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from corral.engine.worker import serialization
 from corral.engine.worker.seeds import episode_seed
 from corral.engine.worker.step_results import as_reward
-from corral.errors import CorralError, Fault, FaultError
-from corral.tools.doctor.api_checkers import CHECKERS, complaints
-from corral.tools.doctor.checks.window import asks_for_window
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
-from corral.tools.doctor.env_profile import EnvProfile, profile_of
-from corral.tools.doctor.finding import Finding, note, ok, problem, warning
-from corral.tools.doctor.subject import Subject, brief
+from corral.errors import CorralError, FactoryError, Fault, FaultError
+from corral.tools.doctor.checks.display import asks_for_window
+from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, spaces_of
+from corral.tools.doctor.report import Finding, note, ok, problem, warning
+from corral.tools.doctor.subject import EnvProfile, Subject, brief, profile_of
+
+# Pickling -----------------------------------------------------------------------------
+
+LARGE_FACTORY_BYTES = 10 << 20
+"""Bytes that are better sent once, and not with every factory."""
+
+
+def measure_pickling(factory: Callable[[], Any]) -> list[str]:
+    """The spaces that pickle does not restore as they were."""
+    env, found = factory(), []
+    for kind in ("observation", "action"):
+        for agent, space in spaces_of(env, kind).items():
+            name = f"the {kind} space{f' of {agent}' if agent else ''}"
+            try:
+                if pickle.loads(pickle.dumps(space)) != space:
+                    found.append(f"{name} is not equal to itself after pickling")
+            except Exception as error:
+                found.append(f"{name}: {type(error).__name__}: {error}")
+    env.close()
+    return found
+
+
+def check_pickling(subject: Subject) -> Iterator[Finding]:
+    """The factory here, the spaces where the env is."""
+    try:
+        size = len(serialization.pack(subject.factory, "the factory"))
+    except FactoryError as error:
+        remedy = "create such objects inside the factory, or in per_worker="
+        yield problem(str(error), remedy)
+        return
+    yield _of_factory(subject, size)
+    (troubles,) = subject.ask_each(measure_pickling, [()])
+    if isinstance(troubles, Fault):
+        return  # it cannot be built: the next check says so
+    for trouble in troubles:
+        yield problem(
+            trouble,
+            "workers send their spaces: derive yours from Gymnasium's, and keep locks, "
+            "files and lambdas out of them",
+        )
+
+
+def _of_factory(subject: Subject, size: int) -> Finding:
+    try:
+        pickle.dumps(subject.factory)
+        how = "plain pickle works too"
+    except Exception:
+        how = "with cloudpickle; libraries that use plain pickle cannot send it"
+    many = f"{size} bytes" if size < 10_000 else f"{size / 2**20:.2f} MiB"
+    text, data = f"the factory pickles to {many} ({how})", {"bytes": size}
+    if size < LARGE_FACTORY_BYTES:
+        return ok(text, data=data)
+    remedy = "pass large arrays as shared={...}: one copy in memory for all workers"
+    return note(text, remedy, data=data)
+
+
+# What reset, step and close return ----------------------------------------------------
 
 PLAY_SECONDS = 1.5
 PLAY_BYTES = 64 << 20
@@ -29,7 +94,7 @@ APIS = {
 }
 
 
-def measure(
+def measure_api(
     factory: Callable[[], Any], seed: int, moments: int
 ) -> tuple[EnvProfile, list[Finding]]:
     """Build, play, close; and close again."""
@@ -37,7 +102,7 @@ def measure(
     found: dict[str, Finding] = {}  # by text: once each
     steps = 0
     for moment in _played(driver, moments):
-        for one in _of_moment(moment, driver.env_driver.several):
+        for one in _of_moment(moment, driver.several):
             found.setdefault(one.measured, one)
         steps += 1
     refused = list(_of_large_seed(driver, steps))
@@ -87,7 +152,7 @@ def of_closing(driver: EpisodeDriver) -> Iterator[Finding]:
 def _of_large_seed(driver: EpisodeDriver, steps: int) -> Iterator[Finding]:
     """Reset with a seed of the size that pools use."""
     try:
-        driver.env_driver.reset(episode_seed(LARGE_SEED) | 1 << 62, "reset")
+        driver.reset(episode_seed(LARGE_SEED) | 1 << 62)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         yield warning(
@@ -98,13 +163,12 @@ def _of_large_seed(driver: EpisodeDriver, steps: int) -> Iterator[Finding]:
         )
 
 
-# In the caller ------------------------------------------------------------------------
-
-
-def examine(subject: Subject) -> Iterator[Finding]:
+def check_api(subject: Subject) -> Iterator[Finding]:
     """Play it once; the other checks need an env that can be played."""
     try:
-        subject._profile, found = subject.ask(measure, subject.seed, subject.moments)
+        subject._profile, found = subject.ask(
+            measure_api, subject.seed, subject.moments
+        )
     except FaultError as error:
         yield problem(brief(error), _remedy(subject, error.fault))
         return
@@ -117,21 +181,6 @@ def examine(subject: Subject) -> Iterator[Finding]:
     checked = _of_checker(subject)
     if checked.severity != "ok" or not found:
         yield checked
-
-
-def _of_checker(subject: Subject) -> Finding:
-    """What the API's own checker says about it."""
-    kind, steps = subject.profile.kind, subject.profile.steps
-    text, name = f"follows {APIS[kind]} in {steps} resets and steps", CHECKERS[kind][1]
-    (answer,) = subject.ask_each(complaints, [(kind,)])
-    if isinstance(answer, Fault):
-        return note(f"{text}; {name} could not run: {brief(answer)}")
-    error, warnings = answer
-    if error:
-        remedy = "Corral can run it; other libraries may need what is missing"
-        return note(f"{text}, but {name} fails: {error}", remedy)
-    warned = f" and warns: {'; '.join(warnings)}" if warnings else ""
-    return ok(f"{text}; {name} passes{warned}")
 
 
 def _remedy(subject: Subject, fault: Fault) -> str:
@@ -152,3 +201,70 @@ def _places(text: str) -> list[str]:
     """The lines of a traceback that name a file."""
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line.startswith("File ")]
+
+
+# Gymnasium's `check_env` and PettingZoo's API tests -----------------------------------
+
+CHECKERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gymnasium": (
+        "gymnasium.utils.env_checker",
+        "check_env",
+        # Other checks look at these, in processes of their own.
+        {"skip_render_check": True, "skip_close_check": True},
+    ),
+    "parallel": (
+        "pettingzoo.test.parallel_test",
+        "parallel_api_test",
+        {"num_cycles": 100},
+    ),
+    "aec": ("pettingzoo.test.api_test", "api_test", {"num_cycles": 100}),
+}
+"""Kind of env -> the module of its checker, its name, and its options."""
+FILES = ("env_checker", "passive_env_checker", "api_test", "parallel_test")
+"""Modules whose warnings are meant; the env and its libraries may have others."""
+BESIDE_THE_POINT = "is different from the unwrapped version"
+"""Of an env with wrappers, which is how `gymnasium.make` makes them."""
+
+
+def complaints(factory: Callable[[], Any], kind: str) -> tuple[str, list[str]]:
+    """Run the checker of this kind of env on a new one; its error and its warnings."""
+    home, name, options = CHECKERS[kind]
+    error = ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            checker = getattr(importlib.import_module(home), name)
+        except ImportError:  # PettingZoo's tests need more than PettingZoo itself
+            return "", []
+        env = factory()
+        try:
+            with redirect_stdout(io.StringIO()):
+                checker(env, **options)
+        except Exception as raised:
+            error = _plain(f"{type(raised).__name__}: {raised}")
+        env.close()
+    said = [str(one.message) for one in caught if Path(one.filename).stem in FILES]
+    texts = [_plain(text) for text in said if BESIDE_THE_POINT not in text]
+    return error, list(dict.fromkeys(texts))
+
+
+def _plain(text: str) -> str:
+    """Without colours, and in one line."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    text = text.removeprefix("WARN: ").removeprefix("AssertionError: ")
+    return f"{' '.join(text.split()):.200}".rstrip(".")
+
+
+def _of_checker(subject: Subject) -> Finding:
+    """What the API's own checker says about it."""
+    kind, steps = subject.profile.kind, subject.profile.steps
+    text, name = f"follows {APIS[kind]} in {steps} resets and steps", CHECKERS[kind][1]
+    (answer,) = subject.ask_each(complaints, [(kind,)])
+    if isinstance(answer, Fault):
+        return note(f"{text}; {name} could not run: {brief(answer)}")
+    error, said = answer
+    if error:
+        remedy = "Corral can run it; other libraries may need what is missing"
+        return note(f"{text}, but {name} fails: {error}", remedy)
+    warned = f" and warns: {'; '.join(said)}" if said else ""
+    return ok(f"{text}; {name} passes{warned}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,23 +11,23 @@ from typing import Any
 from corral.engine.executors.assign import cgroup_limit, usable_cores
 from corral.engine.transport import free_memory
 from corral.engine.worker import compiled
-from corral.tools.doctor.finding import Finding, note, ok
+from corral.tools.doctor.report import Finding, note, ok
 from corral.tools.doctor.subject import Subject
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 DESCRIPTORS_PER_WORKER = 12
 """Descriptors that a pool holds for each worker, and some to spare."""
-_GIB = 1 << 30
 
 
-def examine(subject: Subject) -> Iterator[Finding]:
+def check_machine(subject: Subject) -> Iterator[Finding]:
     """What the machine gives."""
     yield _cores()
     yield _compiled()
     yield _descriptors()
-    yield ok(_memory())
-    given = [f"{name}={os.environ.get(name)}" for name in THREAD_VARIABLES]
-    here = ", ".join(one for one in given if not one.endswith("=None"))
+    if (left := free_memory.available()) is not None:
+        yield ok(f"{left.bytes / 2**30:.1f} GiB of memory left")
+    given = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    here = ", ".join(f"{name}={value}" for name, value in given.items() if value)
     here = here or "one BLAS thread per core"
     yield ok(f"{here} in this process, one in each worker (threads_per_worker)")
     # Counted without a library of theirs.
@@ -69,14 +68,3 @@ def _descriptors() -> Finding:
     if workers >= 4 * usable_cores():
         return ok(text, data=data)
     return note(text, f"ulimit -n {hard}", data=data)
-
-
-def _memory() -> str:
-    left = free_memory.available()
-    parts = [] if left is None else [f"{left.bytes / _GIB:.1f} GiB of memory left"]
-    try:
-        size = shutil.disk_usage("/dev/shm").total / _GIB
-        parts.append(f"/dev/shm has {size:.1f} GiB (Corral does not use it)")
-    except OSError:
-        parts.append("no /dev/shm (Corral does not need it)")
-    return ", ".join(parts)

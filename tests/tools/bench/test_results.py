@@ -4,34 +4,34 @@ import pytest
 from samples import turn
 
 from corral.tools.bench.measure import Rates
-from corral.tools.bench.turn_figures import (
+from corral.tools.bench.results import (
+    BareEnvCost,
     burnt_by,
     limits_of,
     rates_of,
     ratio,
     split_of,
-    unit_of,
     width,
 )
 
 
 def test_a_unit_is_a_step_without_the_policy():
-    unit = unit_of([turn(500.0, steps=1000, policy=1.0, cpu=2.0, episodes=50)])
+    unit = BareEnvCost.of([turn(500.0, steps=1000, policy=1.0, cpu=2.0, episodes=50)])
     assert unit.step == pytest.approx(1e-3)
     assert unit.cpu == pytest.approx(1e-3)
     assert unit.resets == pytest.approx(0.05)
 
 
 def test_an_env_that_computes_has_a_whole_core():
-    assert unit_of([turn(100.0, steps=100, cpu=0.95)]).share == 1.0
+    assert BareEnvCost.of([turn(100.0, steps=100, cpu=0.95)]).share == 1.0
 
 
 def test_time_that_other_programs_took_is_not_waiting():
-    assert unit_of([turn(100.0, steps=100, cpu=0.5, queued=0.5)]).share == 1.0
+    assert BareEnvCost.of([turn(100.0, steps=100, cpu=0.5, queued=0.5)]).share == 1.0
 
 
 def test_an_env_that_sleeps_has_a_part_of_a_core():
-    assert unit_of([turn(100.0, steps=100, cpu=0.1)]).share == pytest.approx(0.1)
+    assert BareEnvCost.of([turn(100.0, steps=100, cpu=0.1)]).share == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_the_policy_is_counted_into_the_limit():
 
 
 def test_rows_that_are_resets_are_no_steps():
-    unit = unit_of([turn(100.0, steps=100, episodes=25)])
+    unit = BareEnvCost.of([turn(100.0, steps=100, episodes=25)])
     rates = rates_of([turn(1000.0)], unit.steps_per_row)
     assert rates.rounds == pytest.approx((800.0,))
 
 
 def test_cpu_beyond_the_envs_own_work_is_burnt():
-    unit = unit_of([turn(1000.0, cpu=1.0)])
+    unit = BareEnvCost.of([turn(1000.0, cpu=1.0)])
     # One second of wall, 1.6 of CPU, 1.0 of which is the envs' and the policy's.
     assert burnt_by(
         [turn(900.0, steps=900, cpu=1.6, policy=0.1)], unit

@@ -1,0 +1,173 @@
+"""Do equal seeds give equal episodes, whatever else draws from global generators?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from corral.engine.worker.seeds import episode_seed, seed_globals
+from corral.engine.worker.shared_state import advanced_generators, generator_states
+from corral.errors import Fault
+from corral.tools.doctor.differences import first_difference
+from corral.tools.doctor.driver import (
+    EnvResponse,
+    EpisodeDriver,
+    own_generators,
+    run_alone,
+)
+from corral.tools.doctor.report import Finding, note, ok, warning
+from corral.tools.doctor.subject import Subject
+
+# In another process, and after a reset ------------------------------------------------
+
+
+def measure_again(
+    factory: Callable[[], Any], seed: int, moments: int
+) -> list[EnvResponse]:
+    """What one env does when it plays the same a second time."""
+    with EpisodeDriver(factory, seed) as driver:
+        driver.record(moments)
+        driver.start_over()
+        seed_globals(seed)
+        return driver.record(moments)
+
+
+def check_determinism(subject: Subject) -> Iterator[Finding]:
+    """Two processes, then one env twice."""
+    steps = subject.profile.steps
+    runs = subject.ask_all(run_alone, [(subject.seed, 0, steps)] * 2)
+    subject.alone = runs[0]
+    apart = first_difference(*runs)
+    subject.deterministic = not apart
+    if apart:
+        yield _undecided(subject, apart)
+        return
+    yield ok(f"two processes with equal seeds gave equal results ({steps} steps)")
+    repeated = subject.ask(measure_again, subject.seed, steps)
+    apart = first_difference(subject.alone, repeated)
+    if not apart:
+        yield ok("so did one env that was reset with the same seeds")
+        return
+    yield warning(
+        f"an env that is reset with the same seed does not repeat itself. {apart}",
+        "in reset(), set everything that step() changes; now an episode depends on "
+        "the episodes before it",
+        "a new env gave the same results both times",
+    )
+
+
+def is_deterministic(subject: Subject) -> bool:
+    """What this check has found; where it was not made, what it would have."""
+    if subject.deterministic is None:
+        subject.deterministic = _repeats(subject)
+    return subject.deterministic
+
+
+def _repeats(subject: Subject) -> bool:
+    arguments = (subject.seed, 0, subject.profile.steps)
+    runs = subject.ask_each(run_alone, [arguments] * 2)
+    failed = any(isinstance(run, Fault) for run in runs)
+    return not failed and not first_difference(*runs)
+
+
+def _undecided(subject: Subject, apart: str) -> Finding:
+    """That it differs; and whether the order of sets is why."""
+    text = f"two runs with equal seeds and actions differ. {apart}"
+    if _repeats_with_equal_hashes(subject):
+        return warning(
+            text,
+            "it depends on the order of a set, which differs between processes: sort "
+            "it, or set PYTHONHASHSEED=0",
+            "with PYTHONHASHSEED=0 two runs were equal",
+        )
+    return warning(
+        text,
+        "draw from self.np_random, which reset(seed=...) seeds; not from the clock, "
+        "nor from a generator without a seed",
+    )
+
+
+def _repeats_with_equal_hashes(subject: Subject) -> bool:
+    """Whether it repeats itself in workers that hash text alike."""
+    before = os.environ.get("PYTHONHASHSEED")
+    os.environ["PYTHONHASHSEED"] = "0"
+    try:
+        return _repeats(subject)
+    finally:
+        del os.environ["PYTHONHASHSEED"]
+        os.environ |= {} if before is None else {"PYTHONHASHSEED": before}
+
+
+# Global generators --------------------------------------------------------------------
+#
+# They are changed before every call of the env. An env that draws from them then does
+# something else; with generators of its own it repeats itself.
+
+
+def measure_uses(factory: Callable[[], Any], seed: int, moments: int) -> dict[str, str]:
+    """Generator -> the first call of the env that advanced it."""
+    found: dict[str, str] = {}
+    call = "the constructor"
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        before = generator_states()
+        yield
+        for name in advanced_generators(before, generator_states()):
+            found.setdefault(name, call)
+
+    with EpisodeDriver(factory, seed, around=watched) as driver:
+        call = "reset"
+        for moment in driver.play(moments):
+            call = "reset" if moment.over else "step"
+    return found
+
+
+def measure_with_noise(
+    factory: Callable[[], Any], seed: int, moments: int, noise: int, isolated: bool
+) -> list[EnvResponse]:
+    """A run whose global generators are reseeded before every call."""
+    isolation, calls = own_generators(seed), 0
+
+    @contextmanager
+    def disturbed() -> Iterator[None]:
+        nonlocal calls
+        calls += 1
+        seed_globals(episode_seed(noise, calls))
+        with isolation.of(0) if isolated else nullcontext():
+            yield
+
+    with EpisodeDriver(factory, seed, around=disturbed) as driver:
+        return driver.record(moments)
+
+
+def check_generators(subject: Subject) -> Finding:
+    """Whether it uses them, whether that matters, and whether isolate_rng helps."""
+    steps = subject.profile.steps
+    uses = subject.ask(measure_uses, subject.seed, steps)
+    if not uses:
+        return ok("did not use the global generators of random, numpy or torch")
+    used = ", ".join(f"{name} (in {call})" for name, call in uses.items())
+    ways = [(1, False), (2, False), (1, True), (2, True)]
+    runs = subject.ask_all(
+        measure_with_noise, [(subject.seed, steps, *way) for way in ways]
+    )
+    shared, own = first_difference(*runs[:2]), first_difference(*runs[2:])
+    data = {"uses": uses}
+    if not shared:
+        text = f"draws from {used}, but its results do not depend on that"
+        return note(text, data=data)
+    subject.draws_globally = True
+    text = f"draws from {used}: results depend on what else draws from it. {shared}"
+    if own:
+        remedy = f"draw from self.np_random; isolate_rng=True does not help ({own})"
+        return note(text, remedy, data=data)
+    return warning(
+        text,
+        "isolate_rng=True gives each slot its own",
+        "with isolate_rng=True two such runs were equal",
+        {"isolate_rng": True},
+        data,
+    )
