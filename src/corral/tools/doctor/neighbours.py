@@ -28,8 +28,14 @@ from numpy.typing import NDArray
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker.isolation_probe import turns_of
 from corral.errors import EpisodeRecord, Fault
-from corral.tools.doctor.rerun import At, SavedEnv, episode_of, failing_of, inside
-from corral.tools.doctor.subject import quiet
+from corral.tools.doctor.rerun import (
+    At,
+    SavedEnv,
+    episode_of,
+    failing_of,
+    inside,
+    quiet,
+)
 
 RUNS = 3
 """Processes of either kind."""

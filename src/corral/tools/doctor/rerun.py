@@ -6,6 +6,9 @@ fit fails here as well.
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -167,6 +170,26 @@ def inside(worker: Worker) -> Iterator[None]:
         yield
     finally:
         here.context = outside
+
+
+@contextmanager
+def quiet(path: str) -> Iterator[None]:
+    """Descriptors 1 and 2 lead to the file: C libraries print as well."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    kept = [os.dup(1), os.dup(2)]
+    try:
+        for number in (1, 2):
+            os.dup2(file, number)
+        # Instead of those that forward records to the caller's loggers.
+        logging.basicConfig(stream=sys.stderr, force=True)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, descriptor in zip((1, 2), kept, strict=True):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(file)
 
 
 def failing_of(fault: Fault) -> At:

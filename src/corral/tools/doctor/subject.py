@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import os
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError
 from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
+from corral.tools.doctor.rerun import quiet
 
 KEPT_OUTPUT_BYTES = 16 * 1024
 """Bytes of output that a fault shows."""
@@ -205,26 +204,6 @@ def _measured(
     output, measure, factory, arguments = task
     with quiet(output):  # importing the factory's modules may print too
         return measure(factory.open(), *arguments)
-
-
-@contextmanager
-def quiet(path: str) -> Iterator[None]:
-    """Descriptors 1 and 2 lead to the file: C libraries print as well."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    kept = [os.dup(1), os.dup(2)]
-    try:
-        for number in (1, 2):
-            os.dup2(file, number)
-        # Instead of those that forward records to the caller's loggers.
-        logging.basicConfig(stream=sys.stderr, force=True)
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, descriptor in zip((1, 2), kept, strict=True):
-            os.dup2(descriptor, number)
-            os.close(descriptor)
-        os.close(file)
 
 
 def _with_output(answer: Any, path: str) -> Any:
