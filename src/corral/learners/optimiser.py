@@ -14,22 +14,37 @@ from corral.learners.torch_import import nn, torch
 EPSILON = 1e-5
 
 
+def as_vector(weights: Sequence[Any]) -> Any:
+    """Return one vector of all weights, which are views of it from now on."""
+    vector = torch.cat([weight.detach().reshape(-1) for weight in weights])
+    parts = vector.split([weight.numel() for weight in weights])
+    for weight, part in zip(weights, parts, strict=True):
+        weight.data = part.view_as(weight)
+    return vector
+
+
 class Optimiser:
     """Moves the weights of a net; from now on they are views of one vector."""
 
-    def __init__(self, net: Any) -> None:
-        weights = [weight for weight in net.parameters() if weight.requires_grad]
-        vector = torch.cat([weight.detach().reshape(-1) for weight in weights])
-        self._gradient = torch.zeros_like(vector)
-        begin = 0
-        for weight in weights:
-            end = begin + weight.numel()
-            weight.data = vector[begin:end].view_as(weight)
-            weight.grad = self._gradient[begin:end].view_as(weight)
-            begin = end
-        self._vector = nn.Parameter(vector)
-        self._vector.grad = self._gradient
-        self._adam = torch.optim.Adam([self._vector], eps=EPSILON, fused=True)
+    def __init__(self, net: Any, epsilon: float = EPSILON) -> None:
+        self._weights = [one for one in net.parameters() if one.requires_grad]
+        self.vector = nn.Parameter(as_vector(self._weights))
+        self._gradient = torch.zeros_like(self.vector)
+        parts = self._gradient.split([weight.numel() for weight in self._weights])
+        for weight, part in zip(self._weights, parts, strict=True):
+            weight.grad = part.view_as(weight)
+        self.vector.grad = self._gradient
+        self._adam = torch.optim.Adam([self.vector], eps=epsilon, fused=True)
+
+    def minimise(self, loss: Any, lr: float, max_norm: float | None = None) -> float:
+        """Move these weights alone against the gradient of a loss; return its norm."""
+        self._gradient.zero_()
+        loss.backward(inputs=self._weights)
+        norm = 0.0
+        if max_norm is not None:
+            norm = float(torch.linalg.vector_norm(self._gradient))
+        self.step(lr, norm, max_norm)
+        return norm
 
     def backward(self, slopes: Sequence[tuple[Any, Any]]) -> float:
         """Compute the gradient; returns its norm.

@@ -1,6 +1,6 @@
 """Which learners there are, by the name that `learner:` has in a config.
 
-    ppo                 Corral's PPO
+    ppo, sac, td3       Corral's own
     sb3_ppo             Stable-Baselines3's PPO
     my_package:Class    a class of yours that derives from `Learner`
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 LEARNERS = {
     "ppo": "corral.learners.ppo_learner:PPOLearner",
+    "sac": "corral.learners.off_policy.learner:SACLearner",
     "sb3_ppo": "corral.learners.sb3.learner:SB3Learner",
+    "td3": "corral.learners.off_policy.learner:TD3Learner",
 }
 """Name -> its class."""
 EXTRAS = {"sb3_ppo": ("sb3",)}

@@ -2,6 +2,7 @@
 
     features, carry = memory.step(x, carry)                    one row per slot
     features = memory.unroll(x, batch_sizes, carry)            packed sequences
+    features = memory.sequences(x)                             (time, rows, n), from zeros
 
 Packed: the first rows of all sequences, longest first, then the second rows of those
 that have one, and so on; `batch_sizes` says how many each time.
@@ -55,6 +56,12 @@ class Gru(Memory):
             x, batch_sizes, carry[None], self._weights, True, 1, 0.0, True, False
         )[0]
 
+    def sequences(self, x: Any) -> Any:
+        """Whole sequences of one length, which start with nothing remembered."""
+        carry = self.zeros(x.shape[1], x.device)[None]
+        weights = self._weights
+        return torch.gru(x, carry, weights, True, 1, 0.0, True, False, False)[0]
+
 
 class Lstm(Memory):
     """A long short-term memory; its carry is a pair of (rows, width)."""
@@ -76,6 +83,12 @@ class Lstm(Memory):
         return torch.lstm(
             x, batch_sizes, state, self._weights, True, 1, 0.0, True, False
         )[0]
+
+    def sequences(self, x: Any) -> Any:
+        """Whole sequences of one length, which start with nothing remembered."""
+        state = [part[None] for part in self.zeros(x.shape[1], x.device)]
+        weights = self._weights
+        return torch.lstm(x, state, weights, True, 1, 0.0, True, False, False)[0]
 
 
 MEMORIES: dict[str, type[Memory]] = {"gru": Gru, "lstm": Lstm}

@@ -1,0 +1,49 @@
+"""A sampled batch as tensors: sequences, of which a single transition is the shortest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from corral.learners.off_policy.nets import History
+from corral.learners.tensors import Device
+from corral.learners.torch_import import torch
+
+NOW, LATER = slice(None, -1), slice(1, None)
+"""The steps at which transitions begin, and those at which they end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Sequences of T transitions, `(T, rows, n)`, with T + 1 observations."""
+
+    history: History
+    """`(T + 1, rows, n)`: what a net with a memory reads at each step."""
+    action: Any
+    reward: Any
+    terminated: Any
+    mask: Any
+    """1 for transitions that were sampled, 0 for padding; None for no padding."""
+
+    def mean(self, losses: Any) -> Any:
+        """Return the mean over sampled transitions of `(T, rows, 1)`."""
+        if self.mask is None:
+            return losses.mean()
+        return (losses * self.mask).sum() / self.mask.sum()
+
+
+def batch_of(sampled: Mapping[str, Any], device: Device) -> Batch:
+    """Return what a replay has sampled; single rows are sequences of one."""
+    tensors = {
+        name: torch.from_numpy(one if one.ndim == 3 else one[None]).to(device)
+        for name, one in sampled.items()
+    }
+    action, reward = tensors["action"], tensors["reward"]
+    # Nothing has happened before the first step, even in the middle of an episode.
+    history = History(
+        action=torch.cat([torch.zeros_like(action[:1]), action]),
+        reward=torch.cat([torch.zeros_like(reward[:1]), reward]),
+        obs=torch.cat([tensors["obs"][:1], tensors["next_obs"]]),
+    )
+    return Batch(history, action, reward, tensors["terminated"], tensors.get("mask"))

@@ -1,0 +1,100 @@
+"""Observations and actions as vectors of float32: what replays store and nets read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from corral.errors import SpaceMismatch
+from corral.learners.nets.cnn import is_image
+from corral.learners.nets.encoders import leaf_spaces, split
+
+Array = NDArray[np.float32]
+
+
+class ObsVector:
+    """Joins the leaves of an observation; integers become one-hot."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self._space = space
+        self._leaves = [leaf for _, leaf in leaf_spaces(space)]
+        for path, leaf in leaf_spaces(space):
+            if is_image(leaf):
+                raise SpaceMismatch(
+                    f"{path} is {leaf}, an image; SAC and TD3 take vectors. Wrap the "
+                    "env to return features, or train with learner: ppo"
+                )
+        self.width = sum(map(spaces.flatdim, self._leaves))
+
+    def __call__(self, obs: Any) -> Array:
+        """Return `(rows, width)`."""
+        parts = zip(self._leaves, split(self._space, obs), strict=True)
+        columns = [_numbers(leaf, values) for leaf, values in parts]
+        return columns[0] if len(columns) == 1 else np.concatenate(columns, 1)
+
+
+def _numbers(space: spaces.Space[Any], values: NDArray[Any]) -> Array:
+    rows = len(values)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        counts = np.ravel(getattr(space, "nvec", getattr(space, "n", None)))
+        starts = np.ravel(getattr(space, "start", 0))
+        chosen = values.reshape(rows, -1) - starts
+        hot = [np.eye(n, dtype=np.float32)[chosen[:, i]] for i, n in enumerate(counts)]
+        return np.concatenate(hot, 1)
+    return values.reshape(rows, -1).astype(np.float32)
+
+
+class BoxActions:
+    """Actions of a Box: -1 to 1 in nets and replays, the space's bounds in the env."""
+
+    discrete = False
+
+    def __init__(self, space: spaces.Box) -> None:
+        if not np.isfinite([space.low, space.high]).all():
+            raise SpaceMismatch(
+                f"the action space is {space}; SAC and TD3 need finite bounds. Wrap "
+                "the env with gymnasium.wrappers.RescaleAction or ClipAction"
+            )
+        self._space = space
+        self._middle = (space.high.astype(np.float64) + space.low) / 2
+        self._half = (space.high.astype(np.float64) - space.low) / 2
+        self.width = int(np.prod(space.shape))
+
+    def to_env(self, chosen: Array) -> NDArray[Any]:
+        """Return actions for the env."""
+        scaled = chosen.reshape(-1, *self._space.shape) * self._half + self._middle
+        inside = np.clip(scaled, self._space.low, self._space.high)
+        return inside.astype(self._space.dtype)
+
+
+class DiscreteActions:
+    """Actions of a Discrete space: one-hot in nets and replays."""
+
+    discrete = True
+
+    def __init__(self, space: spaces.Discrete) -> None:
+        self._start = int(space.start)
+        self.width = int(space.n)
+
+    def to_env(self, chosen: Array) -> NDArray[Any]:
+        """Return actions for the env."""
+        return chosen.argmax(-1).astype(np.int64) + self._start
+
+
+Actions = BoxActions | DiscreteActions
+
+
+def actions_for(space: spaces.Space[Any], title: str, discrete: bool) -> Actions:
+    """Return how a learner stores actions; refuse spaces that it cannot choose from."""
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        return BoxActions(space)
+    if isinstance(space, spaces.Discrete) and discrete:
+        return DiscreteActions(space)
+    known = "Box of floats or Discrete" if discrete else "Box of floats"
+    raise SpaceMismatch(
+        f"the action space is {space}; {title} takes {known}. Wrap the env, or train "
+        "with learner: ppo"
+    )
