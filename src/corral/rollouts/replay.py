@@ -1,11 +1,11 @@
 """Replay buffers: a ring of transitions to sample batches or sequences from.
 
     rows     ┌─ episode 7 ─┐┌──── episode 8 ────┐┌ 9 ┐ . . free . . ┌─ episode 6 ─┐
-    columns  obs | action | reward | terminated | next_obs          (float32, side by side)
+    columns  obs | action | reward | terminated | next_obs  (float32)
 
-All columns of a row lie next to each other, so a batch is one gather. A `Replay` samples
-single rows; a `SequenceReplay` holds whole episodes and samples windows of them, with a
-mask. Both count rows from the beginning: row `n` is stored at `n % capacity`.
+The columns of a row lie next to each other, so a batch is one gather. A `Replay`
+samples single rows; a `SequenceReplay` holds whole episodes and samples windows of
+them, with a mask. Both count rows from the beginning: row `n` is at `n % capacity`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Replay:
     # Storage --------------------------------------------------------------------------
 
     def rows(self, first: int, last: int) -> Array:
-        """Return a copy of the stored rows `first <= n < last`, counted from the start."""
+        """Return a copy of rows `first` to `last - 1`, counted from the beginning."""
         assert self.total - len(self) <= first <= last <= self.total
         return self._rows[np.arange(first, last) % self.capacity]
 

@@ -1,7 +1,7 @@
 """How an env is told the task of its next episode.
 
     set_task(task)          a method, called before reset        (Meta-World, garage)
-    reset_task(task)        the same                             (pomdp-baselines, rlkit)
+    reset_task(task)        the same                             (rlkit)
     reset(task=task)        a keyword of reset
     options["task"]         in reset's options                   (Gymnasium's own way)
 

@@ -98,7 +98,7 @@ class Trials(gymnasium.Wrapper[Any, Any, Any, Any]):
             np.concatenate(ends).astype(space.dtype)
             for ends in zip(*bounds, strict=True)
         )
-        return spaces.Box(low, high, dtype=space.dtype.type)  # type: ignore[arg-type]
+        return spaces.Box(low, high, dtype=space.dtype.type)
 
     def _known_task(self) -> NDArray[Any]:
         if not self.env.has_wrapper_attr("get_task"):
@@ -158,7 +158,7 @@ class Trials(gymnasium.Wrapper[Any, Any, Any, Any]):
         return {RETURNS: np.array(self._returns), LENGTHS: np.array(self._lengths)}
 
     def _seen(self, observation: Any, flag: float, action: Any, reward: float) -> Any:
-        parts = [np.ravel(observation)]
+        parts: list[Any] = [np.ravel(observation)]
         if self._oracle:
             parts.append(self._known_task())
         if self.episodes > 1:

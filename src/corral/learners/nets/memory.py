@@ -2,7 +2,7 @@
 
     features, carry = memory.step(x, carry)                    one row per slot
     features = memory.unroll(x, batch_sizes, carry)            packed sequences
-    features = memory.sequences(x)                             (time, rows, n), from zeros
+    features = memory.sequences(x)                             (time, rows, n)
 
 Packed: the first rows of all sequences, longest first, then the second rows of those
 that have one, and so on; `batch_sizes` says how many each time.

@@ -2,9 +2,9 @@
 
                  actor                          critic
 markov           obs ─► MLP                     [obs, action] ─► two MLPs
-memory           history ─► RNN ─► MLP          history ─► RNN ─► two MLPs, weights of its own
+memory           history ─► RNN ─► MLP          history ─► RNN ─► two MLPs
 memory_markov    obs ─► MLP                     history ─► RNN ─► two MLPs
 
-The history of a step is the previous action, the reward that it brought, and the
-observation.
+Actor and critic have weights of their own. The history of a step is the previous
+action, the reward that it brought, and the observation.
 """

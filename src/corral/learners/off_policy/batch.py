@@ -1,4 +1,4 @@
-"""A sampled batch as tensors: sequences, of which a single transition is the shortest."""
+"""A sampled batch as tensors: sequences; a single transition is one of length 1."""
 
 from __future__ import annotations
 

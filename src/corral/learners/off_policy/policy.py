@@ -139,4 +139,5 @@ class ActorPolicy(PolicyVariants):
 
 
 def _one_hot(chosen: NDArray[Any], width: int) -> Array:
-    return np.eye(width, dtype=np.float32)[chosen]
+    hot: Array = np.eye(width, dtype=np.float32)[chosen]
+    return hot

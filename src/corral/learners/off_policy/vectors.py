@@ -39,7 +39,7 @@ class ObsVector:
 def _numbers(space: spaces.Space[Any], values: NDArray[Any]) -> Array:
     rows = len(values)
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
-        counts = np.ravel(getattr(space, "nvec", getattr(space, "n", None)))
+        counts = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
         starts = np.ravel(getattr(space, "start", 0))
         chosen = values.reshape(rows, -1) - starts
         hot = [np.eye(n, dtype=np.float32)[chosen[:, i]] for i, n in enumerate(counts)]
@@ -81,7 +81,8 @@ class DiscreteActions:
 
     def to_env(self, chosen: Array) -> NDArray[Any]:
         """Return actions for the env."""
-        return chosen.argmax(-1).astype(np.int64) + self._start
+        picked: NDArray[Any] = chosen.argmax(-1).astype(np.int64) + self._start
+        return picked
 
 
 Actions = BoxActions | DiscreteActions
