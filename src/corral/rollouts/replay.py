@@ -94,7 +94,9 @@ class Replay:
         count = len(next(iter(columns.values())))
         joined = np.empty((count, self.width), np.float32)
         for name, part in self._slices.items():
-            joined[:, part] = np.asarray(columns[name]).reshape(count, -1)
+            joined[:, part] = np.asarray(columns[name]).reshape(
+                count, self.columns[name]
+            )
         return joined
 
     def _append(self, rows: Array) -> None:
