@@ -13,9 +13,9 @@ from corral.engine.tree import mapped
 from corral.learners.off_policy.nets import ActorNet, History
 from corral.learners.off_policy.sac import LOG_STD_BOUNDS
 from corral.learners.off_policy.vectors import Actions, ObsVector
-from corral.learners.policy import FORWARD_ROWS, to_array
+from corral.learners.policy import FORWARD_ROWS
 from corral.learners.protocol import PolicyVariants
-from corral.learners.tensors import Device
+from corral.learners.tensors import Device, to_array
 from corral.learners.torch_import import torch
 
 Array = NDArray[np.float32]
