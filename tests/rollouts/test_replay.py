@@ -105,7 +105,7 @@ def test_rows_and_state_restore_a_replay(window):
 def test_errors_name_the_numbers():
     with pytest.raises(OptionError, match=r"takes 11\.2 GiB, and the limit is 1 GiB"):
         Replay(10**9, COLUMNS, max_gib=1)
-    with pytest.raises(OptionError, match="21 steps does not fit .* 20 transitions"):
+    with pytest.raises(OptionError, match=r"21 steps does not fit .* 20 transitions"):
         SequenceReplay(20, COLUMNS).add(rows(0, 21))
     with pytest.raises(OptionError, match="is empty"):
         Replay(3, COLUMNS).sample(1, np.random.default_rng(0))
