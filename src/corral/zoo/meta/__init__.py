@@ -1,7 +1,47 @@
 """Task families for meta-RL: one env, and a table of tasks to train and test on.
 
-ant_dir         a MuJoCo ant walks in a direction                  task: an angle
-cheetah_vel     a MuJoCo cheetah runs at a speed                   task: a speed
-point_robot     a point looks for a goal on a half circle          task: (x, y)
-pendulum_v      a pendulum of which only the velocity is seen      no tasks
+    ant_dir         a MuJoCo ant walks in a direction                  task: an angle
+    cheetah_vel     a MuJoCo cheetah runs at a speed                   task: a speed
+    point_robot     a point looks for a goal on a half circle          task: (x, y)
+    pendulum_v      a pendulum of which only the velocity is seen      no tasks
+
+and the names that learners of pomdp-baselines use (`corral.meta`). They are imported at
+first use: envs need no torch.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corral.zoo.meta.collect_parallel import ParallelRollouts
+    from corral.zoo.meta.making import make_env, make_parallel_env
+    from corral.zoo.meta.parallel_env import ParallelEnvManager
+    from corral.zoo.meta.task_tables import TaskTable, task_table
+
+_HOMES = {
+    "ParallelEnvManager": "corral.zoo.meta.parallel_env",
+    "ParallelRollouts": "corral.zoo.meta.collect_parallel",
+    "TaskTable": "corral.zoo.meta.task_tables",
+    "make_env": "corral.zoo.meta.making",
+    "make_parallel_env": "corral.zoo.meta.making",
+    "task_table": "corral.zoo.meta.task_tables",
+}
+
+__all__ = [
+    "ParallelEnvManager",
+    "ParallelRollouts",
+    "TaskTable",
+    "make_env",
+    "make_parallel_env",
+    "task_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(
+        f"corral.meta has no {name!r}; it has {', '.join(sorted(_HOMES))}"
+    )
