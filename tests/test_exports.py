@@ -49,6 +49,7 @@ def test_the_root_offers_these_names():
         "StandIn",
         "Step",
         "Trajectories",
+        "Trials",
         "collect",
         "errors",
         "evaluate",

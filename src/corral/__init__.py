@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from corral.api.shared_policy.make import make_shared_policy
     from corral.core import Decision, EnvSpec, Policy, Step
     from corral.engine.adapters.flattened_agents import FlattenedAgents
+    from corral.engine.adapters.trials import Trials
     from corral.engine.layout.codec import StandIn, register_codec
     from corral.engine.parallel_map import map
     from corral.engine.pool import Pool
@@ -45,6 +46,7 @@ _HOMES = {
     "StandIn": "corral.engine.layout.codec",
     "Step": "corral.core",
     "Trajectories": "corral.rollouts.trajectories",
+    "Trials": "corral.engine.adapters.trials",
     "collect": "corral.rollouts.collector",
     "evaluate": "corral.rollouts.evaluation",
     "make": "corral.api.gymnasium.make",
@@ -76,6 +78,7 @@ __all__ = [
     "StandIn",
     "Step",
     "Trajectories",
+    "Trials",
     "collect",
     "errors",
     "evaluate",
@@ -103,6 +106,6 @@ def __getattr__(name: str) -> Any:
         found = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = found  # from here on it is found without this function
         return found
-    if name in ("doctor", "dropin", "errors", "testing"):
+    if name in ("doctor", "dropin", "errors", "meta", "testing"):
         return importlib.import_module(f"corral.{name}")
     raise AttributeError(f"module 'corral' has no attribute {name!r}")

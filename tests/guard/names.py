@@ -31,6 +31,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "corral.dropin": (),
     "corral.testing": (),
     "corral.doctor": (),
+    "corral.meta": ("torch",),
     "corral.learners.ppo": ("torch", "pydantic"),
     "corral.learners.returns": (),
     "corral.recipes.config": ("torch", "pydantic"),

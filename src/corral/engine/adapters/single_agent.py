@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 
 from corral.core import NO_TASK, Adapter, EnvSpec
+from corral.engine.adapters.task_delivery import TaskDelivery
 
 
 class GymnasiumAdapter(Adapter):
@@ -26,6 +27,7 @@ class GymnasiumAdapter(Adapter):
             id=env.spec.id if env.spec is not None else None,
         )
         self._resets = Signature()
+        self._deliver: TaskDelivery | None = None
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step the env."""
@@ -37,12 +39,11 @@ class GymnasiumAdapter(Adapter):
         """Start an episode, about `task` where one was given."""
         env = self.env
         if task is not NO_TASK:
-            # Meta-RL envs (Meta-World, garage, learn2learn) take their task by a method
-            # of their own; others read it from the reset options.
-            if env.has_wrapper_attr("set_task"):
-                env.get_wrapper_attr("set_task")(task)
-            else:
-                options = {**(options or {}), "task": task}
+            if self._deliver is None:
+                self._deliver = TaskDelivery(env)
+            more = self._deliver(task, options)
+            if more:
+                return env.reset(seed=seed, **more)
         if options is None:
             # An env may take no options, as long as none are given.
             if seed is None:
@@ -64,6 +65,7 @@ class GymnasiumAdapter(Adapter):
         """The same for another env."""
         made = copy(self)
         made.env = made.stepper = env
+        made._deliver = None
         return made
 
 

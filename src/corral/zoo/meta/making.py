@@ -194,7 +194,8 @@ def _trials(
 
 
 def _clipped(action: NDArray[Any]) -> NDArray[Any]:
-    return np.clip(action, -1.0, 1.0)
+    clipped: NDArray[Any] = np.clip(action, -1.0, 1.0)
+    return clipped
 
 
 def horizon_of(env: Any) -> int | None:
