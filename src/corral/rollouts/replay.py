@@ -114,7 +114,8 @@ class SequenceReplay(Replay):
 
     A window starts at any row after which it fits into its episode; all of these starts
     are equally likely. An episode shorter than the window has one start, its first row,
-    and the rest of its window repeats the last row with mask 0.
+    and the rest of its window, up to the longest in the sample, repeats the last row
+    with mask 0.
 
     Args:
         capacity: number of transitions; the oldest episodes make room for new ones.
@@ -136,6 +137,8 @@ class SequenceReplay(Replay):
         self.window = window
         self._episodes: NDArray[np.int64] = np.empty((0, 2), np.int64)
         """(first row, length) of each stored episode, oldest first."""
+        self._ends: NDArray[np.int64] | None = None
+        """Windows in each episode and all before it; None until they are counted."""
 
     @property
     def episodes(self) -> int:
@@ -156,24 +159,33 @@ class SequenceReplay(Replay):
         self._append(rows)
         firsts = self._episodes[:, 0]
         self._episodes = self._episodes[firsts >= self.total - self.capacity]
+        self._ends = None
 
     def sample(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
-        """Draw windows; arrays of `(window, count, width)`, and "mask" with width 1."""
+        """Draw windows; arrays of `(steps, count, width)`, and "mask" with width 1.
+
+        The longest window drawn has `steps` rows.
+        """
         if not self.episodes:
             raise OptionError("the replay is empty; add episodes before sampling")
-        firsts, lengths = self._episodes.T
-        starts = np.ones_like(lengths)
-        if self.window is not None:
-            starts = np.maximum(lengths - self.window + 1, 1)
-        ends = np.cumsum(starts)
-        drawn = rng.integers(ends[-1], size=count)
-        chosen = np.searchsorted(ends, drawn, side="right")
-        offset = drawn - (ends[chosen] - starts[chosen])
-        left = lengths[chosen] - offset
-        steps = np.arange(self.window or left.max())[:, None]
-        places = (firsts[chosen] + offset + np.minimum(steps, left - 1)) % self.capacity
+        starts, left = self._drawn(count, rng)
+        steps = np.arange(left.max())[:, None]
+        places = (starts + np.minimum(steps, left - 1)) % self.capacity
         mask = (steps < left).astype(np.float32)[..., None]
         return {**self._read(places), "mask": mask}
+
+    def _drawn(self, count: int, rng: np.random.Generator) -> tuple[Any, Any]:
+        """Draw windows: the first row and the number of rows of each."""
+        if self._ends is None:
+            lengths = self._episodes[:, 1]
+            window = lengths if self.window is None else self.window
+            self._ends = np.cumsum(np.maximum(lengths - window + 1, 1))
+        drawn = rng.integers(self._ends[-1], size=count)
+        chosen = np.searchsorted(self._ends, drawn, side="right")
+        firsts, lengths = self._episodes[chosen].T
+        rows = lengths if self.window is None else np.minimum(lengths, self.window)
+        windows = lengths - rows + 1
+        return firsts + drawn - (self._ends[chosen] - windows), rows
 
     def state_dict(self) -> dict[str, Any]:
         """Return all but the rows themselves."""
@@ -183,3 +195,4 @@ class SequenceReplay(Replay):
         """Continue with the state; `restore` brings the rows."""
         super().load_state_dict(state)
         self._episodes = np.array(state["episodes"], np.int64).reshape(-1, 2)
+        self._ends = None

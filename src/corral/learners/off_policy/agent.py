@@ -58,21 +58,26 @@ class Agent:
     def _learn_q(self, batch: Batch, target: Any) -> dict[str, Any]:
         """Move both critics towards the target, `(T, rows, 1)`."""
         hidden, obs = self._remembered(self.critic, batch, NOW)
-        q = self._taken(self.critic.forward(hidden, obs, batch.action), batch)
-        loss = batch.mean((q - target).square().sum(0))
+        both = self.critic.forward(hidden, obs, batch.action)
+        first, second = (self._taken(q, batch) for q in both)
+        error = (first - target).square() + (second - target).square()
+        loss = batch.mean(error)
         self._critic_optimiser.minimise(loss, self.settings.lr)
-        return {"critic_loss": loss.detach(), "q": batch.mean(q.detach()[0])}
+        return {"critic_loss": loss.detach(), "q": batch.mean(first.detach())}
 
     def _target_q(self, batch: Batch, action: Any) -> Any:
         """Return the smaller estimate of the target critics, where transitions end."""
         hidden, obs = self._remembered(self.target_critic, batch, LATER)
-        return self.target_critic.forward(hidden, obs, action).amin(0)
+        return torch.minimum(*self.target_critic.forward(hidden, obs, action))
 
-    def _actor_q(self, batch: Batch, action: Any) -> Any:
+    def _actor_q(self, batch: Batch, action: Any) -> tuple[Any, Any]:
         """Return the critics' estimates of the actor's own actions."""
         with torch.no_grad():  # an action does not change what came before it
             hidden, obs = self._remembered(self.critic, batch, NOW)
-        return self.critic.forward(hidden, obs, action)
+        # Estimates of all discrete actions do not depend on the actor at all.
+        with torch.set_grad_enabled(action is not None):
+            first, second = self.critic.forward(hidden, obs, action)
+        return first, second
 
     def _returns(self, batch: Batch, value: Any) -> Any:
         """Return the targets of Q: the reward and the discounted value after it."""

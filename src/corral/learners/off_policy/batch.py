@@ -39,11 +39,15 @@ def batch_of(sampled: Mapping[str, Any], device: Device) -> Batch:
         name: torch.from_numpy(one if one.ndim == 3 else one[None]).to(device)
         for name, one in sampled.items()
     }
-    action, reward = tensors["action"], tensors["reward"]
-    # Nothing has happened before the first step, even in the middle of an episode.
-    history = History(
-        action=torch.cat([torch.zeros_like(action[:1]), action]),
-        reward=torch.cat([torch.zeros_like(reward[:1]), reward]),
-        obs=torch.cat([tensors["obs"][:1], tensors["next_obs"]]),
-    )
-    return Batch(history, action, reward, tensors["terminated"], tensors.get("mask"))
+    action, reward, mask = tensors["action"], tensors["reward"], tensors.get("mask")
+    obs = torch.cat([tensors["obs"][:1], tensors["next_obs"]])
+    if mask is None:
+        history = History(None, None, obs)
+    else:
+        # Nothing has happened before the first step, even in the middle of an episode.
+        history = History(_after_zero(action), _after_zero(reward), obs)
+    return Batch(history, action, reward, tensors["terminated"], mask)
+
+
+def _after_zero(steps: Any) -> Any:
+    return torch.cat([torch.zeros_like(steps[:1]), steps])

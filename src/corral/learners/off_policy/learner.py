@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from corral.errors import TrainingDiverged
+from corral.errors import OptionError, TrainingDiverged
 from corral.learners.episode_batch import EpisodeBatch
 from corral.learners.off_policy.agent import Agent
 from corral.learners.off_policy.batch import batch_of
@@ -54,6 +54,7 @@ class OffPolicyLearner(Learner):
     def __init__(self, setup: LearnerSetup) -> None:
         super().__init__(setup)
         settings: OffPolicyConfig = setup.settings
+        self._refuse_normalisers(setup)
         self._device = torch.device(setup.device)
         self._observe = ObsVector(setup.spec.observation_space)
         self._actions = actions_for(setup.spec.action_space, self.title, self.discrete)
@@ -91,6 +92,15 @@ class OffPolicyLearner(Learner):
         )
         self.policy.random = self._is_warming_up
 
+    def _refuse_normalisers(self, setup: LearnerSetup) -> None:
+        for name in ("normalise_obs", "normalise_reward"):
+            if getattr(setup, name):
+                raise OptionError(
+                    f"{name} is True; {self.title} keeps rows in a replay, where old "
+                    f"ones would not follow the normaliser. Set {name}: false and wrap "
+                    "the env to return numbers of about unit size"
+                )
+
     def _agent(self, sizes: NetSizes, seed: int) -> Agent:
         raise NotImplementedError
 
@@ -113,7 +123,7 @@ class OffPolicyLearner(Learner):
         was_random = self.policy.random
         steps = self._store(data)
         self.policy.random = self._is_warming_up
-        count = 0 if was_random else self._updates_due(steps)
+        count = 0 if was_random or not len(self.replay) else self._updates_due(steps)
         if self._thread is None:
             return self._learn(count)
         self._show_actor()
@@ -130,10 +140,11 @@ class OffPolicyLearner(Learner):
         """Add transitions to the replay; return their number."""
         before = self.replay.total
         if isinstance(data, EpisodeBatch):
-            for episode in data:
-                self.replay.add(of_episode(episode, self._observe))
+            all_columns = [of_episode(episode, self._observe) for episode in data]
         else:
-            self.replay.add(of_rollout(data, self._observe))
+            all_columns = [of_rollout(data, self._observe)]
+        for columns in all_columns:
+            self.replay.add(columns)
         steps = self.replay.total - before
         self._done["episodes"] += len(data.episodes)
         self._done["steps"] += steps
@@ -171,6 +182,12 @@ class OffPolicyLearner(Learner):
         running, self._running = self._running, None
         return {} if running is None else running.result()
 
+    def _put_back(self, metrics: dict[str, float]) -> None:
+        """Have `_finished` return these metrics next."""
+        if metrics:
+            self._running = Future()
+            self._running.set_result(metrics)
+
     def _show_actor(self) -> None:
         """Act with the latest weights from now on."""
         self.policy.actor.load_state_dict(self.agent.actor.state_dict())
@@ -179,10 +196,8 @@ class OffPolicyLearner(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         """Return all but the rows of the replay, which has files of its own."""
-        earlier = self._finished()
-        if earlier:
-            self._running = Future()
-            self._running.set_result(earlier)
+        metrics = self._finished()
+        self._put_back(metrics)
         acting = self.policy.actor.state_dict()
         return {
             "agent": self.agent.state_dict(),
@@ -191,10 +206,13 @@ class OffPolicyLearner(Learner):
             "sampling": self._rng.bit_generator.state,
             "done": dict(self._done),
             "owed": self._owed,
+            "metrics": metrics,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what was saved; the run restores the rows of the replay."""
+        self._finished()
+        self._put_back(state["metrics"])
         self.agent.load_state_dict(state["agent"])
         self.policy.actor.load_state_dict(state["acting"])
         self.replay.load_state_dict(state["replay"])

@@ -38,9 +38,9 @@ class History:
     """What a recurrent net reads at each step: tensors of `(time, rows, n)`."""
 
     action: Any
-    """The previous action; zeros at the start of an episode."""
+    """The previous action; zeros at the start. None if no net has a memory."""
     reward: Any
-    """The reward of that action."""
+    """The reward of that action, or None."""
     obs: Any
 
 
@@ -51,60 +51,41 @@ def uniform(shape: Sequence[int], bound: float, generator: Any) -> Any:
 
 
 class Layer(nn.Module):  # type: ignore[misc]
-    """A dense layer, or `copies` of it side by side: `(copies, rows, outputs)`."""
+    """A dense layer."""
 
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        generator: Any,
-        bound: float | None = None,
-        copies: int | None = None,
+        self, inputs: int, outputs: int, generator: Any, bound: float | None = None
     ) -> None:
         super().__init__()
         bound = 1 / math.sqrt(inputs) if bound is None else bound
-        lead = () if copies is None else (copies,)
-        rows = () if copies is None else (1,)
-        self.weight = uniform((*lead, inputs, outputs), bound, generator)
-        self.bias = uniform((*lead, *rows, outputs), bound, generator)
-        self._compute = torch.addmm if copies is None else torch.baddbmm
+        self.weight = uniform((inputs, outputs), bound, generator)
+        self.bias = uniform((outputs,), bound, generator)
 
     def forward(self, x: Any) -> Any:
-        """`(rows, inputs)`, or `(copies, rows, inputs)`, to outputs."""
-        return self._compute(self.bias, x, self.weight)
+        """`(rows, inputs)` to `(rows, outputs)`."""
+        return torch.addmm(self.bias, x, self.weight)
 
 
 class Tower(nn.Module):  # type: ignore[misc]
-    """Dense layers with ReLU between them; with `copies`, several in one pass."""
+    """Dense layers with ReLU between them."""
 
     def __init__(
-        self,
-        inputs: int,
-        hidden: Sequence[int],
-        outputs: int,
-        generator: Any,
-        copies: int | None = None,
+        self, inputs: int, hidden: Sequence[int], outputs: int, generator: Any
     ) -> None:
         super().__init__()
-        self._copies = copies
-        self._outputs = outputs
-        sizes = [*pairwise([inputs, *hidden])]
-        layers = [Layer(*size, generator, None, copies) for size in sizes]
-        width = sizes[-1][1] if sizes else inputs
-        last = Layer(width, outputs, generator, LAST_LAYER_BOUND, copies)
+        sizes = [inputs, *hidden]
+        layers = [Layer(*size, generator) for size in pairwise(sizes)]
+        last = Layer(sizes[-1], outputs, generator, LAST_LAYER_BOUND)
         self.layers = nn.ModuleList([*layers, last])
 
     def forward(self, x: Any) -> Any:
-        """`(..., inputs)` to `(..., outputs)`, with the copies as first axis."""
+        """`(..., inputs)` to `(..., outputs)`."""
         lead = x.shape[:-1]
         x = x.reshape(-1, x.shape[-1])
-        if self._copies is not None:
-            x = x.expand(self._copies, *x.shape)
-            lead = (self._copies, *lead)
         *layers, last = self.layers
         for layer in layers:
-            x = torch.relu(layer.forward(x))
-        return last.forward(x).reshape(*lead, self._outputs)
+            x = layer.forward(x).relu_()
+        return last.forward(x).unflatten(0, lead)
 
 
 class Embedding(nn.Module):  # type: ignore[misc]
@@ -117,7 +98,7 @@ class Embedding(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         """`(..., inputs)` to `(..., outputs)`."""
         flat = self.layer.forward(x.reshape(-1, x.shape[-1]))
-        return torch.relu(flat).reshape(*x.shape[:-1], flat.shape[-1])
+        return flat.relu_().unflatten(0, x.shape[:-1])
 
 
 class HistoryNet(nn.Module):  # type: ignore[misc]
@@ -198,15 +179,17 @@ class CriticNet(nn.Module):  # type: ignore[misc]
             self.shortcut = Embedding(width, shortcut, generator)
             width = sizes.memory_size + shortcut
         outputs = sizes.action if discrete else 1
-        self.towers = Tower(width, sizes.hidden, outputs, generator, copies=2)
+        towers = (Tower(width, sizes.hidden, outputs, generator) for _ in range(2))
+        self.towers = nn.ModuleList(towers)
 
     def hidden(self, history: History) -> Any:
         """Return what it remembers at each step; None without a memory."""
         return None if self.history is None else self.history.forward(history)
 
-    def forward(self, hidden: Any, obs: Any, action: Any) -> Any:
-        """Return `(2, ..., 1)`, or `(2, ..., actions)` for discrete actions."""
+    def forward(self, hidden: Any, obs: Any, action: Any) -> tuple[Any, Any]:
+        """Return two estimates, `(..., 1)`, or `(..., actions)` for discrete ones."""
         x = obs if self._discrete else torch.cat([obs, action], -1)
         if self.history is not None:
             x = torch.cat([hidden, self.shortcut.forward(x)], -1)
-        return self.towers.forward(x)
+        first, second = self.towers
+        return first.forward(x), second.forward(x)

@@ -47,7 +47,7 @@ class ActorPolicy(PolicyVariants):
     ) -> None:
         self.actor = actor
         self.random = False
-        """Whether to act at random, for warm-up."""
+        """Whether to act at random, for warm-up; its variants never do."""
         self._head = head
         self._observe = observe
         self._actions = actions
@@ -56,7 +56,7 @@ class ActorPolicy(PolicyVariants):
 
     def act(self, step: Step, carry: Any, rng: Generators) -> Decision:
         """Choose an action for each row of a step."""
-        if self.random and not self.greedy:
+        if self.random:
             chosen = self._at_random(rng)
         else:
             outputs, carry = self._outputs(step, carry)
@@ -72,6 +72,11 @@ class ActorPolicy(PolicyVariants):
         memory = self.actor.history.memory.zeros(rows)
         nothing = np.zeros((rows, self._actions.width), np.float32)
         return nothing, mapped(to_array, memory)
+
+    def _with(self, greedy: bool) -> ActorPolicy:
+        other = super()._with(greedy)
+        other.random = False
+        return other
 
     def frozen(self) -> ActorPolicy:
         """Return a deterministic copy that later updates do not change."""

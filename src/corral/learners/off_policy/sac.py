@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from corral.learners.off_policy.agent import Agent
+from corral.learners.off_policy.agent import EPSILON, Agent
 from corral.learners.off_policy.batch import LATER, NOW, Batch
 from corral.learners.off_policy.nets import NetSizes
 from corral.learners.off_policy.settings import SACConfig
+from corral.learners.optimiser import Optimiser
 from corral.learners.tensors import Device
 from corral.learners.torch_import import functional, nn, torch
 
@@ -43,7 +44,7 @@ class SAC(Agent):
         start = settings.alpha_init if settings.alpha == "auto" else settings.alpha
         log_alpha = math.log(max(float(start), 1e-30))
         self.log_alpha = nn.Parameter(torch.tensor(log_alpha, device=device))
-        self._alpha_optimiser = torch.optim.Adam([self.log_alpha], lr=settings.alpha_lr)
+        self._alpha_optimiser = Optimiser(nn.ParameterList([self.log_alpha]), EPSILON)
         self._target_entropy = self._entropy_wanted(settings)
 
     def _entropy_wanted(self, settings: SACConfig) -> float:
@@ -63,9 +64,7 @@ class SAC(Agent):
             target = self._returns(batch, value)
         metrics = self._learn_q(batch, target)
         outputs = self.actor.tower.forward(features[NOW])
-        value, entropy = self._soft_value(
-            outputs, batch, alpha, lambda *asked: self._actor_q(*asked).amin(0)
-        )
+        value, entropy = self._soft_value(outputs, batch, alpha, self._smaller_q)
         loss = -batch.mean(value)
         self._actor_optimiser.minimise(loss, self.settings.lr)
         mean_entropy = batch.mean(entropy.detach())
@@ -87,25 +86,20 @@ class SAC(Agent):
         action, log_prob = squashed_sample(outputs, self.noise)
         return q_of(batch, action) - alpha * log_prob, -log_prob
 
+    def _smaller_q(self, batch: Batch, action: Any) -> Any:
+        return torch.minimum(*self._actor_q(batch, action))
+
     def _adapt(self, entropy: Any) -> None:
-        self.log_alpha.grad = (entropy - self._target_entropy).reshape(())
-        self._alpha_optimiser.step()
+        loss = self.log_alpha * (entropy - self._target_entropy)
+        self._alpha_optimiser.minimise(loss, self.settings.alpha_lr)
+
+    def optimisers(self) -> dict[str, Optimiser]:
+        """Return every optimiser by name."""
+        return {**super().optimisers(), "alpha": self._alpha_optimiser}
 
     def state_dict(self) -> dict[str, Any]:
         """Return all it takes to continue exactly."""
-        alpha = {
-            "log_alpha": self.log_alpha.detach().clone(),
-            "alpha_optimiser": self._alpha_optimiser.state_dict()["state"],
-        }
-        return super().state_dict() | alpha
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what was saved."""
-        super().load_state_dict(state)
-        whole = self._alpha_optimiser.state_dict()
-        self._alpha_optimiser.load_state_dict(
-            {**whole, "state": state["alpha_optimiser"]}
-        )
+        return super().state_dict() | {"log_alpha": self.log_alpha.detach().clone()}
 
     def load_nets(self, state: dict[str, Any]) -> None:
         """Take over the nets and the temperature."""

@@ -63,7 +63,8 @@ class OffPolicyConfig(LearnerConfig):
     sequence_length: int | None = Field(
         default=None,
         ge=1,
-        description="steps of a sampled sequence (default: whole episodes)",
+        description="steps of a sampled sequence, with a memory (default: whole "
+        "episodes); shorter episodes are padded and masked",
     )
     updates: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] = Field(
         default=1.0,
@@ -89,7 +90,8 @@ class OffPolicyConfig(LearnerConfig):
     random_episodes: int = Field(
         default=0,
         ge=0,
-        description="whole episodes with random actions before learning starts",
+        description="whole episodes with random actions before learning starts; "
+        "random_steps must be reached too",
     )
     replay_size: int = Field(
         default=1_000_000, ge=1, description="transitions that are kept"
@@ -133,7 +135,7 @@ class OffPolicyConfig(LearnerConfig):
 class SACConfig(OffPolicyConfig):
     """Every setting of SAC."""
 
-    alpha: float | Literal["auto"] = Field(
+    alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
         default="auto",
         description="entropy temperature; auto learns it (default: auto)",
     )

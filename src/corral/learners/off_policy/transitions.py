@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.tree import mapped
+from corral.errors import TrainingDiverged
 from corral.learners.off_policy.policy import CHOSEN
 from corral.learners.off_policy.vectors import ObsVector
+from corral.rollouts import finite_check
 from corral.rollouts.episode import Episode
 from corral.rollouts.rollout import Rollout
 
@@ -26,13 +28,28 @@ def of_episode(episode: Episode, observe: ObsVector) -> Columns:
     obs = observe(episode.obs)
     terminated = np.zeros(len(obs), np.bool_)
     terminated[-1:] = episode.terminated
+    all_obs = np.concatenate([obs, observe(episode.final_obs)])
+    reward = np.asarray(episode.reward)
+    _check_finite("observation", all_obs, episode)
+    _check_finite("reward", reward, episode)
     return {
         "obs": obs,
         "action": episode.extras[CHOSEN],
-        "reward": np.asarray(episode.reward),
+        "reward": reward,
         "terminated": terminated,
-        "next_obs": np.concatenate([obs[1:], observe(episode.final_obs)]),
+        "next_obs": all_obs[1:],
     }
+
+
+def _check_finite(name: str, values: NDArray[Any], episode: Episode) -> None:
+    bad = ~np.isfinite(values).reshape(len(values), -1).all(1)
+    if bad.any():
+        step = int(bad.argmax())
+        raise TrainingDiverged(
+            f"the env returned the {name} {values[step]} at step {step} of the episode "
+            f"with seed {episode.seed}; this episode was not stored. Fix the env, or "
+            "let it end the episode before its numbers diverge"
+        )
 
 
 def of_rollout(rollout: Rollout, observe: ObsVector) -> Columns:
@@ -42,6 +59,8 @@ def of_rollout(rollout: Rollout, observe: ObsVector) -> Columns:
     following = np.concatenate([obs[1:], observe(rollout.next_obs)[None]])
     if rollout.ended.any():
         following[rollout.ended] = observe(rollout.final_obs)
+    finite_check.check(obs, None, rollout.valid)
+    finite_check.check(following, rollout.reward, rollout.valid)
     columns = {
         "obs": obs,
         "action": rollout.extras[CHOSEN],
