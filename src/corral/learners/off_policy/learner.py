@@ -84,7 +84,7 @@ class OffPolicyLearner(Learner):
         self._running: Future[dict[str, float]] | None = None
         acting = self.agent.actor
         if settings.overlap:
-            self._thread = ThreadPoolExecutor(1, "corral-updates")
+            self._thread = _thread_for_updates()
             acting = copy.deepcopy(acting)
         head, noise = self._head()
         self.policy = ActorPolicy(
@@ -225,6 +225,13 @@ class OffPolicyLearner(Learner):
         """Start with the nets of another learner, and an empty replay."""
         self.agent.load_nets(state["agent"])
         self._show_actor()
+
+
+def _thread_for_updates() -> ThreadPoolExecutor:
+    # A new thread multiplies with as many threads as there are cores until it is told
+    # otherwise, and so with other last bits.
+    threads = torch.get_num_threads()
+    return ThreadPoolExecutor(1, "corral-updates", torch.set_num_threads, (threads,))
 
 
 class SACLearner(OffPolicyLearner):
