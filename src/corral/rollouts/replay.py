@@ -11,6 +11,7 @@ them, with a mask. Both count rows from the beginning: row `n` is at `n % capaci
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,12 +48,15 @@ class Replay:
                 f"{self.gib:.1f} GiB, and the limit is {max_gib:g} GiB; choose a "
                 "smaller capacity or a higher limit"
             )
-        # Zeros are mapped lazily: memory is used only for rows that were written.
-        self._rows: Array = np.zeros((capacity, self.width), np.float32)
         ends = np.cumsum([0, *columns.values()]).tolist()
         self._slices = dict(zip(columns, map(slice, ends, ends[1:]), strict=False))
         self.total = 0
         """Number of rows ever added."""
+
+    @cached_property
+    def _rows(self) -> Array:
+        """Allocated at first use; memory is used only for rows that were written."""
+        return np.zeros((self.capacity, self.width), np.float32)
 
     def __len__(self) -> int:
         return min(self.total, self.capacity)

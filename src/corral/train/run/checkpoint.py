@@ -13,7 +13,7 @@ import io
 import pickle
 import re
 import warnings
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -51,12 +51,16 @@ class Checkpoint:
     """Of the config's best_metric."""
     results: dict[str, float]
     """The latest evaluation."""
+    replay: list[str] = field(default_factory=list)
+    """Names of files with the rows of the learner's replay; see `replay_files`."""
 
     def save(self, path: Path) -> None:
         """Write the file; the one that was there stays until this one is whole."""
         import torch
 
         content = {"format": FORMAT, "corral": corral.__version__, **asdict(self)}
+        if not self.replay:
+            del content["replay"]
         # In memory first: torch says less about a full disk than the system does.
         buffer = io.BytesIO()
         torch.save(mapped(_packed, content), buffer)
@@ -76,8 +80,12 @@ class Checkpoint:
                 f"which reads format {FORMAT}. Install that version to continue, or "
                 "start a new run"
             )
-        names = [field.name for field in fields(cls)]
-        missing = [name for name in names if name not in content]
+        names = [one.name for one in fields(cls) if one.name in content]
+        missing = [
+            one.name
+            for one in fields(cls)
+            if one.name not in content and one.default_factory is MISSING
+        ]
         if missing:
             raise CheckpointError(
                 f"{path} is damaged: it has no {', '.join(missing)}. {_other(path)}"
@@ -173,6 +181,7 @@ _TYPES: dict[Any, tuple[str, ...]] = {
     int: ("update", "steps"),
     (int, float): ("seconds",),
     (int, float, NoneType): ("best",),
+    list: ("replay",),
     dict: ("learner", "normalisers", "results"),
 }
 

@@ -6,7 +6,7 @@ runs/cartpole/2026-01-31_12-00-00/
   metrics.jsonl      everything that was measured, a line per update
   episodes.jsonl     every episode that ended
   faults.jsonl       every restart of an env or a worker, if there was one
-  checkpoints/       last.pt, best.pt; interrupted.pt after Ctrl-C
+  checkpoints/       last.pt, best.pt; interrupted.pt after Ctrl-C; replay/
   tensorboard/       the same metrics for TensorBoard
   videos/            slot 0, if the env renders
   report.html        the page about it
@@ -50,6 +50,8 @@ class RunDirectory:
         self.tensorboard = path / "tensorboard"
         self.videos = path / "videos"
         self.checkpoints = path / "checkpoints"
+        self.replay = self.checkpoints / "replay"
+        """Rows of the learner's replay, if it has one."""
         self.last = self.checkpoints / "last.pt"
         """Where the run continues, equal to one that was never interrupted."""
         self.best = self.checkpoints / "best.pt"
@@ -59,9 +61,13 @@ class RunDirectory:
     def written(self) -> tuple[Path, ...]:
         """Return every path that a run writes to."""
         files = (self.config, self.about, self.metrics, self.episodes, self.report)
-        folders = (self.checkpoints, self.tensorboard, self.videos)
+        folders = (self.checkpoints, self.replay, self.tensorboard, self.videos)
         moments = (self.last, self.best, self.interrupted)
         return (*files, self.error, self.faults, self.fault, *folders, *moments)
+
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folders in which files are replaced."""
+        return (self.path, self.checkpoints, self.replay, self.videos)
 
     def update_about(self, **facts: Any) -> None:
         """Add to about.json."""

@@ -24,6 +24,7 @@ from corral.train.run.failure import RunFailure, another_run, written_about
 from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts, build_run
 from corral.train.run.recent_episodes import RECENT_EPISODES
+from corral.train.run.replay_files import ReplayFiles, replay_of
 from corral.train.run.run_lock import RunLock
 from corral.train.run.training import Progress, Training
 from corral.train.sinks import jsonl
@@ -134,10 +135,12 @@ def _resumed(
     try:
         moment.check(config.env, parts.pool.spec, source)
         load_moment(parts, moment, source)
+        files = ReplayFiles(directory.replay, replay_of(parts.learner))
+        files.load(moment.replay, source)
         if moment.update:  # else the first episodes are those of a new run
             parts.collector.end_episodes(moment.update)
         outputs.cut(directory, moment.steps)
-        for folder in (directory.path, directory.checkpoints, directory.videos):
+        for folder in directory.folders():
             remove_drafts(folder)
         unsigned = signed_config.write(directory, config)
         # What ended it is over.
@@ -150,6 +153,7 @@ def _resumed(
         progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
         best = Best(config, moment.best if ranked else None)
         training = _training(parts, directory, progress, best, wandb, command, unsigned)
+        training.replay_files = files
     except BaseException:
         parts.pool.close()
         raise
@@ -343,6 +347,10 @@ def _introduce(training: Training, line: str, unsigned: str) -> None:
     console, parts = training.outputs.console, training.parts
     console.say(f"{_title(parts.config)}; {_where(parts)}", "bold")
     console.say(line)
+    replay = replay_of(parts.learner)
+    if replay is not None:
+        size = f"{replay.capacity:,} transitions, {replay.gib:.2f} GiB"
+        console.say(f"replay: {size}", "dim")
     if unsigned:
         console.say(
             f"This run is not signed: {unsigned}. To evaluate or resume it, add "

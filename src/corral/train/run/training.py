@@ -44,6 +44,7 @@ from corral.train.run.failure import RunFailure
 from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts
 from corral.train.run.recent_episodes import RecentEpisodes, row_of
+from corral.train.run.replay_files import ReplayFiles, replay_of
 from corral.train.run.restart_log import RestartLog
 from corral.train.run.run_lock import RunLock
 from corral.train.run.single_env_speed import compared
@@ -86,6 +87,7 @@ class Training:
         self.progress = progress
         self.best = best
         self.announce = announcements
+        self.replay_files = ReplayFiles(directory.replay, replay_of(parts.learner))
         self.evaluator = Evaluator(parts)
         self.restarts = RestartLog(outputs, lambda: [parts.pool, self.evaluator.pool])
         self.evaluator.on_restart = self._restarted
@@ -207,6 +209,7 @@ class Training:
         self.directory.interrupted.unlink(missing_ok=True)
         # A fault came after the checkpoint before this one: the run is past it now.
         self.directory.fault.unlink(missing_ok=True)
+        self.replay_files.remove_old()
 
     @property
     def _is_trained(self) -> bool:
@@ -234,6 +237,7 @@ class Training:
             normalisers=self.parts.normalisers(),
             best=self.best.value,
             results=progress.results,
+            replay=[] if path == self.directory.best else self.replay_files.save(),
         )
         moment.save(path)
 
