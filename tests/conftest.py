@@ -28,14 +28,10 @@ FRESH_WORKERS = (
     "engine/executors/test_kinds_of_parent_program",
     "engine/executors/test_openmp",
     "engine/executors/test_start_errors",
-    "engine/executors/test_worker_count_after_probe",
-    "engine/executors/test_worker_output",
     "engine/transport",
-    "engine/worker/test_profilers",
     "engine/worker/test_serialization",
     "faults/test_nothing_left_behind",
     "faults/test_privacy",
-    "faults/test_repeated_pools",
 )
 """Tests of how workers start, what they begin with and what they leave."""
 MANY_MODULES = 100
