@@ -20,6 +20,7 @@ def states(document):
     }
 
 
+@pytest.mark.first
 def test_the_whole_of_it(here, capsys):
     arguments = ["bench", "cli_envs:Env", "--num-envs", "2,1", "--rounds", "2"]
     arguments += ["--seconds", "0.01", "--policy-ms", "0.1", "--kwargs", '{"size": 2}']
