@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,7 @@ MAX_KINDS = 3
 UNSENDABLE_REASON = "the factory cannot be sent to a worker process to be tried"
 
 
+@dataclass
 class SharingProbe:
     """Finds out about the envs of an executor, with its first workers.
 
@@ -55,16 +56,13 @@ class SharingProbe:
         question: what to find out.
     """
 
-    def __init__(
-        self, executor: ProcessExecutor, slots: list[int], question: ProbeRequest
-    ) -> None:
-        self.executor = executor
-        self.slots = slots
-        self.question = question
-        self._used: set[int] = set()
-        """Workers that have built envs."""
-        self._stage = ""
-        self._extra = 0
+    executor: ProcessExecutor
+    slots: list[int]
+    question: ProbeRequest
+    _used: set[int] = field(default_factory=set)
+    """Workers that have built envs."""
+    _stage: str = ""
+    _extra: int = 0
 
     def measure(self) -> Measurement:
         """Run the probe; raises what an env raises in its first constructor."""

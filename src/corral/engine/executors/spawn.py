@@ -255,6 +255,7 @@ def interpreter() -> list[str]:
 # Replacing ----------------------------------------------------------------------------
 
 
+@dataclass
 class Replacement:
     """One worker that is being started.
 
@@ -267,25 +268,20 @@ class Replacement:
         health: makes its fault if it fails.
     """
 
-    def __init__(
-        self,
-        worker: int,
-        delay: float,
-        spawn: Callable[[], SpawnedWorker],
-        messages: tuple[bytes, bytes, bytes],
-        timeout: float | None,
-        health: WorkerHealth,
-    ) -> None:
-        self.worker = worker
-        self.spawned: SpawnedWorker | None = None
-        self.error: CorralError | None = None
-        """Why the worker could not be started."""
-        self._delay = delay
-        self._spawn, self._messages = spawn, messages
-        self._timeout, self._health = timeout, health
+    worker: int
+    delay: float
+    spawn: Callable[[], SpawnedWorker]
+    messages: tuple[bytes, bytes, bytes]
+    timeout: float | None
+    health: WorkerHealth
+    spawned: SpawnedWorker | None = None
+    error: CorralError | None = None
+    """Why the worker could not be started."""
+
+    def __post_init__(self) -> None:
         self._cancelled = threading.Event()
         self._thread = threading.Thread(
-            target=self._run, name=f"corral-replacement-{worker}", daemon=True
+            target=self._run, name=f"corral-replacement-{self.worker}", daemon=True
         )
         self._thread.start()
 
@@ -295,11 +291,11 @@ class Replacement:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        if self._cancelled.wait(self._delay):
+        if self._cancelled.wait(self.delay):
             return
         try:
             with start_errors(None, self.worker, Exception):
-                self.spawned = self._spawn()
+                self.spawned = self.spawn()
                 if not self._cancelled.is_set():
                     self._prepare(self.spawned)
         except CorralError as error:
@@ -310,8 +306,8 @@ class Replacement:
 
     def _prepare(self, spawned: SpawnedWorker) -> None:
         """Have the process build and bind, as the one before it did."""
-        mailbox, timeout, health = spawned.mailbox, self._timeout, self._health
-        setup, build, bind = self._messages
+        mailbox, timeout, health = spawned.mailbox, self.timeout, self.health
+        setup, build, bind = self.messages
         try:
             mailbox.post_bytes(setup, timeout)
             mailbox.post_bytes(build, timeout)
