@@ -142,7 +142,7 @@ def useful_processes(
 
 FORKS_REASON = (
     "an env forked its process in a trial run, so the slots are in worker processes: "
-    "in the caller a forked child could go on as a copy of your program"
+    "in the caller a forked child could continue as a copy of your program"
 )
 
 

@@ -80,7 +80,7 @@ def read_cached(key: CacheKey) -> SharingAnswer | None:
 
 
 def write_cached(key: CacheKey, sharing: SharingAnswer) -> None:
-    """Keep the answer; a folder that cannot be written to is no error."""
+    """Store the answer, unless the folder cannot be written to."""
     if not sharing.sources and sharing.safe is not None:
         return  # without sources it could not be invalidated
     _here[key.digest] = sharing

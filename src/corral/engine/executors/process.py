@@ -113,7 +113,7 @@ class ProcessExecutor(SignalledExecutor):
     # Starting -------------------------------------------------------------------------
 
     def launch(self) -> None:
-        """Start the workers that are missing; they import while the parent goes on."""
+        """Start the workers that are missing; they import while the parent works."""
         missing = range(len(self._processes), len(self.shards))
         if not missing:
             return

@@ -4,7 +4,7 @@ parent ── Popen(python -c bootstrap) ──► worker: own session, SIGINT i
              inherited: block, mailbox, bells, lifeline, log; nothing else
 
 A thread starts a worker that replaces another, and sends it what the worker before it
-knew, so that the others and the caller go on meanwhile. The caller's thread installs it
+knew, so that the others and the caller need not wait. The caller's thread installs it
 between two waits.
 """
 
