@@ -25,7 +25,6 @@ from corral.core import Factory
 from corral.engine.executors.assign import shards
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.isolation_cache import (
-    CacheKey,
     cache_key_of,
     read_cached,
     write_cached,
@@ -210,9 +209,8 @@ class SharingQuestion:
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
         self.probe_slots = slots_to_probe(assignment.factories)
-        self._key: CacheKey | None = None
-        if self.probe_slots:
-            self._key = cache_key_of(assignment, self.probe_slots)
+        slots = self.probe_slots
+        self._key = cache_key_of(assignment, slots) if slots else None
 
     def known_answer(self) -> SharingAnswer | None:
         """The answer without building anything; None if envs have to be tried."""

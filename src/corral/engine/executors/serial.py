@@ -36,7 +36,7 @@ from corral.engine.worker.commands import (
     as_one_command,
     entry,
 )
-from corral.engine.worker.context import here
+from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.letters import Letter, Reply, unpickled_copy
 from corral.engine.worker.worker import Worker
@@ -148,16 +148,18 @@ class SerialExecutor(Executor):
 
     def step_inline(self, mode: int) -> None:
         """Step every slot right now: `send_all` and `wait` in one."""
-
-        def step() -> None:
+        # `_inside`, without the calls.
+        outside, here.context = here.context, self._worker.context
+        self._running = True
+        try:
             while self._queue:
                 self._run_next()
             self._worker.shard.step_all(mode)
             self._finished += self._slots
             if self._closed:
                 self._raise_ended()
-
-        self._inside(step)
+        finally:
+            self._leave(outside)
 
     def _inside(self, work: Callable[[], Result]) -> Result:
         """Do work as the worker; the caller's thread may be another pool's outside."""
@@ -166,10 +168,13 @@ class SerialExecutor(Executor):
         try:
             return work()
         finally:
-            self._running = False
-            here.context = outside
-            if self._closed:
-                self._end()
+            self._leave(outside)
+
+    def _leave(self, outside: WorkerContext | None) -> None:
+        self._running = False
+        here.context = outside
+        if self._closed:
+            self._end()
 
     def _run_next(self) -> None:
         if not self._queue:
