@@ -54,23 +54,17 @@ from corral.engine.worker import main, serialization
 from corral.engine.worker.commands import ProcessSetup
 from corral.errors import CorralError
 
-# What the parent opens; a test counts them.
-_DESCRIPTORS_PER_POOL = 13
-"""Two blocks and one of shared arrays (of each, mmap keeps a copy), lifeline, stacks,
-output, the parent's bell."""
-_DESCRIPTORS_PER_WORKER = 4 + (doorbell.KIND == "event")
-"""Mailbox, stdout, stderr, log; and its bell."""
-_DESCRIPTORS_PER_START = 8
-"""The worker's ends of these until it has them, and what Popen opens meanwhile."""
-
 
 def descriptors_for(workers: int) -> int:
-    """How many descriptors the parent of so many workers opens."""
-    return (
-        _DESCRIPTORS_PER_POOL
-        + workers * _DESCRIPTORS_PER_WORKER
-        + _DESCRIPTORS_PER_START
-    )
+    """How many descriptors the parent of so many workers opens; a test counts them."""
+    # Two blocks and one of shared arrays (of each, mmap keeps a copy), lifeline,
+    # stacks, output, the parent's bell.
+    pool = 13
+    # Mailbox, stdout, stderr, log; and its bell.
+    each = 4 + (doorbell.KIND == "event")
+    # The worker's ends of these until it has them, and what Popen opens meanwhile.
+    start = 8
+    return pool + workers * each + start
 
 
 @dataclass(slots=True)
