@@ -34,18 +34,20 @@ Guard = Callable[..., None]
 """Called where the user's code returned, with the exception if it raised."""
 
 
-def _fork_counter() -> Callable[[], int]:
-    """Return a function whose result differs in every forked copy."""
+def _c_part() -> Any:
+    """The C part of the worker; None where its Python twins are used."""
     if os.environ.get("CORRAL_PURE_PYTHON") == "1":
-        return os.getpid
+        return None
     try:
-        from corral.engine.worker._record import forks
+        from corral.engine.worker import _record
     except ImportError:
-        return os.getpid
-    return forks
+        return None
+    return _record
 
 
-count_forks = _fork_counter()
+C_PART = _c_part()
+count_forks: Callable[[], int] = getattr(C_PART, "forks", os.getpid)
+"""Its result differs in every forked copy."""
 
 
 def no_guard(error: BaseException | None = None) -> None:
