@@ -165,7 +165,7 @@ class VectorCalls(AsyncCalls):
         """End the workers, after the pending call unless `terminate`."""
         pending, failed = self._pending, False
         if pending is not None:
-            # Gymnasium would wait for ever; here an env that hangs is ended.
+            # Gymnasium would wait without a limit; here an env that hangs is ended.
             limit = self.pool.close_timeout if timeout is None else timeout
             try:
                 getattr(self, f"{pending}_wait")(0 if terminate else limit)

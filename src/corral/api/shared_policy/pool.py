@@ -77,7 +77,7 @@ class SharedPool(PoolOwner):
 
     @property
     def waiting(self) -> int:
-        """The number of rows with a command under way."""
+        """The number of rows with a pending command."""
         return self.pool.waiting * self.agents
 
     @property

@@ -16,21 +16,13 @@ from typing import Any
 
 from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter, info_of
 from corral.engine.adapters.pettingzoo_wrappers import (
+    TABLES,
     PassThroughLayers,
     keeper_of,
 )
 from corral.engine.adapters.roster import Seat, alive
 from corral.engine.layout.info_copy import owned_info
 from corral.errors import SpaceMismatch
-
-_TABLES: dict[str, type] = {
-    "agents": Sequence,
-    "rewards": Mapping,
-    "terminations": Mapping,
-    "truncations": Mapping,
-    "infos": Mapping,
-}
-"""What an AECEnv keeps about its agents."""
 
 
 class AecAdapter(PettingZooAdapter):
@@ -90,10 +82,10 @@ class AecAdapter(PettingZooAdapter):
     def _check_tables(self) -> None:
         """After an error: raise if the env's tables are not what they should be."""
         agent = getattr(self.env, "agent_selection", None)
-        for name, kind in _TABLES.items():
-            table = getattr(self.env, name)
-            if not isinstance(table, kind):
-                what = "a list of agents" if name == "agents" else "a dict by agent"
+        for name in sorted(TABLES - {"agent_selection"}):
+            table, listed = getattr(self.env, name), name == "agents"
+            if not isinstance(table, Sequence if listed else Mapping):
+                what = "a list of agents" if listed else "a dict by agent"
                 raise SpaceMismatch(
                     f"env.{name} is {table!r:.80} with agent {agent!r} to act; "
                     f"PettingZoo's API is {what}"

@@ -47,7 +47,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     Discrete actions become one MultiDiscrete, continuous ones one Box; agents of both
     kinds are refused.
 
-    The episode goes on until no agent is left. It is truncated if one of the agents
+    The episode lasts until no agent is left. It is truncated if one of the agents
     that left last was truncated, and terminated otherwise.
 
     `info` has `agent_rewards` and `alive`, one entry per possible agent, and the info
