@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from corral.core import NO_TASK
 from corral.engine.adapters.multi_agent import layer_with
 from corral.engine.adapters.parallel import ParallelAdapter
-from corral.engine.adapters.pettingzoo import converted, is_aec, is_parallel
+from corral.engine.adapters.pettingzoo import adapt_multi
 from corral.engine.adapters.pettingzoo_wrappers import without_detours
 from corral.engine.adapters.roster import as_mask, as_number
 from corral.engine.adapters.team import MASK_KEY, Agent, Team
+from corral.engine.keywords import check_choice
 from corral.engine.tree import mapped
 from corral.errors import OptionError
 
+Array = NDArray[Any]
 Rewards = Mapping[Agent, float]
 
 
@@ -62,8 +64,10 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def __init__(
         self, env: Any, reward: str | Callable[[Rewards], float] = "sum"
     ) -> None:
-        self.env = env = all_at_once(env)
-        self._adapter = adapter = ParallelAdapter(env)
+        adapter = adapt_multi(env, parallel=True)
+        assert isinstance(adapter, ParallelAdapter)
+        self._adapter = adapter
+        self.env = env = adapter.env
         self.possible_agents = list(env.possible_agents)
         self._observation = JointObservation(adapter.team)
         self._action = JointAction(adapter.team)
@@ -71,7 +75,10 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self.action_space = self._action.space
         self.metadata = dict(getattr(env, "metadata", None) or {})
         self.render_mode = adapter.spec.render_mode
-        self._reward = _aggregate(reward)
+        if not callable(reward):
+            check_choice("reward", reward, _REWARDS)
+            reward = _REWARDS[reward]
+        self._reward = reward
         self._infos: Mapping[Agent, Any] = {}
 
     def reset(
@@ -174,32 +181,6 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
                 return as_mask(mask, size, agent).astype(np.bool_)
         # An agent that is not alive may do anything: a distribution needs a choice.
         return np.ones(size, np.bool_)
-
-
-def _aggregate(reward: Any) -> Callable[[Rewards], float]:
-    if callable(reward):
-        return reward  # type: ignore[no-any-return]
-    if reward not in _REWARDS:
-        raise OptionError(
-            f"reward is {reward!r}; choose {', '.join(_REWARDS)}, or give a function "
-            "of the dict of rewards"
-        )
-    return _REWARDS[reward]
-
-
-def all_at_once(env: Any) -> Any:
-    """A ParallelEnv as it is; an AECEnv converted, if it says that it can be."""
-    if is_parallel(env):
-        return env
-    if not is_aec(env):
-        raise OptionError(
-            f"{type(env).__name__} ({env!r:.80}) is neither PettingZoo's ParallelEnv "
-            "nor its AECEnv, so it has no agents to be seen as one"
-        )
-    return converted(env, "use corral.make_multi, which keeps the turns")
-
-
-Array = NDArray[Any]
 
 
 # Spaces of all agents as one ----------------------------------------------------------
