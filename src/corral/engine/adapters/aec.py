@@ -46,20 +46,17 @@ class AecAdapter(PettingZooAdapter):
         """Start an episode."""
         self.start(seed, options, task)
         try:
-            return self._begun()
+            self._keeper, self._passage = keeper_of(self.env)
+            self.roster.begin(self._keeper.agents)
+            self._acting, self._shown, self._last_words = None, [], {}
+            acting = self._next()
+            if acting is None:
+                raise SpaceMismatch("env.reset() left no agent that could act")
+            self._give_turn(acting)
+            return self.observed(), self._infos_of_agents()
         except (AttributeError, TypeError):
             self._check_tables()
             raise
-
-    def _begun(self) -> tuple[Any, dict[str, Any]]:
-        self._keeper, self._passage = keeper_of(self.env)
-        self.roster.begin(self._keeper.agents)
-        self._acting, self._shown, self._last_words = None, [], {}
-        acting = self._next()
-        if acting is None:
-            raise SpaceMismatch("env.reset() left no agent that could act")
-        self._give_turn(acting)
-        return self.observed(), self._infos_of_agents()
 
     def step(self, action: Any) -> Outcome:
         """Let the agent whose turn it is act with its part of the action."""

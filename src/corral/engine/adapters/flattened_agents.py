@@ -268,7 +268,8 @@ class JointObservation:
         low, high = [], []
         end = 0
         for agent in team.agents:
-            flat = _flat(agent, team.group_of(agent).observation_space)
+            space = team.group_of(agent).observation_space
+            flat = flat_box(f"agent {agent!r}", space)
             # Zeros stand for agents that are gone, so they must be in the space.
             low.append(np.minimum(flat.low, 0).astype(np.float32))
             high.append(np.maximum(flat.high, 0).astype(np.float32))
@@ -293,15 +294,15 @@ class JointObservation:
         return self._parts[agent]
 
 
-def _flat(agent: Agent, space: Space[Any]) -> spaces.Box:
-    if space.is_np_flattenable:
-        flat = flatten_space(space)
-        if isinstance(flat, spaces.Box):
-            return flat
-    raise OptionError(
-        f"agent {agent!r} has the observation space {space}, which cannot be flattened "
-        "to a vector of fixed size; use corral.make_multi, or wrap the env"
-    )
+def flat_box(owner: str, space: Space[Any]) -> spaces.Box:
+    """The space as Gymnasium flattens it; OptionError if it cannot be."""
+    flat = flatten_space(space) if space.is_np_flattenable else None
+    if not isinstance(flat, spaces.Box):
+        raise OptionError(
+            f"{owner} has the observation space {space}, which cannot be flattened to "
+            "a vector of fixed size; use corral.make_multi, or wrap the env"
+        )
+    return flat
 
 
 def flat_batch(space: Space[Any], batch: Any, count: int) -> Array:
