@@ -122,9 +122,6 @@ def _numbers(given: Any) -> Array | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-Bools = NDArray[np.bool_]
-
-
 # Results ------------------------------------------------------------------------------
 
 
