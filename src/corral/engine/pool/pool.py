@@ -301,8 +301,7 @@ class Pool:
     def assign(self, slot: int, task: Any) -> None:
         """Give a task to the slot's next episode, after the commands already sent."""
         self._lifecycle.check()
-        (chosen,) = self._state.choose([slot]).tolist()
-        self._dispatcher.assign(chosen, task)
+        self._dispatcher.assign(int(self._state.choose([slot])[0]), task)
 
     def _expire_views(self, slots: Chosen) -> None:
         if self._stale_views.lent:

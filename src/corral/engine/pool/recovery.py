@@ -114,7 +114,7 @@ class Recovery:
         if worker is None or not self.active:
             raise error
         stage = self._executor.retirement_stage(worker)
-        if not stage and not self._options.restarts(error.fault.kind):
+        if not (stage or self._options.restarts(error.fault.kind)):
             raise error
         # Keep what it posted about finished results; a worker that was retired after a
         # step has finished that step.
