@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import NonNegativeInt, PositiveInt
 
 from corral.core import Decision, Generators, Policy, Step
 from corral.engine.pool import Pool
@@ -46,38 +46,22 @@ from corral.zoo.tinyphysics.cockpit import (
 class Config(RunConfig):
     """The settings of the recipe."""
 
-    data: str | None = Field(
-        default=None, description="directory of routes (default: generated ones)"
-    )
-    model: str | None = Field(
-        default=None, description="ONNX file (default: a small generated model)"
-    )
-    parallel: bool = Field(
-        default=True, description="false: one env after the other, in this process"
-    )
-    batched: bool = Field(
-        default=True, description="one call of the model for all cars of a worker"
-    )
-    validation_routes: int = Field(
-        default=15,
-        ge=1,
-        description="number of routes that choose the best checkpoint (default: 15)",
-    )
-    test_routes: int = Field(
-        default=25,
-        ge=1,
-        description="number of routes for the final evaluation (default: 25)",
-    )
-    clone_rows: int = Field(
-        default=12_800,
-        ge=1,
-        description="rows of a PID controller to clone (default: 12800)",
-    )
-    clone_epochs: int = Field(
-        default=20,
-        ge=0,
-        description="epochs of cloning; 0: begin with random weights (default: 20)",
-    )
+    data: str | None = None
+    """directory of routes (default: generated ones)"""
+    model: str | None = None
+    """ONNX file (default: a small generated model)"""
+    parallel: bool = True
+    """false: one env after the other, in this process"""
+    batched: bool = True
+    """one call of the model for all cars of a worker"""
+    validation_routes: PositiveInt = 15
+    """number of routes that choose the best checkpoint (default: 15)"""
+    test_routes: PositiveInt = 25
+    """number of routes for the final evaluation (default: 25)"""
+    clone_rows: PositiveInt = 12_800
+    """rows of a PID controller to clone (default: 12800)"""
+    clone_epochs: NonNegativeInt = 20
+    """epochs of cloning; 0: begin with random weights (default: 20)"""
 
 
 # Routes -------------------------------------------------------------------------------
