@@ -16,16 +16,16 @@ from pettingzoo.utils import aec_to_parallel
 
 from corral.zoo import grid_world
 from corral.zoo.grid_world.agents import AirAgent, GroundAgent, see
-from corral.zoo.grid_world.board import Board
-from corral.zoo.grid_world.cells import (
+from corral.zoo.grid_world.board import (
     AGENT,
     CLOUD,
     GOAL,
     HIDDEN,
     OBSTACLE,
     TARGET,
+    Board,
+    Target,
 )
-from corral.zoo.grid_world.target import Target
 from corral.zoo.grid_world.world import Rules, World
 
 RIGHT, UP, LEFT, DOWN, STAY, CLIMB, HOLD, SINK = range(8)

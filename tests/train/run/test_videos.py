@@ -16,9 +16,8 @@ from small_runs import SMALL
 from test_resuming import learnt, same
 
 from corral.rollouts.evaluation import evaluate
-from corral.train.run.background_video import BackgroundVideo
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.episode_video import VideoScene
+from corral.train.run.episode_video import BackgroundVideo, VideoScene
 from corral.train.run.start import begin
 from corral.train.run.time_split import TIME_PARTS
 from corral.train.run.training import INTERRUPTED

@@ -7,7 +7,8 @@ import resource
 import pytest
 
 from corral.errors import WriteFailed
-from corral.train.sinks.fanout import Fanout
+from corral.train.run.directory import RunDirectory
+from corral.train.run.outputs import Outputs
 from corral.train.sinks.jsonl import JsonlSink, read
 
 
@@ -82,18 +83,25 @@ class Kept:
             raise self.error
 
 
-def test_a_fanout_hands_everything_to_each():
-    first, second = Kept(), Kept()
-    fanout = Fanout([first, second])
-    fanout.write({"x": 1.0}, 5)
+def test_outputs_hand_everything_to_each_sink(tmp_path):
+    outputs, (first, second) = made_outputs(tmp_path, Kept(), Kept())
+    outputs.write({"x": 1.0}, 5)
     assert first.rows == second.rows == [({"x": 1.0}, 5)]
+    outputs.close()
 
 
-def test_a_fanout_closes_all_of_them_and_then_tells():
-    first, second = Kept(OSError("first")), Kept(OSError("second"))
-    with pytest.raises(OSError, match="first"):
-        Fanout([first, second]).close()
+def test_outputs_close_every_sink_and_then_tell(tmp_path):
+    kept = Kept(OSError("first")), Kept(OSError("second"))
+    outputs, (first, second) = made_outputs(tmp_path, *kept)
+    with pytest.raises(OSError, match="second"):
+        outputs.close()
     assert first.closed == second.closed == 1
+
+
+def made_outputs(tmp_path, *sinks):
+    outputs = Outputs(RunDirectory(tmp_path), None, Kept())
+    outputs._metrics += sinks
+    return outputs, sinks
 
 
 def test_tensorboard_reads_what_was_written(tmp_path):

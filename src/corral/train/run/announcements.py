@@ -11,9 +11,8 @@ from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.config import RunConfig
 from corral.train.run.directory import RunDirectory
-from corral.train.run.evaluation import CUT_KEY, FAILED_KEY
+from corral.train.run.evaluation import CUT_KEY, FAILED_KEY, RECENT_EPISODES
 from corral.train.run.failure import RunFailure, written_about
-from corral.train.run.recent_episodes import RECENT_EPISODES
 from corral.train.sinks.console import ConsoleSink
 
 

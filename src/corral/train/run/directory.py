@@ -159,3 +159,148 @@ def _unused(path: Path) -> Path:
         candidate = path.with_name(f"{path.name}-{number}")
         number += 1
     return candidate
+
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock
+    fcntl = None  # type: ignore[assignment]
+
+
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.02
+
+
+class RunLock:
+    """Only one program at a time trains in a run's directory.
+
+    Guarantees: the program that holds the lock is the only one, wherever the file
+    system supports locks; the end of the program, however it comes, releases it.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._descriptor: int | None = None
+        if fcntl is None:
+            return
+        self._descriptor = os.open(directory.path, os.O_RDONLY)
+        try:
+            _lock(self._descriptor)
+        except BlockingIOError:
+            self.close()
+            raise OptionError(
+                f"{directory.path} is being trained by another program: wait for its "
+                "end, or stop it with Ctrl-C, then resume"
+            ) from None
+        except OSError:  # no locks there
+            self.close()
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def is_held(directory: RunDirectory) -> bool | None:
+    """Return whether a program holds the lock; None if unknown."""
+    if fcntl is None:
+        return None
+    descriptor = os.open(directory.path, os.O_RDONLY)
+    try:
+        # Shared: two that look at the same time do not see each other.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks there
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _lock(descriptor: int) -> None:
+    """Alone, or BlockingIOError; `is_held` is waited for, which takes no time."""
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(LOCK_PAUSE_SECONDS)
+
+
+BEGAN_KEY = "began"
+
+
+def state_of(directory: RunDirectory) -> str:
+    """What has become of a run, in one word.
+
+    running      a program is training it
+    done         trained to its end
+    interrupted  Ctrl-C or SIGTERM stopped it, and it was saved
+    failed       an error ended it; diverged: a loss or a weight was not finite
+    killed       its program ended without a word: a kill, a crash, a power cut
+    damaged      its about.json cannot be read
+    """
+    held = is_held(directory)
+    if held:
+        return "running"
+    state = str(directory.read_about().get("state", BEGAN_KEY))
+    return "killed" if state == BEGAN_KEY and held is False else state
+
+
+# The register -------------------------------------------------------------------------
+# A line for each run that this user has begun, in a file of the user's: its path as
+# JSON. With it `corral list` finds what `--out` or another working directory put
+# elsewhere.
+
+RUNS_FILE_VARIABLE = "CORRAL_RUNS"
+"""The environment variable that names another file."""
+
+
+def register_path() -> Path:
+    """$CORRAL_RUNS, else corral/runs in $XDG_STATE_HOME or in ~/.local/state."""
+    named = os.environ.get(RUNS_FILE_VARIABLE)
+    if named:
+        return Path(named).absolute()
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # relative ones are to be ignored, says XDG
+        state = os.path.expanduser("~/.local/state")
+    return Path(state, "corral", "runs")
+
+
+def register(directory: RunDirectory) -> None:
+    """Write down where a run is; OSError if that cannot be done."""
+    file, place = register_path(), directory.path.resolve()
+    if place in _registered_paths():
+        return
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    line = json.dumps(str(place)) + "\n"
+    # One write at the end of the file: two programs do not mix their lines.
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def registered_runs() -> list[RunDirectory]:
+    """Every run that was written down and is still where it was."""
+    found = (RunDirectory(place) for place in dict.fromkeys(_registered_paths()))
+    return [directory for directory in found if directory.config.is_file()]
+
+
+def _registered_paths() -> list[Path]:
+    try:
+        text = register_path().read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    places = []
+    for line in text.splitlines():
+        try:
+            place = json.loads(line)
+        except json.JSONDecodeError:
+            continue  # damaged: the run can still be named by its path
+        if isinstance(place, str):
+            places.append(Path(place))
+    return places

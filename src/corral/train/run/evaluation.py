@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import EvaluationSeed, episode_seed
 from corral.errors import Fault, OptionError
-from corral.rollouts.evaluation import Evaluation, evaluate
+from corral.rollouts.evaluation import SUCCESS_KEYS, Evaluation, evaluate, success_of
+from corral.rollouts.rollout import EpisodeSummary
 from corral.train.recipes.config import RunConfig
 from corral.train.run.parts import Parts
-from corral.train.run.recent_episodes import means_of, numbers_of
 
 CUT_KEY, FAILED_KEY = "cut", "failed"
 """How many episodes of an evaluation were, if any were."""
@@ -135,3 +137,72 @@ class Best:
         if self._target is None or self.value is None:
             return False
         return self._sign * (self.value - self._target) >= 0
+
+
+RECENT_EPISODES = 100
+"""Episodes that a mean is taken over."""
+INFO_PREFIX = "info/"
+"""Before the name of an info's entry."""
+MEASURED_KEYS = ("return", "length")
+
+
+class RecentEpisodes:
+    """The latest episodes."""
+
+    def __init__(self) -> None:
+        self._rows: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows of `row_of`."""
+        self._rows.extend(rows)
+
+    def means(self) -> dict[str, float]:
+        """By name: return, length, success_rate, info/KEY."""
+        return means_of(self._rows)
+
+
+def row_of(episode: EpisodeSummary) -> dict[str, float]:
+    """Return the row that is written about an episode."""
+    return {
+        "return": episode.return_,
+        "length": episode.length,
+        "slot": episode.slot,
+        "seed": episode.seed,
+        "terminated": episode.terminated,
+        **numbers_of(episode.info),
+    }
+
+
+def numbers_of(info: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers in an episode's last info."""
+    found = ((f"{INFO_PREFIX}{key}", _number(value)) for key, value in info.items())
+    return {name: number for name, number in found if number is not None}
+
+
+def means_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The mean of everything that rows have measured, over those that have it."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in _measured(row).items():
+            if value is not None and math.isfinite(value):
+                values.setdefault(name, []).append(value)
+    return {name: float(np.mean(kept)) for name, kept in values.items()}
+
+
+def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a row to average; success always under the same name."""
+    infos = {
+        key[len(INFO_PREFIX) :]: row[key] for key in row if key.startswith(INFO_PREFIX)
+    }
+    kept = {name: row[name] for name in MEASURED_KEYS if name in row}
+    if (success := success_of(infos)) is not None:
+        kept["success_rate"] = success
+        infos = {key: infos[key] for key in infos if key not in SUCCESS_KEYS}
+    return kept | {f"{INFO_PREFIX}{key}": value for key, value in infos.items()}
+
+
+def _number(value: Any) -> float | None:
+    """A number, also of numpy or in an array of size 1; None for other values."""
+    if isinstance(value, (np.generic, np.ndarray)) and value.size == 1:
+        value = value.item()
+    return value if isinstance(value, (int, float)) else None

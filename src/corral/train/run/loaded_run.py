@@ -16,8 +16,8 @@ from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory, find
 from corral.train.run.episode_video import VideoScene
 from corral.train.run.evaluation import Evaluator
+from corral.train.run.outputs import line_of
 from corral.train.run.parts import Parts, build_run, setup_for
-from corral.train.run.restart_log import line_of
 from corral.train.run.start import changed, in_the_users_words, load_moment
 
 
@@ -55,7 +55,6 @@ class LoadedRun:
         with in_the_users_words(self.config, command):
             self._parts: Parts = build_run(self.config)
         try:
-            moment.check(self.config.env, self._parts.pool.spec, self.path)
             load_moment(self._parts, moment, self.path)
         except BaseException:
             self._parts.pool.close()

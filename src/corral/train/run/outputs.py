@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from corral.engine.pool import Pool
 from corral.errors import Fault
 from corral.train.recipes.config import RunConfig
 from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 from corral.train.sinks import Sink, jsonl
 from corral.train.sinks.console import ConsoleSink
-from corral.train.sinks.fanout import Fanout
 from corral.train.sinks.jsonl import JsonlSink
 from corral.train.sinks.tensorboard import TensorboardSink
 
@@ -43,11 +45,12 @@ class Outputs:
         ]
         if wandb:
             sinks.append(_wandb(directory, config))
-        self._metrics = Fanout([*sinks, console])
+        self._metrics = [*sinks, console]
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Write metrics of one moment."""
-        self._metrics.write(metrics, step)
+        for sink in self._metrics:
+            sink.write(metrics, step)
 
     def write_episodes(self, rows: list[dict[str, float]], step: int) -> None:
         """Write every episode that ended, as rows of `row_of`."""
@@ -73,13 +76,11 @@ class Outputs:
         self._faults.write(row, step)
 
     def close(self) -> None:
-        """Close every sink."""
-        try:
-            self._episodes.close()
-            if self._faults is not None:
-                self._faults.close()
-        finally:
-            self._metrics.close()
+        """Close every sink, also if one of them cannot be closed."""
+        with ExitStack() as closing:
+            for sink in [*reversed(self._metrics), self._faults, self._episodes]:
+                if sink is not None:
+                    closing.callback(sink.close)
 
 
 def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:
@@ -111,3 +112,69 @@ def cut(directory: RunDirectory, step: int) -> None:
 
 def _cut(path: Path, lines: list[dict[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+
+
+class RestartLog:
+    """Reports the restarts in a run's pools.
+
+    Args:
+        outputs: where they are written.
+        pools: returns the pools that exist by now.
+    """
+
+    def __init__(
+        self, outputs: Outputs, pools: Callable[[], Iterable[Pool | None]]
+    ) -> None:
+        self._outputs = outputs
+        self._pools = pools
+        self._seen: weakref.WeakKeyDictionary[Pool, int] = weakref.WeakKeyDictionary()
+        self._counted = 0
+        self.count = 0
+        """Number of restarts reported."""
+        self.processes = 0
+        """Number of these that ended a process."""
+
+    def report_new(self, step: int) -> None:
+        """Report new restarts."""
+        for pool in self._pools():
+            if pool is not None:
+                self._report(pool, step)
+
+    def since_last_time(self) -> int:
+        """Return the number of restarts reported since the last call."""
+        new, self._counted = self.count - self._counted, self.count
+        return new
+
+    def _report(self, pool: Pool, step: int) -> None:
+        new = pool.fault_count - self._seen.get(pool, 0)
+        if not new:
+            return
+        self._seen[pool] = pool.fault_count
+        kept = pool.faults[-new:]
+        self.count += new - len(kept)  # more than a pool remembers
+        for fault in kept:
+            self.count += 1
+            self.processes += fault.kind != "raised"
+            self._outputs.console.say(line_of(fault, self.count), "yellow")
+            self._outputs.write_fault(fault, self.count, step)
+
+
+def line_of(fault: Fault, count: int) -> str:
+    """Return one line: what was restarted, why, and the number of restarts."""
+    place = f"slot {fault.slot}" if fault.slot is not None else "all slots"
+    return (
+        f"Restarted   {place} of worker {fault.worker}: "
+        f"{_reason(fault)[:MAX_ERROR_CHARACTERS]} "
+        f"({count} so far)"
+    )
+
+
+def _reason(fault: Fault) -> str:
+    if fault.kind == "died":
+        code = f"exit code {fault.exit_code}"
+        return f"its process ended in {fault.command} by {fault.signal_name or code}"
+    if fault.kind == "hung":
+        limit = "" if fault.limit is None else f" within {fault.limit:g} s"
+        return f"no answer to {fault.command}{limit}"
+    text = " ".join((fault.error_text or "").split())
+    return f"{fault.error_type} in {fault.command}: {text}"

@@ -32,23 +32,20 @@ from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
 from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import write_text
-from corral.train.run.background_video import BackgroundVideo
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.directory import RunDirectory
-from corral.train.run.episode_video import VideoScene
+from corral.train.run.directory import RunDirectory, RunLock
+from corral.train.run.episode_video import BackgroundVideo, VideoScene
 from corral.train.run.evaluation import (
     Best,
     Evaluator,
+    RecentEpisodes,
+    row_of,
 )
 from corral.train.run.failure import RunFailure
-from corral.train.run.outputs import Outputs
+from corral.train.run.outputs import Outputs, RestartLog
 from corral.train.run.parts import Parts
-from corral.train.run.recent_episodes import RecentEpisodes, row_of
-from corral.train.run.restart_log import RestartLog
-from corral.train.run.run_lock import RunLock
-from corral.train.run.single_env_speed import compared
 from corral.train.run.stop_signals import StopSignals
-from corral.train.run.time_split import TimeSplit
+from corral.train.run.time_split import TimeSplit, compared
 
 DONE, INTERRUPTED = 0, 130
 FAULTS = "episode/faults"

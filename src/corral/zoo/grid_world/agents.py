@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from corral.zoo.grid_world.board import Board, view
-from corral.zoo.grid_world.cells import (
+from corral.zoo.grid_world.board import (
     AGENT,
     CLOUD,
     GOAL,
@@ -20,7 +19,9 @@ from corral.zoo.grid_world.cells import (
     MOVES,
     OBSTACLE,
     TARGET,
+    Board,
     Cell,
+    view,
 )
 
 View = NDArray[np.int8]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.zoo.grid_world.cells import OBSTACLE, Cell
-
 LONGEST_SIDE = 4
 MARGIN = 3
 """Cells around the board, enough for the widest view from its edge."""
@@ -66,3 +64,71 @@ def view(layer: NDArray[np.generic], cell: Cell, radius: int) -> NDArray[np.gene
     left, top = cell[0] + MARGIN - radius, cell[1] + MARGIN - radius
     side = 2 * radius + 1
     return layer[left : left + side, top : top + side]
+
+
+EMPTY = 0
+OBSTACLE = 1
+"""Also beyond the border."""
+AGENT = 2
+TARGET = 3
+CLOUD = 4
+"""Hides the cell from agents in the air."""
+GOAL = 5
+HIDDEN = -10
+"""Out of sight at the agent's altitude."""
+
+Cell = tuple[int, int]
+
+MOVES: tuple[Cell, ...] = ((1, 0), (0, 1), (-1, 0), (0, -1), (0, 0))
+"""Right, up, left, down, stay."""
+DIRECTIONS = MOVES[:4]
+
+
+def beside(cell: Cell, move: Cell, size: int) -> Cell:
+    """The cell after a move; the border stops it."""
+    return (
+        min(max(cell[0] + move[0], 0), size - 1),
+        min(max(cell[1] + move[1], 0), size - 1),
+    )
+
+
+def distance(one: Cell, other: Cell) -> int:
+    """The distance in steps."""
+    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+
+
+TURNING = 0.3
+"""Probability of a turn, per move."""
+SIGHT = 1
+"""It sees the cells around its own, 3 x 3."""
+
+
+class Target:
+    """Keeps its direction for some steps, and avoids obstacles."""
+
+    def __init__(self, cell: Cell, speed: float = 1.0) -> None:
+        self.cell = cell
+        self.speed = speed
+        """The probability that it moves in a step."""
+        self.direction: Cell = (0, 0)
+
+    def move(self, board: Board, rng: np.random.Generator) -> None:
+        """Move by one cell, or stay."""
+        if rng.random() < self.speed * TURNING:
+            self.direction = DIRECTIONS[rng.integers(len(DIRECTIONS))]
+        if rng.random() >= self.speed:
+            return
+        ahead = beside(self.cell, self.direction, board.size)
+        if not board.blocks(ahead):
+            self.cell = ahead
+            return
+        for index in rng.permutation(len(DIRECTIONS)).tolist():
+            aside = beside(self.cell, DIRECTIONS[index], board.size)
+            if not board.blocks(aside):
+                self.cell = aside
+                return
+
+    def sees(self, cell: Cell) -> bool:
+        """Whether the cell is next to it, or the same."""
+        away = max(abs(cell[0] - self.cell[0]), abs(cell[1] - self.cell[1]))
+        return away <= SIGHT

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corral.zoo.grid_world.agents import Agent, View, see
-from corral.zoo.grid_world.board import Board
-from corral.zoo.grid_world.cells import TARGET, Cell, beside, distance
-from corral.zoo.grid_world.target import Target
+from corral.zoo.grid_world.board import TARGET, Board, Cell, Target, beside, distance
 
 
 @dataclass(frozen=True)

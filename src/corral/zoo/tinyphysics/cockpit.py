@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 
 from corral.zoo.tinyphysics.batch import TinyPhysicsVectorEnv
 from corral.zoo.tinyphysics.env import TinyPhysicsEnv
-from corral.zoo.tinyphysics.observation import LOOKING_AHEAD, SIZE
 from corral.zoo.tinyphysics.pid import BY_CHANGE, BY_ERROR, BY_SUM
-from corral.zoo.tinyphysics.track import STEER_LIMIT
+from corral.zoo.tinyphysics.track import LOOKING_AHEAD, SIZE, STEER_LIMIT
 
 Floats = NDArray[np.float64]
 

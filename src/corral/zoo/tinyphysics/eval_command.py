@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.errors import MissingExtra, OptionError, WriteFailed
-from corral.train.commands.argument_types import count
-from corral.train.commands.output_files import save
+from corral.train.commands.argument_types import count, save
 from corral.train.commands.requirements import Need, training
 
 if TYPE_CHECKING:
     from corral.zoo.tinyphysics import Costs
-    from corral.zoo.tinyphysics.controller import Controller
+    from corral.zoo.tinyphysics.evaluation import Controller
 
 NAME = "tinyphysics"
 EXAMPLES = """\
@@ -93,14 +92,14 @@ def need(arguments: argparse.Namespace) -> Need:
 def run(arguments: argparse.Namespace) -> int:
     """Drive, show, write; returns the exit status."""
     _check(arguments)
-    from corral.train.sinks.progress import bar
+    from corral.train.sinks.console import progress_bar
     from corral.zoo.tinyphysics import evaluation, find_routes
-    from corral.zoo.tinyphysics.controller import PID_NAME, controller_of
+    from corral.zoo.tinyphysics.evaluation import PID_NAME, controller_of
 
     name = PID_NAME if arguments.controller is None else arguments.controller
     controller = controller_of(name, arguments.checkpoint)
     paths = find_routes(arguments.data)[: arguments.limit]
-    with bar() as progress:
+    with progress_bar() as progress:
         progress.expect(len(paths))
         progress.show_status("reading")
         evaluation.check(arguments.model, paths)

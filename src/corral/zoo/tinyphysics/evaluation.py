@@ -8,21 +8,31 @@ with open_pool(controller, model, num_envs=8) as pool:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import Decision, Generators, Policy, Step
+from corral.core import Decision, EnvSpec, Generators, Policy, Step
 from corral.engine.pool import Pool
 from corral.engine.worker.context import this_worker
+from corral.errors import OptionError
 from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
 from corral.rollouts.number_format import number, score
-from corral.zoo.tinyphysics import Costs, Model, load_route
-from corral.zoo.tinyphysics.controller import Controller
+from corral.train.run.directory import find
+from corral.zoo.tinyphysics import (
+    PID,
+    Costs,
+    Model,
+    load_route,
+    make_tinyphysics,
+    make_tinyphysics_batched,
+)
+from corral.zoo.tinyphysics.cockpit import make_cockpit, make_cockpit_batched
 from corral.zoo.tinyphysics.route import CONTROL_START, COST_END
 
 STEPS = COST_END - CONTROL_START
@@ -154,3 +164,56 @@ def _costs(episode: Episode) -> Costs:
 def _trace(episode: Episode) -> Trace:
     target, actual, steer = episode.info["trace"].T
     return Trace(episode.info["route"], _costs(episode), target, actual, steer)
+
+
+PID_NAME = "pid"
+PLAIN = "corral.zoo.tinyphysics"
+VIEWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    f"{PLAIN}:make_tinyphysics": (make_tinyphysics, make_tinyphysics_batched),
+    f"{PLAIN}.cockpit:make_cockpit": (make_cockpit, make_cockpit_batched),
+}
+"""The env of a run -> functions that make one car, and many cars."""
+SEEN = {"scaled", "dtype", "road"}
+"""Arguments of the env that change its observations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A policy, and the functions that make its envs."""
+
+    name: str
+    policy_for: Callable[[EnvSpec], Policy]
+    make: Callable[..., Any] = make_tinyphysics
+    make_batched: Callable[..., Any] = make_tinyphysics_batched
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+def controller_of(name: str, checkpoint: str = "best") -> Controller:
+    """The controller `pid`, or that of a run's directory or checkpoint."""
+    if name == PID_NAME:
+        return Controller("PID", lambda spec: PID(), env_kwargs={"dtype": "float64"})
+    return _trained(Path(name), checkpoint)
+
+
+def _trained(path: Path, which: str) -> Controller:
+    directory = find(path)
+    # Imported here: a PID needs neither torch nor pydantic.
+    from corral.train.run.loaded_run import load_policy
+    from corral.train.run.signed_config import read
+
+    config = read(directory)
+    if config.env not in VIEWS:
+        raise OptionError(
+            f"{path} is a run of {config.env}, not of tinyphysics; evaluate it with: "
+            f"corral eval {path}"
+        )
+    make, make_batched = VIEWS[config.env]
+    return Controller(
+        name=str(path),
+        policy_for=partial(load_policy, path, which=which),
+        make=make,
+        make_batched=make_batched,
+        env_kwargs={
+            key: config.env_kwargs[key] for key in SEEN & config.env_kwargs.keys()
+        },
+    )
