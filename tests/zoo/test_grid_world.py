@@ -51,7 +51,7 @@ def ground(*cell, number=0):
 def air(*cell, level=1):
     agent = AirAgent("air_0", 0)
     agent.cell = cell
-    agent.level = level
+    agent.altitude = level
     return agent
 
 
@@ -201,7 +201,7 @@ def test_clouds_hide_agents_from_above_and_not_the_target():
 def test_a_target_is_seen_from_above_as_often_as_its_level_says(level, share):
     agent = air(5, 5)
     world = world_of(agent)
-    agent.level = level
+    agent.altitude = level
     world.target.cell = (5, 6)
     looks = [TARGET in world.look(agent) for _ in range(3000)]
     assert np.mean(looks) == pytest.approx(share, abs=0.03)
@@ -363,7 +363,7 @@ def test_arguments_without_meaning_are_refused(arguments, words):
 
 
 def test_an_unknown_rule_is_named():
-    with pytest.raises(TypeError, match="no obstacle_count; its rules are"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'obstacle_count'"):
         grid_world.parallel_env(obstacle_count=3)
 
 

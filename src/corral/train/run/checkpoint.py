@@ -13,12 +13,11 @@ import io
 import pickle
 import re
 import warnings
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 import corral
 from corral.core import EnvSpec
@@ -31,9 +30,10 @@ FORMAT = 1
 ARRAY = "__ndarray__"
 
 
-@dataclass(slots=True)
-class Checkpoint:
+class Checkpoint(BaseModel):
     """The state of a run between two updates, with no episode running."""
+
+    model_config = ConfigDict(strict=True)
 
     env: str
     observation_space: str
@@ -49,14 +49,14 @@ class Checkpoint:
     normalisers: dict[str, Any]
     best: float | None
     """Of the config's best_metric."""
-    results: dict[str, float]
+    results: dict[str, Any]
     """The latest evaluation."""
 
     def save(self, path: Path) -> None:
         """Write the file; the one that was there stays until this one is whole."""
         import torch
 
-        content = {"format": FORMAT, "corral": corral.__version__, **asdict(self)}
+        content = {"format": FORMAT, "corral": corral.__version__, **dict(self)}
         # In memory first: torch says less about a full disk than the system does.
         buffer = io.BytesIO()
         torch.save(mapped(_packed, content), buffer)
@@ -76,25 +76,16 @@ class Checkpoint:
                 f"which reads format {FORMAT}. Install that version to continue, or "
                 "start a new run"
             )
-        names = [field.name for field in fields(cls)]
-        missing = [name for name in names if name not in content]
-        if missing:
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            said = f"its {wrong['loc'][0]} is {wrong['input']!r:.60}"
+            if wrong["type"] == "missing":
+                said = f"it has no {wrong['loc'][0]}"
             raise CheckpointError(
-                f"{path} is damaged: it has no {', '.join(missing)}. {_other(path)}"
-            )
-        moment = cls(**{name: content[name] for name in names})
-        moment._check_types(path)
-        return moment
-
-    def _check_types(self, path: Path) -> None:
-        for kind, names in _TYPES.items():
-            for name in names:
-                value = getattr(self, name)
-                if not isinstance(value, kind) or isinstance(value, bool):
-                    raise CheckpointError(
-                        f"{path} is damaged: its {name} is {value!r:.60}. "
-                        f"{_other(path)}"
-                    )
+                f"{path} is damaged: {said}. {_other(path)}"
+            ) from None
 
     def check(self, env: str, spec: EnvSpec, path: Path) -> None:
         """Refuse a checkpoint of another env."""
@@ -167,14 +158,6 @@ def _reason(error: Exception, data: io.BytesIO) -> str:
 
 _CODE = re.compile(r"GLOBAL ([\w.]+)")
 """How torch names what it would have to call."""
-
-_TYPES: dict[Any, tuple[str, ...]] = {
-    str: ("env", "observation_space", "action_space"),
-    int: ("update", "steps"),
-    (int, float): ("seconds",),
-    (int, float, NoneType): ("best",),
-    dict: ("learner", "normalisers", "results"),
-}
 
 
 def _other(path: Path) -> str:

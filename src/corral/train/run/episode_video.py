@@ -11,6 +11,8 @@ from __future__ import annotations
 import copy
 import inspect
 import threading
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,24 +128,27 @@ VIDEO_WAIT_SECONDS = 0.2
 """Seconds of a wait for a video."""
 
 
-VideoRequest = tuple[VideoScene, Path]
-
-
 class BackgroundVideo:
-    """Records one scene after the other."""
+    """Records videos while training continues, one after the other.
+
+        training ── record(scene, path) ──► a thread ──► the scene's worker
+                                          └── the GIF is at `path` once it is whole
+
+    The scene's env draws in a worker, which also puts the pictures together; the thread
+    asks the scene's policy, a copy of its own. So a video draws no random number of the
+    training's, and takes little of its time.
+
+    Guarantees: nothing continues after `close`; errors are noted and never raised.
+    """
 
     def __init__(self) -> None:
         self.failed = 0
         """How many videos failed."""
         self.trouble: str | None = None
         """What it was the first time."""
-        self._lock = threading.Lock()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="corral-video")
+        self._videos: list[Future[None]] = []
         self._thread: threading.Thread | None = None
-        self._idle = threading.Event()
-        # Not by `join`: before Python 3.13, Ctrl-C in it makes a thread that goes on
-        # look like one that has ended.
-        self._idle.set()
-        self._next: VideoRequest | None = None
         self._closed = False
 
     def record(self, scene: VideoScene, path: Path) -> None:
@@ -151,73 +156,46 @@ class BackgroundVideo:
 
         Only the newest scene waits: one that came before it is never recorded.
         """
-        with self._lock:
-            self._next = scene, path
-            if self._thread is None and not self._closed:
-                self._start()
+        if self._closed:
+            return
+        waiting = [video for video in self._videos if not video.cancel()]
+        self._videos = [video for video in waiting if not video.done()]
+        self._videos.append(self._executor.submit(self._record, scene, path))
 
     @property
     def busy(self) -> bool:
-        """Whether a video is under way."""
-        return not self._idle.is_set()
+        """Whether a video is being recorded, or waits for that."""
+        return not all(video.done() for video in self._videos)
 
     def wait(self) -> None:
         """Wait until all videos are done."""
         # In slices: Ctrl-C just before a wait is noticed when that wait is over.
-        while not self._idle.wait(VIDEO_WAIT_SECONDS):
-            pass
+        while self.busy:
+            futures.wait(self._videos, VIDEO_WAIT_SECONDS)
 
     def note_failure(self, error: BaseException) -> None:
         """A video failed, for this reason."""
         lines = str(error).splitlines() or [type(error).__name__]
-        with self._lock:
-            self.failed += 1
-            self.trouble = self.trouble or lines[0].rstrip(".")
+        self.failed += 1
+        self.trouble = self.trouble or lines[0].rstrip(".")
 
     def close(self) -> None:
         """Abort the current video, and accept no more."""
-        with self._lock:
-            self._closed = True
-            thread = self._thread
-        while thread is not None and self.busy:
+        self._closed = True
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        while self.busy:
             # It may be waiting for an env that never answers.
-            kill_workers_of(thread)
-            self._idle.wait(ABORT_CHECK_SECONDS)
+            if self._thread is not None:
+                kill_workers_of(self._thread)
+            futures.wait(self._videos, ABORT_CHECK_SECONDS)
 
-    def _start(self) -> None:
-        self._thread = threading.Thread(
-            target=self._run, name="corral-video", daemon=True
-        )
-        self._idle.clear()
+    def _record(self, scene: VideoScene, path: Path) -> None:
+        self._thread = threading.current_thread()
         try:
-            self._thread.start()
-        except RuntimeError:  # the system has no more threads to give
-            self._thread = None
-            self._idle.set()
-            raise
-
-    # The thread's ---------------------------------------------------------------------
-
-    def _run(self) -> None:
-        while (order := self._next_request()) is not None:
-            try:
-                self._record_video(*order)
-            except BaseException as error:  # a thread has no caller to raise to
-                if not self._closed:  # else it was ended
-                    self.note_failure(error)
-
-    def _next_request(self) -> VideoRequest | None:
-        """The next video to record; None ends the thread."""
-        with self._lock:
-            order, self._next = self._next, None
-            if order is None or self._closed:
-                self._thread = None
-                self._idle.set()
-                return None
-            return order
-
-    def _record_video(self, scene: VideoScene, path: Path) -> None:
-        gif = scene.record()
-        if not self._closed:
-            with replacing(path) as file:
-                file.write(gif)
+            gif = scene.record()
+            if not self._closed:
+                with replacing(path) as file:
+                    file.write(gif)
+        except BaseException as error:  # a thread has no caller to raise to
+            if not self._closed:  # else it was ended
+                self.note_failure(error)

@@ -261,11 +261,9 @@ def in_the_users_words(
         signed = "--trust" not in command
         failure = RunFailure(error, config, command, signed)
         lines = [failure.description()]
-        if directory is None:
-            lines += failure.again()
-        else:
+        if directory is not None:
             lines += written_about(directory, error, signed)
-            lines += failure.resuming(directory)
+        lines += failure.next_steps(directory)
         error.args = ("\n".join(lines), *error.args[1:])
         raise
     except OptionError as error:

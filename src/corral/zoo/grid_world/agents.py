@@ -37,6 +37,8 @@ class Agent:
     highest: ClassVar[int]
     """The smallest and largest value in its view, without goals."""
     flies: ClassVar[bool]
+    altitude = 0
+    """The flight level, 1 to 3; 0 on the ground."""
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
@@ -44,11 +46,6 @@ class Agent:
         """Its index among agents of its kind."""
         self.cell: Cell = (0, 0)
         self.visited: set[Cell] = set()
-
-    @property
-    def altitude(self) -> int:
-        """0 on the ground."""
-        return 0
 
     def start(self, cell: Cell) -> None:
         """Start an episode in a cell."""
@@ -86,11 +83,9 @@ class Agent:
 
     def place(self, seen: View, cell: Cell, code: int) -> None:
         """Put a code into its view, if the cell is within."""
-        across = cell[0] - self.cell[0] + self.radius
-        down = cell[1] - self.cell[1] + self.radius
-        side = 2 * self.radius + 1
-        if 0 <= across < side and 0 <= down < side:
-            seen[across, down] = code
+        across, down = cell[0] - self.cell[0], cell[1] - self.cell[1]
+        if max(abs(across), abs(down)) <= self.radius:
+            seen[across + self.radius, down + self.radius] = code
 
 
 class GroundAgent(Agent):
@@ -124,24 +119,17 @@ class AirAgent(Agent):
     chances = (1.0, 0.66, 0.33)
     """The probability of seeing a target, by level."""
 
-    level = 1
-
-    @property
-    def altitude(self) -> int:
-        """The flight level, 1 to 3."""
-        return self.level
-
     def start(self, cell: Cell) -> None:
         """Start an episode, at the lowest level."""
         super().start(cell)
-        self.level = 1
+        self.altitude = 1
 
     def move_for(self, action: int) -> Cell:
         """Move, or climb, hold or sink."""
         if action < len(MOVES):
             return MOVES[action]
         change = (1, 0, -1)[action - len(MOVES)]
-        self.level = min(max(self.level + change, 1), self.levels)
+        self.altitude = min(max(self.altitude + change, 1), self.levels)
         return (0, 0)
 
     def observation_parts(self, size: int, goal: bool) -> dict[str, Any]:
@@ -151,11 +139,11 @@ class AirAgent(Agent):
 
     def observed(self, seen: View) -> dict[str, Any]:
         """With the flight level."""
-        return {**super().observed(seen), "flight_level": np.int64(self.level)}
+        return {**super().observed(seen), "flight_level": np.int64(self.altitude)}
 
     def chance(self) -> float:
         """Falls with the flight level."""
-        return self.chances[self.level - 1]
+        return self.chances[self.altitude - 1]
 
     def background(self, board: Board) -> View:
         """The border; obstacles are below."""
@@ -165,7 +153,7 @@ class AirAgent(Agent):
         """Clouds hide agents; cells out of sight are HIDDEN."""
         below = (seen != OBSTACLE) & (seen != TARGET) & (seen != GOAL)
         seen[np.asarray(view(board.cover, self.cell, self.radius)) & below] = CLOUD
-        rings = self.levels - self.level
+        rings = self.levels - self.altitude
         if rings:
             seen[:rings] = seen[-rings:] = HIDDEN
             seen[:, :rings] = seen[:, -rings:] = HIDDEN

@@ -6,7 +6,6 @@ earlier ones; without one the generator continues.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from corral.errors import MissingExtra
 from corral.zoo.grid_world.agents import Agent, AirAgent, GroundAgent
 from corral.zoo.grid_world.board import AGENT, CLOUD, GOAL, OBSTACLE, TARGET
 from corral.zoo.grid_world.picture import Frame, picture_of
-from corral.zoo.grid_world.world import Outcome, Rules, World
+from corral.zoo.grid_world.world import Rules, World
 
 try:
     from pettingzoo import AECEnv, ParallelEnv
@@ -139,7 +138,7 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
             {name: one.reward for name, one in outcomes.items()},
             ended,
             dict.fromkeys(outcomes, late),
-            {name: _info(one) for name, one in outcomes.items()},
+            {name: one.info for name, one in outcomes.items()},
         )
 
     def state(self) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -191,12 +190,6 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
 
 
 def _rules(size: str | int, given: Parts) -> Rules:
-    known = {field.name for field in fields(Rules)}
-    if unknown := given.keys() - known:
-        raise TypeError(
-            f"the grid world has no {', '.join(sorted(unknown))}; its rules are "
-            f"{', '.join(sorted(known))}"
-        )
     if isinstance(size, str) and size not in SIZES:
         raise ValueError(f"size is {size!r}; choose {', '.join(SIZES)} or a number")
     preset = SIZES[size] if isinstance(size, str) else {"size": int(size)}
@@ -211,14 +204,6 @@ def _flat_space(space: spaces.Dict) -> spaces.Box:
     return spaces.Box(
         whole.low.astype(np.float32), whole.high.astype(np.float32), dtype=np.float32
     )
-
-
-def _info(outcome: Outcome) -> Parts:
-    return {
-        "detects_target": outcome.detects,
-        "seen_by_target": outcome.seen,
-        "obstacle_hit": outcome.hit,
-    }
 
 
 def parallel_env(**arguments: Any) -> GridWorld:

@@ -40,9 +40,7 @@ class Outcome:
 
     reward: float
     ended: bool
-    detects: bool
-    seen: bool
-    hit: bool
+    info: dict[str, bool]
 
 
 class World:
@@ -130,4 +128,5 @@ class World:
             nearer = distance(before, self.goal) - distance(agent.cell, self.goal)
             reward += rules.approach * nearer + rules.goal_reward * at_goal
         ended = reached or at_goal or (rules.death_on_sight and seen)
-        return Outcome(float(reward), ended, detects, seen, hit)
+        info = {"detects_target": detects, "seen_by_target": seen, "obstacle_hit": hit}
+        return Outcome(float(reward), ended, info)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.errors import MissingExtra, OptionError, WriteFailed
-from corral.train.commands.argument_types import count, save
+from corral.train.commands.argument_types import check_file, count, save
 from corral.train.commands.requirements import Need, training
 
 if TYPE_CHECKING:
@@ -36,39 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(
         "tinyphysics", "corral eval tinyphysics: drive every route once"
     ).add_argument
-    add(
-        "--controller",
-        metavar="pid|RUN",
-        help="pid, or the run directory of a policy (default: pid)",
-    )
+    add("--controller", metavar="pid|RUN", help="pid, or a run's directory")
     # str, not Path: the spelling seeds the routes.
-    add(
-        "--data",
-        metavar="DIR",
-        help="directory of routes NAME.csv (default: synthetic routes)",
-    )
-    add(
-        "--model",
-        metavar="FILE",
-        help="ONNX file of the car (default: a small generated model)",
-    )
-    add(
-        "--backend",
-        choices=("auto", "serial", "thread", "process"),
-        help="where the cars run (default: auto)",
-    )
-    add(
-        "--batched",
-        action="store_true",
-        help="one call of the model for all cars of a worker",
-    )
+    add("--data", metavar="DIR", help="directory of routes (default: synthetic ones)")
+    add("--model", metavar="FILE", help="ONNX file of the car (default: a small one)")
+    backends = ("auto", "serial", "thread", "process")
+    add("--backend", choices=backends, help="where the cars run (default: auto)")
+    add("--batched", action="store_true", help="one model call for a worker's cars")
     add("--limit", type=count, metavar="N", help="the first N routes only")
-    add(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        help="report file (default: next to --json, else tinyphysics.html)",
-    )
+    add("--html", type=Path, metavar="FILE", help="report (default: beside --json)")
 
 
 def refuse(arguments: argparse.Namespace) -> None:
@@ -128,13 +103,8 @@ def _check(arguments: argparse.Namespace) -> None:
                 f"--{name} has no meaning for {NAME}: it drives every route once, "
                 "seeded with its path"
             )
-    for option in ("json", "html"):
-        path: Path | None = getattr(arguments, option)
-        if path is not None and not _writable(path):
-            raise OptionError(
-                f"--{option} {path} cannot be written: {path.parent.resolve()} must be "
-                f"a directory that you may write to, and {path.name} not a directory"
-            )
+    check_file("--json", arguments.json)
+    check_file("--html", arguments.html)
     report = arguments.html or _beside(arguments.json)
     if arguments.json is not None and report.resolve() == arguments.json.resolve():
         raise OptionError(
@@ -146,11 +116,6 @@ def _check(arguments: argparse.Namespace) -> None:
 def _is_given(arguments: argparse.Namespace, name: str) -> bool:
     value = getattr(arguments, name)
     return value is not None and value is not False
-
-
-def _writable(path: Path) -> bool:
-    folder = path.parent
-    return not path.is_dir() and folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:

@@ -207,13 +207,10 @@ def _trained(path: Path, which: str) -> Controller:
             f"{path} is a run of {config.env}, not of tinyphysics; evaluate it with: "
             f"corral eval {path}"
         )
-    make, make_batched = VIEWS[config.env]
+    kwargs = config.env_kwargs
     return Controller(
-        name=str(path),
-        policy_for=partial(load_policy, path, which=which),
-        make=make,
-        make_batched=make_batched,
-        env_kwargs={
-            key: config.env_kwargs[key] for key in SEEN & config.env_kwargs.keys()
-        },
+        str(path),
+        partial(load_policy, path, which=which),
+        *VIEWS[config.env],
+        env_kwargs={key: kwargs[key] for key in SEEN & kwargs.keys()},
     )

@@ -13,14 +13,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveInt
 
-from corral.core import Decision, Generators, Policy, Step
+from corral.core import Decision, Generators, Step
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.learners.cloning import clone
@@ -162,13 +162,17 @@ class TinyPhysicsParts(plain.Parts):
         """Costs, and how they compare with the PID controller's on the same routes."""
         costs = [info["episode_cost"] for info in result.infos]
         by_pid = self.pid_costs([info["route"] for info in result.infos])
-        total = float(np.mean([cost["total"] for cost in costs]))
+        total, lataccel, jerk = (
+            float(np.mean([cost[name] for cost in costs]))
+            for name in ("total", "lataccel", "jerk")
+        )
+        pid_cost = float(np.mean(by_pid))
         return {
             "cost": total,
-            "cost_lataccel": float(np.mean([cost["lataccel"] for cost in costs])),
-            "cost_jerk": float(np.mean([cost["jerk"] for cost in costs])),
-            "pid_cost": float(np.mean(by_pid)),
-            "cost_ratio": total / float(np.mean(by_pid)),
+            "cost_lataccel": lataccel,
+            "cost_jerk": jerk,
+            "pid_cost": pid_cost,
+            "cost_ratio": total / pid_cost,
         }
 
     def pid_costs(self, routes: list[str]) -> list[float]:
@@ -202,7 +206,9 @@ class TinyPhysicsParts(plain.Parts):
         config = self.settings
         if not config.clone_epochs:
             return
-        shown = _shown_to(UnsteadyPID(), self.pool, config.clone_rows)
+        rows = -(-config.clone_rows // self.pool.num_envs)
+        obs = Collector(self.pool, UnsteadyPID()).collect(rows).obs
+        shown: NDArray[np.float32] = obs.reshape(-1, obs.shape[-1])
         assert isinstance(self.learner, PPO)
         cloned = functools.partial(
             clone, self.learner, shown, turn_of_pid(shown), seed=config.seed
@@ -224,26 +230,11 @@ class UnsteadyPID:
         return Decision(turn.astype(np.float32))
 
 
-def _shown_to(policy: Policy, pool: Pool, rows: int) -> NDArray[np.float32]:
-    """What a policy is shown, in so many rows at least."""
-    rollout = Collector(pool, policy).collect(-(-rows // pool.num_envs))
-    shown: NDArray[np.float32] = rollout.obs.reshape(-1, rollout.obs.shape[-1])
-    return shown
-
-
 def build(config: Config) -> TinyPhysicsParts:
     """Open the pool and make a learner for what it shows."""
     routes = RouteSplit.of(config)
     given = {"routes": routes.training, "model": config.model, "noise": "episode"}
     config = config.model_copy(update={"env_kwargs": given})
     built = plain.build(config, lambda *_: _training_pool(config, routes.training))
-    return TinyPhysicsParts(
-        built.config,
-        built.pool,
-        built.learner,
-        built.collector,
-        built.obs_norm,
-        built.reward_norm,
-        routes,
-        config,
-    )
+    common = {one.name: getattr(built, one.name) for one in fields(built)}
+    return TinyPhysicsParts(**common, routes=routes, settings=config)
