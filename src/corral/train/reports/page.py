@@ -18,8 +18,8 @@ from pathlib import Path
 WIDE_INCHES, NARROW_INCHES = 8.4, 4.2
 """Inches of a picture: of a page's whole width, and of half of it or of a telephone's.
 Letters are as large in both, so neither is shrunk beyond reading."""
-Draw = Callable[[float], str]
-"""Draws SVG that is so many inches wide."""
+Draw = Callable[..., str]
+"""Draws SVG; its keyword argument `width` is in inches."""
 
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
@@ -71,14 +71,14 @@ class Page:
         """A picture that is drawn twice, for wide and for narrow screens."""
         under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         self._parts.append(
-            f'<figure><div class="broad">{draw(WIDE_INCHES)}</div>'
-            f'<div class="narrow">{draw(NARROW_INCHES)}</div>{under}</figure>'
+            f'<figure><div class="broad">{draw(width=WIDE_INCHES)}</div>'
+            f'<div class="narrow">{draw(width=NARROW_INCHES)}</div>{under}</figure>'
         )
 
     def grid(self, pictures: Iterable[tuple[str, Draw, str]]) -> None:
         """Small pictures side by side, as many as fit: title, picture, caption."""
         figures = "".join(
-            f"<figure><h3>{escape(title)}</h3>{draw(NARROW_INCHES)}"
+            f"<figure><h3>{escape(title)}</h3>{draw(width=NARROW_INCHES)}"
             f"<figcaption>{escape(caption)}</figcaption></figure>"
             for title, draw, caption in pictures
         )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.config import RunConfig
 from corral.train.run.directory import RunDirectory
-from corral.train.run.evaluation import CUT_KEY, FAILED_KEY, RECENT_EPISODES
+from corral.train.run.evaluation import CUT_KEY, FAILED_KEY
 from corral.train.run.failure import RunFailure, written_about
 from corral.train.sinks.console import ConsoleSink
 
@@ -35,11 +34,6 @@ class Announcements:
     signed: bool = True
     _told: set[str] = field(default_factory=set)
     """Messages that are shown only once, and were."""
-
-    def beginning(self) -> None:
-        """Explain the figures on the console."""
-        text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
-        self.console.say(text, "dim")
 
     # Evaluations ----------------------------------------------------------------------
 
@@ -110,15 +104,6 @@ class Announcements:
 
     # The end --------------------------------------------------------------------------
 
-    def trained(self, steps: int, seconds: float) -> None:
-        """Print that all updates are done."""
-        self.console.say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
-
-    def exported(self, paths: Sequence[Path]) -> None:
-        """Print the files that were exported for other programs."""
-        for path in paths:
-            self.console.say(f"Also        {path}")
-
     def finished(self, failed_videos: int) -> None:
         """Print where the report is and how to evaluate."""
         if failed_videos > 1:
@@ -173,6 +158,7 @@ class Announcements:
         return shlex.join(["corral", *words, str(self.directory.path), *trust])
 
 
-def _clock(seconds: float) -> str:
+def spoken_time(seconds: float) -> str:
+    """Minutes and seconds."""
     minutes, rest = divmod(seconds, 60)
     return f"{int(minutes)} min {rest:.0f} s" if minutes else f"{rest:.1f} s"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -144,21 +143,6 @@ RECENT_EPISODES = 100
 INFO_PREFIX = "info/"
 """Before the name of an info's entry."""
 MEASURED_KEYS = ("return", "length")
-
-
-class RecentEpisodes:
-    """The latest episodes."""
-
-    def __init__(self) -> None:
-        self._rows: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
-
-    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add rows of `row_of`."""
-        self._rows.extend(rows)
-
-    def means(self) -> dict[str, float]:
-        """By name: return, length, success_rate, info/KEY."""
-        return means_of(self._rows)
 
 
 def row_of(episode: EpisodeSummary) -> dict[str, float]:

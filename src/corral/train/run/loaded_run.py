@@ -49,7 +49,9 @@ class LoadedRun:
         config = changed(directory, config, settings or {}, command)
         self._command = command
         self.path = path if path.suffix == ".pt" else checkpoint_of(directory, which)
-        self.config = _smaller(config, num_envs, workers)
+        asked = {"num_envs": num_envs, "workers": workers}
+        smaller = {key: value for key, value in asked.items() if value is not None}
+        self.config: RunConfig = config.model_copy(update=smaller)
         moment = Checkpoint.load(self.path)
         self.update = moment.update
         with in_the_users_words(self.config, command):
@@ -121,12 +123,3 @@ def checkpoint_of(directory: RunDirectory, which: str) -> Path:
     if not chosen.exists():
         chosen = next((path for path in others if path.exists()), chosen)
     return chosen
-
-
-def _smaller(config: RunConfig, num_envs: int | None, workers: int | None) -> RunConfig:
-    changes: dict[str, Any] = {}
-    if num_envs is not None:
-        changes["num_envs"] = num_envs
-    if workers is not None:
-        changes["workers"] = workers
-    return config.model_copy(update=changes)

@@ -7,7 +7,6 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from corral.engine.pool import Pool
@@ -61,17 +60,13 @@ class Outputs:
         """Write a restart and the number of restarts so far."""
         if self._faults is None:
             self._faults = JsonlSink(self._directory.faults)
+        names = ("kind", "command", "slot", "worker", "seed")
+        text = f"{fault.error_text or fault.signal_name or ''}"
         row: dict[str, Any] = {
             "count": count,
-            "kind": fault.kind,
-            "command": fault.command,
-            "slot": fault.slot,
-            "worker": fault.worker,
-            "seed": fault.seed,
+            **{name: getattr(fault, name) for name in names},
             "error": fault.error_type,
-            "text": f"{fault.error_text or fault.signal_name or ''}"[
-                :MAX_ERROR_CHARACTERS
-            ],
+            "text": text[:MAX_ERROR_CHARACTERS],
         }
         self._faults.write(row, step)
 
@@ -107,11 +102,8 @@ def cut(directory: RunDirectory, step: int) -> None:
     """Remove what was written after a step, since the run continues from there."""
     for path in (directory.metrics, directory.episodes, directory.faults):
         if path.exists():
-            _cut(path, [line for line in jsonl.read(path) if line["step"] <= step])
-
-
-def _cut(path: Path, lines: list[dict[str, Any]]) -> None:
-    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+            kept = [line for line in jsonl.read(path) if line["step"] <= step]
+            write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 class RestartLog:

@@ -175,7 +175,7 @@ def _training(
     sinks = Outputs(directory, config, console, wandb)
     lines = Announcements(console, config, directory, command, signed=not unsigned)
     training = Training(parts, directory, sinks, progress, best, lines)
-    training.recent.add(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
+    training.recent.extend(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(line)
     if unsigned:

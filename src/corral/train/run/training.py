@@ -11,7 +11,8 @@ have done without the interruption, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,15 +31,16 @@ from corral.rollouts import finite_check
 from corral.train.recipes.config import wants_of
 from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
-from corral.train.run.announcements import Announcements
+from corral.train.run.announcements import Announcements, spoken_time
 from corral.train.run.atomic_write import write_text
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory, RunLock
 from corral.train.run.episode_video import BackgroundVideo, VideoScene
 from corral.train.run.evaluation import (
+    RECENT_EPISODES,
     Best,
     Evaluator,
-    RecentEpisodes,
+    means_of,
     row_of,
 )
 from corral.train.run.failure import RunFailure
@@ -90,7 +92,8 @@ class Training:
         self.background_video = BackgroundVideo()
         self.lock: RunLock | None = None
         """On the directory; released at the end."""
-        self.recent = RecentEpisodes()
+        self.recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
+        """Rows about the latest episodes, whose means are shown and written."""
         self._signals = StopSignals()
         self._time_split = TimeSplit(parts.pool)
         self._began_at = progress.steps
@@ -109,7 +112,8 @@ class Training:
     def run(self) -> int:
         """Train to the end, or to Ctrl-C; return the exit status."""
         config, progress = self.config, self.progress
-        self.announce.beginning()
+        text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
+        self.outputs.console.say(text, "dim")
         with self._saying_what_is_kept():
             with self.outputs.console.watching(progress.steps), self._signals.heeded():
                 while not self._is_trained and not self._signals.came:
@@ -150,9 +154,9 @@ class Training:
         with self._time_split.spent_on("saving"):
             steps = self.progress.steps
             rows = [row_of(episode) for episode in rollout.episodes]
-            self.recent.add(rows)
+            self.recent.extend(rows)
             self._unended -= {episode.slot for episode in rollout.episodes}
-            means = self.recent.means()
+            means = means_of(self.recent)
             metrics |= {f"episode/{name}": value for name, value in means.items()}
             faults = getattr(rollout, "faults", ())
             if faults:
@@ -179,17 +183,14 @@ class Training:
             improved = self.best.improved(self._latest | results)
             if improved:
                 self.save(self.directory.best)
-                self._tell_best(results)
+                metric = self.config.best_metric
+                spread = results["eval/return_std"] if metric == "eval/return" else None
+                self.directory.update_about(
+                    best=self.best.value, best_metric=metric, best_std=spread
+                )
             self.announce.evaluation(self.progress.steps, results, improved)
             if self.config.video == "evaluations":
                 self._record_video(f"update-{self.progress.update:06}")
-
-    def _tell_best(self, results: dict[str, float]) -> None:
-        metric = self.config.best_metric
-        spread = results["eval/return_std"] if metric == "eval/return" else None
-        self.directory.update_about(
-            best=self.best.value, best_metric=metric, best_std=spread
-        )
 
     def checkpoint(self) -> None:
         """End the running episodes, and save everything the run needs to continue."""
@@ -251,13 +252,15 @@ class Training:
         if self._evaluated != self.progress.update:
             self.evaluate()
         self._save_last()
-        self.announce.trained(steps, seconds)
+        text = f"Trained {steps:,} steps in {spoken_time(seconds)}."
+        self.outputs.console.say(text, "bold")
         self._wait_for_videos()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
         self._load_best()
         facts |= self._judged()
-        self.announce.exported(self.parts.learner.export(self.directory.checkpoints))
+        for path in self.parts.learner.export(self.directory.checkpoints):
+            self.outputs.console.say(f"Also        {path}")
         if self.config.video != "never":
             self._record_video("best")
             self._wait_for_videos()
@@ -373,11 +376,10 @@ class Training:
             raise
 
     def _note(self, **facts: Any) -> None:
-        try:
+        # The disk may be what is wrong; the error itself is on its way.
+        with suppress(CorralError, OSError):
             self.directory.update_about(**facts)
             self._write_report()
-        except (CorralError, OSError):
-            pass  # the disk may be what is wrong; the error itself is on its way
 
     # Ending ---------------------------------------------------------------------------
 

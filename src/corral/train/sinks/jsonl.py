@@ -12,6 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,7 @@ class JsonlSink:
 
 def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The lines of such a file; what its writer did not end well is left out."""
-    text = Path(path).read_text(encoding="utf-8", errors="replace")
-    return [line for line in map(_parsed, text.splitlines()) if line]
+    return _parsed(Path(path).read_bytes())
 
 
 def latest(path: str | os.PathLike[str], names: Iterable[str]) -> dict[str, Any]:
@@ -66,19 +66,18 @@ def last_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - LATEST_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
+            return _parsed(file.read())
     except FileNotFoundError:
         return []
-    return [line for line in map(_parsed, lines) if line]
 
 
-def _parsed(text: str) -> dict[str, Any]:
-    """What a line says; nothing if its writer did not end it well."""
-    try:
-        line = json.loads(text)
-    except json.JSONDecodeError:
-        return {}
-    return line if isinstance(line, dict) and "step" in line else {}
+def _parsed(content: bytes) -> list[dict[str, Any]]:
+    """What the lines say, without those that their writer did not end well."""
+    found = []
+    for text in content.decode(errors="replace").splitlines():
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(text))
+    return [line for line in found if isinstance(line, dict) and "step" in line]
 
 
 def _line(metrics: Mapping[str, float], step: int) -> str:

@@ -52,12 +52,12 @@ def _add_histogram(built: Page, controller: str, costs: Mapping[str, Costs]) -> 
     built.heading("Cost of the routes")
     totals = [cost.total for cost in costs.values()]
     built.picture(
-        lambda width: histogram(
+        partial(
+            histogram,
             {controller: totals},
             {controller: COLORS["blue"]},
             "total cost of a route",
             "% of the routes",
-            width,
         ),
         f"Median {number(float(np.median(totals)))}, from {number(min(totals))} to "
         f"{number(max(totals))}.",
@@ -84,12 +84,8 @@ def _add_traces(built: Page, traces: Sequence[Trace]) -> None:
             f"{number(WEIGHT * cost.lataccel)} for lateral acceleration off target and "
             f"{number(cost.jerk)} for jerk"
         )
-        built.picture(partial(_drawn, curves, "lateral acceleration, m/s²"))
-        built.picture(partial(_drawn, steer, "steer"))
-
-
-def _drawn(curves: Sequence[Curve], label: str, width: float) -> str:
-    return lines(curves, "seconds", label, width=width)
+        built.picture(partial(lines, curves, "seconds", "lateral acceleration, m/s²"))
+        built.picture(partial(lines, steer, "seconds", "steer"))
 
 
 def _curve(name: str, seconds: np.ndarray, values: np.ndarray, color: str) -> Curve:
