@@ -136,13 +136,17 @@ def check_name(name: str) -> None:
 
 def load(path: Path) -> dict[str, Any]:
     """The keys and values of a YAML file."""
+    return parsed(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a YAML file, exactly."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise OptionError(f"{path} is not YAML: {error}") from None
-    return parsed(text, str(path))
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:

@@ -28,6 +28,11 @@ from typing import Any
 from corral.errors import OptionError, WriteFailed
 from corral.train.run.atomic_write import write_text
 
+try:
+    import fcntl
+except ImportError:  # Windows: no lock
+    fcntl = None  # type: ignore[assignment]
+
 RUNS_FOLDER = Path("runs")
 CONFIG_FILE = "config.yaml"
 RUN_FOLDERS = ("checkpoints", "tensorboard", "videos", "wandb")
@@ -58,10 +63,7 @@ class RunDirectory:
 
     def written(self) -> tuple[Path, ...]:
         """Return every path that a run writes to."""
-        files = (self.config, self.about, self.metrics, self.episodes, self.report)
-        folders = (self.checkpoints, self.tensorboard, self.videos)
-        moments = (self.last, self.best, self.interrupted)
-        return (*files, self.error, self.faults, self.fault, *folders, *moments)
+        return tuple(path for path in vars(self).values() if path != self.path)
 
     def update_about(self, **facts: Any) -> None:
         """Add to about.json."""
@@ -81,17 +83,16 @@ class RunDirectory:
 
 def create(name: str, chosen: Path | None = None) -> RunDirectory:
     """Create the folder of a new run; an existing one is refused."""
+    if chosen is not None and chosen.exists():
+        typed = shlex.join(["corral", "train", "--resume", str(chosen)])
+        raise OptionError(
+            f"the run directory {chosen} exists already; choose another with --out, "
+            f"or continue the run in it: {typed}"
+        )
     if chosen is None:
         _refuse_links(RUNS_FOLDER / name)
-        path = _unused(RUNS_FOLDER / name / time.strftime("%Y-%m-%d_%H-%M-%S"))
-    else:
-        path = chosen
-        if path.exists():
-            typed = shlex.join(["corral", "train", "--resume", str(path)])
-            raise OptionError(
-                f"the run directory {path} exists already; choose another with --out, "
-                f"or continue the run in it: {typed}"
-            )
+    now = time.strftime("%Y-%m-%d_%H-%M-%S")
+    path = chosen or _unused(RUNS_FOLDER / name / now)
     directory = RunDirectory(path)
     try:
         for folder in (path, directory.checkpoints):
@@ -159,12 +160,6 @@ def _unused(path: Path) -> Path:
         candidate = path.with_name(f"{path.name}-{number}")
         number += 1
     return candidate
-
-
-try:
-    import fcntl
-except ImportError:  # Windows: no lock
-    fcntl = None  # type: ignore[assignment]
 
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.02

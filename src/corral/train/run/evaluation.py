@@ -40,25 +40,22 @@ class Evaluator:
 
     def validate(self) -> dict[str, float]:
         """The metrics of an evaluation while training."""
-        count, seed = (
-            self._config.evaluate_episodes,
-            self.seed(EvaluationSeed.VALIDATION),
-        )
-        result = self.episodes(count, seed, purpose="validation")
+        config, seed = self._config, self.seed(EvaluationSeed.VALIDATION)
+        result = self.episodes(config.evaluate_episodes, seed, purpose="validation")
         more = self._parts.measured(result)
         infos = means_of(numbers_of(info) for info in result.infos)
-        cut = np.count_nonzero(result.lengths >= self._config.evaluate_length)
-        if cut:
-            more = {**more, CUT_KEY: float(cut)}
-        if result.failed:
-            more = {**more, FAILED_KEY: float(len(result.failed))}
-        return {
-            "eval/return": result.mean,
-            "eval/return_std": result.std,
-            "eval/length": _mean_length(result),
-            **{f"eval/{name}": value for name, value in infos.items()},
-            **{f"eval/{name}": value for name, value in more.items()},
+        cut = np.count_nonzero(result.lengths >= config.evaluate_length)
+        lost = {CUT_KEY: float(cut), FAILED_KEY: float(len(result.failed))}
+        known = result.lengths[result.lengths > 0]  # of those that did not fail
+        metrics = {
+            "return": result.mean,
+            "return_std": result.std,
+            "length": float(np.mean(known)) if len(known) else math.nan,
+            **infos,
+            **more,
+            **{name: count for name, count in lost.items() if count},
         }
+        return {f"eval/{name}": value for name, value in metrics.items()}
 
     def episodes(
         self, count: int, seed: int, stochastic: bool = False, purpose: str = "test"
@@ -94,12 +91,6 @@ class Evaluator:
         if self.pool is not None:
             self.pool.close()
             self.pool = None
-
-
-def _mean_length(result: Evaluation) -> float:
-    """Of those that did not fail."""
-    known = result.lengths[result.lengths > 0]
-    return float(np.mean(known)) if len(known) else math.nan
 
 
 class Best:

@@ -1,4 +1,7 @@
-"""Where and with what something was measured."""
+"""Where something was measured, and what this process and its children use.
+
+The one place that imports psutil.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,14 @@ from corral.engine.faults.process_memory import memory_of
 from corral.engine.faults.run_delay import run_delay
 from corral.engine.worker import compiled
 from corral.errors import MissingExtra
+
+try:
+    import psutil
+except ImportError as error:
+    raise MissingExtra(
+        "measuring memory and CPU needs psutil: pip install 'corral[bench]', or "
+        "'corral[train]' to train"
+    ) from error
 
 ALWAYS_LISTED = ("corral", "gymnasium", "numpy")
 DISTRIBUTIONS = {"sb3": "stable-baselines3"}
@@ -52,15 +63,6 @@ def versions(peers: Iterable[str] = ()) -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "unknown"
     return found
-
-
-try:
-    import psutil
-except ImportError as error:
-    raise MissingExtra(
-        "measuring memory and CPU needs psutil: pip install 'corral[bench]', or "
-        "'corral[train]' to train"
-    ) from error
 
 
 def cpu_seconds() -> float:

@@ -168,11 +168,11 @@ def _around(
 
 
 def _check_for_episodes(config: RunConfig) -> None:
-    for key, only in (
-        ("mode", "sync"),
-        ("normalise_obs", False),
-        ("normalise_reward", False),
-    ):
+    for key, only in {
+        "mode": "sync",
+        "normalise_obs": False,
+        "normalise_reward": False,
+    }.items():
         value = getattr(config, key)
         if value != only:
             raise OptionError(

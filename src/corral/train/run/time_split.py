@@ -24,15 +24,7 @@ from corral.rollouts.collector import Collector
 from corral.train.run.machine import cpu_seconds
 from corral.train.run.parts import Parts, env_factory
 
-TIME_PARTS = (
-    "env",
-    "policy",
-    "learning",
-    "waiting",
-    "copying",
-    "evaluating",
-    "saving",
-)
+TIME_PARTS = ("env", "policy", "learning", "waiting", "copying", "evaluating", "saving")
 SAMPLE_SECONDS = 1.0
 
 

@@ -19,13 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.engine.worker.seeds import EvaluationSeed
-from corral.errors import (
-    CorralError,
-    Fault,
-    FaultError,
-    RunFailed,
-    TrainingDiverged,
-)
+from corral.errors import CorralError, Fault, FaultError, RunFailed, TrainingDiverged
 from corral.learners.protocol import Gathered, Rows
 from corral.rollouts import finite_check
 from corral.train.recipes.config import wants_of

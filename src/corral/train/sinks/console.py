@@ -33,10 +33,6 @@ except ImportError as error:
         "this needs rich: pip install 'corral[bench]', or 'corral[train]' to train"
     ) from error
 
-SPEED_METRIC = "speed/steps_per_second"
-RETURN_METRIC = "episode/return"
-SUCCESS_METRIC = "episode/success_rate"
-CPU_METRIC = "use/cpu"
 LINES_PER_RUN = 10
 LINE_SECONDS = 10.0
 """In a log, a line for each tenth of the run, and for each update that comes so many
@@ -146,14 +142,14 @@ class ConsoleSink:
         return clock(pace * max(0, self._total - self._step))
 
     def _figures(self) -> list[str]:
+        known: dict[str, Callable[[float], str]] = {
+            "speed/steps_per_second": "{:.0f} steps/s".format,
+            "episode/return": lambda value: f"return {number(value)}",
+            "episode/success_rate": lambda value: f"success {rate(value)}",
+            "use/cpu": "CPU {:.0%}".format,
+        }
         latest = self._latest
-        known: tuple[tuple[str, Callable[[float], str]], ...] = (
-            (SPEED_METRIC, lambda value: f"{value:.0f} steps/s"),
-            (RETURN_METRIC, lambda value: f"return {number(value)}"),
-            (SUCCESS_METRIC, lambda value: f"success {rate(value)}"),
-            (CPU_METRIC, lambda value: f"CPU {value:.0%}"),
-        )
-        return [shown(latest[name]) for name, shown in known if name in latest]
+        return [shown(latest[name]) for name, shown in known.items() if name in latest]
 
 
 def clock(seconds: float) -> str:

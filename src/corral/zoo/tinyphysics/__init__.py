@@ -15,10 +15,7 @@ env, batch  one car, many cars in one call       pid     the controller to beat
 
 from __future__ import annotations
 
-from corral.zoo.tinyphysics.batch import (
-    TinyPhysicsVectorEnv,
-    make_tinyphysics_batched,
-)
+from corral.zoo.tinyphysics.batch import TinyPhysicsVectorEnv, make_tinyphysics_batched
 from corral.zoo.tinyphysics.costs import Costs
 from corral.zoo.tinyphysics.env import TinyPhysicsEnv, make_tinyphysics
 from corral.zoo.tinyphysics.model import Model, load_model

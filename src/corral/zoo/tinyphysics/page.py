@@ -13,12 +13,7 @@ from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
 from corral.train.reports.page import Page
 from corral.zoo.tinyphysics import Costs
 from corral.zoo.tinyphysics.costs import STEP, WEIGHT
-from corral.zoo.tinyphysics.evaluation import (
-    Trace,
-    columns_of,
-    mean_of,
-    mean_text,
-)
+from corral.zoo.tinyphysics.evaluation import Trace, columns_of, mean_of, mean_text
 from corral.zoo.tinyphysics.route import CONTROL_START
 
 MEAN = "mean"
