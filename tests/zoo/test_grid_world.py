@@ -15,7 +15,6 @@ with warnings.catch_warnings():
 from pettingzoo.utils import aec_to_parallel
 
 from corral.zoo import grid_world
-from corral.zoo.grid_world.agents import AirAgent, GroundAgent, see
 from corral.zoo.grid_world.board import (
     AGENT,
     CLOUD,
@@ -26,7 +25,7 @@ from corral.zoo.grid_world.board import (
     Board,
     Target,
 )
-from corral.zoo.grid_world.world import Rules, World
+from corral.zoo.grid_world.world import AirAgent, GroundAgent, Rules, World, see
 
 RIGHT, UP, LEFT, DOWN, STAY, CLIMB, HOLD, SINK = range(8)
 
@@ -238,7 +237,7 @@ def test_the_target_in_view_is_worth_one_less_lambda():
     world.target.cell = (7, 5)
     outcome = settled(world, agent)
     assert outcome.reward == pytest.approx(0.7)
-    assert outcome.detects
+    assert outcome.info["detects_target"]
     assert not outcome.ended
 
 
@@ -249,7 +248,7 @@ def test_being_seen_costs_lambda_and_may_be_the_end(death):
     world.target.cell = (6, 6)
     outcome = settled(world, agent)
     assert outcome.reward == -0.5
-    assert outcome.seen
+    assert outcome.info["seen_by_target"]
     assert outcome.ended is death
 
 

@@ -25,7 +25,7 @@ from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
 from corral.train.run.atomic_write import replacing
 from corral.train.run.parts import Parts, env_factory
-from corral.train.run.video_frames import (
+from corral.train.sinks.video import (
     VideoFrames,
     capture_frame,
     encode_gif,
@@ -47,8 +47,6 @@ class VideoScene:
     @classmethod
     def of(cls, parts: Parts, seed: int) -> VideoScene:
         """What was learnt so far, in an env that draws; OptionError if it does not."""
-        import corral.train.sinks.video  # noqa: F401  says so if Pillow is missing
-
         if not renders(parts):
             raise OptionError("the env does not render to rgb_array")
         more = {} if parts.pool.spec.render_mode else {"render_mode": "rgb_array"}
