@@ -35,6 +35,8 @@ except ImportError:  # Windows: no lock
 
 RUNS_FOLDER = Path("runs")
 CONFIG_FILE = "config.yaml"
+RECENT_EPISODES = 100
+"""Latest episodes of episodes.jsonl that a mean is taken over."""
 RUN_FOLDERS = ("checkpoints", "tensorboard", "videos", "wandb")
 """Folders of a run, in which no other run is looked for."""
 

@@ -129,8 +129,6 @@ class Best:
         return self._sign * (self.value - self._target) >= 0
 
 
-RECENT_EPISODES = 100
-"""Episodes that a mean is taken over."""
 INFO_PREFIX = "info/"
 """Before the name of an info's entry."""
 MEASURED_KEYS = ("return", "length")

@@ -15,8 +15,7 @@ from typing import Any
 from corral.rollouts.number_format import number
 from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
 from corral.train.reports.page import Draw, Page, TimeShare
-from corral.train.run.directory import RunDirectory
-from corral.train.run.evaluation import RECENT_EPISODES
+from corral.train.run.directory import RECENT_EPISODES, RunDirectory
 from corral.train.run.time_split import TIME_PARTS
 from corral.train.sinks import jsonl
 

@@ -21,6 +21,7 @@ from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import remove_drafts
 from corral.train.run.checkpoint import Checkpoint, load_learner
 from corral.train.run.directory import (
+    RECENT_EPISODES,
     RUNS_FOLDER,
     RunDirectory,
     RunLock,
@@ -29,7 +30,7 @@ from corral.train.run.directory import (
     register,
     register_path,
 )
-from corral.train.run.evaluation import RECENT_EPISODES, Best
+from corral.train.run.evaluation import Best
 from corral.train.run.failure import RunFailure, another_run, written_about
 from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts, build_run

@@ -28,15 +28,9 @@ from corral.train.run import report
 from corral.train.run.announcements import Announcements, spoken_time
 from corral.train.run.atomic_write import write_text
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.directory import RunDirectory, RunLock
+from corral.train.run.directory import RECENT_EPISODES, RunDirectory, RunLock
 from corral.train.run.episode_video import BackgroundVideo, VideoScene
-from corral.train.run.evaluation import (
-    RECENT_EPISODES,
-    Best,
-    Evaluator,
-    means_of,
-    row_of,
-)
+from corral.train.run.evaluation import Best, Evaluator, means_of, row_of
 from corral.train.run.failure import RunFailure
 from corral.train.run.outputs import Outputs, RestartLog
 from corral.train.run.parts import Parts

@@ -11,23 +11,49 @@ track       a route after its warm-up, what a controller observes of it
 model       the ONNX session                     onnx_graphs   models made here
 tokens      accelerations as the model's tokens  costs   the cost of a drive
 env, batch  one car, many cars in one call       pid     the controller to beat
+
+Names are imported at first use: options can be shown without gymnasium.
 """
 
 from __future__ import annotations
 
-from corral.zoo.tinyphysics.batch import TinyPhysicsVectorEnv, make_tinyphysics_batched
-from corral.zoo.tinyphysics.costs import Costs
-from corral.zoo.tinyphysics.env import TinyPhysicsEnv, make_tinyphysics
-from corral.zoo.tinyphysics.model import Model, load_model
-from corral.zoo.tinyphysics.pid import PID
-from corral.zoo.tinyphysics.route import (
-    Route,
-    RouteOrder,
-    find_routes,
-    load_route,
-    write_route,
-)
-from corral.zoo.tinyphysics.track import OBS_SCALE
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corral.zoo.tinyphysics.batch import (
+        TinyPhysicsVectorEnv,
+        make_tinyphysics_batched,
+    )
+    from corral.zoo.tinyphysics.costs import Costs
+    from corral.zoo.tinyphysics.env import TinyPhysicsEnv, make_tinyphysics
+    from corral.zoo.tinyphysics.model import Model, load_model
+    from corral.zoo.tinyphysics.pid import PID
+    from corral.zoo.tinyphysics.route import (
+        Route,
+        RouteOrder,
+        find_routes,
+        load_route,
+        write_route,
+    )
+    from corral.zoo.tinyphysics.track import OBS_SCALE
+
+_HOMES = {
+    "Costs": "costs",
+    "Model": "model",
+    "OBS_SCALE": "track",
+    "PID": "pid",
+    "Route": "route",
+    "RouteOrder": "route",
+    "TinyPhysicsEnv": "env",
+    "TinyPhysicsVectorEnv": "batch",
+    "find_routes": "route",
+    "load_model": "model",
+    "load_route": "route",
+    "make_tinyphysics": "env",
+    "make_tinyphysics_batched": "batch",
+    "write_route": "route",
+}
 
 __all__ = [
     "Costs",
@@ -45,3 +71,13 @@ __all__ = [
     "make_tinyphysics_batched",
     "write_route",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
