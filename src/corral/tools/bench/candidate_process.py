@@ -87,7 +87,9 @@ class CandidateProcess:
                 if time.monotonic() > until:
                     end(self._process)
                     text = f"no answer within {self.deadline:g} s"
-                    raise self._fault("hung", command, f"{text}; use --deadline")
+                    raise self._fault(
+                        "hung", command, f"{text}; --deadline allows more"
+                    )
             if self._connection.poll():
                 return self._connection.recv()
         except (EOFError, ConnectionError):
