@@ -148,7 +148,7 @@ BUGS = (
     Bug(
         "An env that failed is built again without end.",
         "engine/faults/restart_limits.py",
-        "        self.note(who, now)\n        return",
+        "        self.note(spender, now)\n        return",
         "        return",
         ("faults/test_restarts.py",),
     ),
@@ -170,15 +170,15 @@ BUGS = (
     Bug(
         "Actions sent to some slots are written to the row of the command before.",
         "engine/pool/actions.py",
-        "rows = tickets & self._mask",
-        "rows = tickets - 1 & self._mask",
+        "at: Any = tickets & self._mask",
+        "at: Any = tickets - 1 & self._mask",
         ("engine/pool/test_actions.py", "contracts/test_pool.py"),
     ),
     Bug(
         "What recv returned with copy=True changes with the step after the next.",
         "engine/pool",
-        "(map(_copied, views) if copy else views)",
-        "views",
+        "views = [[array.copy() for array in part] for part in views]",
+        "pass",
         ("contracts/test_pool.py",),
     ),
     Bug(
