@@ -25,7 +25,7 @@ from corral.zoo.grid_world.board import (
     Board,
     Target,
 )
-from corral.zoo.grid_world.world import AirAgent, GroundAgent, Rules, World, see
+from corral.zoo.grid_world.world import Agent, Rules, World, see
 
 RIGHT, UP, LEFT, DOWN, STAY, CLIMB, HOLD, SINK = range(8)
 
@@ -42,13 +42,13 @@ def world_of(*agents, **rules):
 
 
 def ground(*cell, number=0):
-    agent = GroundAgent(f"ground_{number}", number)
+    agent = Agent(f"ground_{number}", number, flies=False)
     agent.cell = cell
     return agent
 
 
 def air(*cell, level=1):
-    agent = AirAgent("air_0", 0)
+    agent = Agent("air_0", 0, flies=True)
     agent.cell = cell
     agent.altitude = level
     return agent

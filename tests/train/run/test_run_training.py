@@ -15,7 +15,7 @@ from corral import replay
 from corral.errors import EnvError, OptionError, TrainingDiverged, WriteFailed
 from corral.train.recipes.resolve import resolve
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.evaluation import Best
+from corral.train.run.evaluation import is_better
 from corral.train.run.start import begin
 from corral.train.sinks import jsonl
 
@@ -132,22 +132,21 @@ def test_a_metric_of_episodes_may_come_later(train):
 
 @pytest.mark.parametrize(("metric", "sign"), [("max", 1), ("min", -1)])
 def test_what_is_not_known_is_not_the_best(metric, sign):
-    best = Best(resolve("cartpole", {**SMALL, "best_is": metric}))
-    assert not best.improved({"eval/return": float("nan")})
-    assert best.improved({"eval/return": 0.0})
-    assert not best.improved({"eval/return": float("nan")})
-    assert best.improved({"eval/return": sign * 1.0})
+    config = resolve("cartpole", {**SMALL, "best_is": metric})
+    assert not is_better(config, {"eval/return": float("nan")}, None)
+    assert is_better(config, {"eval/return": 0.0}, None)
+    assert not is_better(config, {"eval/return": float("nan")}, 0.0)
+    assert is_better(config, {"eval/return": sign * 1.0}, 0.0)
+    assert not is_better(config, {"eval/return": sign * -1.0}, 0.0)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("value", [7.5, float("inf"), -float("inf")])
 def test_a_tie_is_not_the_best(sign, value):
     best_is = "max" if sign > 0 else "min"
-    best = Best(resolve("cartpole", {**SMALL, "best_is": best_is}))
-    assert best.improved({"eval/return": value})
-    assert not best.improved({"eval/return": value})
-    restored = Best(resolve("cartpole", {**SMALL, "best_is": best_is}), best.value)
-    assert not restored.improved({"eval/return": value})
+    config = resolve("cartpole", {**SMALL, "best_is": best_is})
+    assert is_better(config, {"eval/return": value}, None)
+    assert not is_better(config, {"eval/return": value}, value)
 
 
 def test_the_first_of_equal_policies_is_kept_and_told_once(train, go_on, capsys):

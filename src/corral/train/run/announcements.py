@@ -10,8 +10,8 @@ from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.config import RunConfig
 from corral.train.run.directory import RunDirectory
-from corral.train.run.evaluation import CUT_KEY, FAILED_KEY
 from corral.train.run.failure import RunFailure, written_about
+from corral.train.run.parts import CUT_KEY, FAILED_KEY
 from corral.train.sinks.console import ConsoleSink
 
 

@@ -30,27 +30,32 @@ FORMAT = 1
 ARRAY = "__ndarray__"
 
 
-class Checkpoint(BaseModel):
-    """The state of a run between two updates, with no episode running."""
+class Progress(BaseModel):
+    """How far a run has come."""
 
     model_config = ConfigDict(strict=True)
 
-    env: str
-    observation_space: str
-    action_space: str
     update: int
     """Updates done."""
     steps: int
     """Env steps done."""
     seconds: float
-    """Seconds of training so far."""
+    """Seconds of training until this program started or the checkpoint was saved."""
+    best: float | None
+    """The best value of the config's best_metric."""
+    results: dict[str, Any]
+    """The latest evaluation."""
+
+
+class Checkpoint(Progress):
+    """The state of a run between two updates, with no episode running."""
+
+    env: str
+    observation_space: str
+    action_space: str
     learner: dict[str, Any]
     """Weights, optimiser, schedules, generators."""
     normalisers: dict[str, Any]
-    best: float | None
-    """Of the config's best_metric."""
-    results: dict[str, Any]
-    """The latest evaluation."""
 
     def save(self, path: Path) -> None:
         """Write the file; the one that was there stays until this one is whole."""

@@ -17,11 +17,14 @@ runs/cartpole/2026-01-31_12-00-00/
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import os
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,16 +88,13 @@ class RunDirectory:
 
 def create(name: str, chosen: Path | None = None) -> RunDirectory:
     """Create the folder of a new run; an existing one is refused."""
-    if chosen is not None and chosen.exists():
-        typed = shlex.join(["corral", "train", "--resume", str(chosen)])
+    path = chosen or _new_path(RUNS_FOLDER / name)
+    if path.exists():
+        typed = shlex.join(["corral", "train", "--resume", str(path)])
         raise OptionError(
-            f"the run directory {chosen} exists already; choose another with --out, "
+            f"the run directory {path} exists already; choose another with --out, "
             f"or continue the run in it: {typed}"
         )
-    if chosen is None:
-        _refuse_links(RUNS_FOLDER / name)
-    now = time.strftime("%Y-%m-%d_%H-%M-%S")
-    path = chosen or _unused(RUNS_FOLDER / name / now)
     directory = RunDirectory(path)
     try:
         for folder in (path, directory.checkpoints):
@@ -145,56 +145,44 @@ def _folders(root: Path) -> Iterator[Path]:
                 (links if entry.is_symlink() else ways).append(folder / entry.name)
 
 
-def _refuse_links(path: Path) -> None:
-    """`runs` itself may be a link to another disk; what is in it stays in it."""
-    root, place = RUNS_FOLDER.resolve(), path.resolve()
+def _new_path(folder: Path) -> Path:
+    """The folder of a run that starts now; numbered if several start in a second."""
+    # `runs` itself may be a link to another disk; what is in it stays in it.
+    root, place = RUNS_FOLDER.resolve(), folder.resolve()
     if not place.is_relative_to(root):
         raise OptionError(
-            f"{path} is a link to {place}, outside of {root}; write there with --out "
+            f"{folder} is a link to {place}, outside of {root}; write there with --out "
             "DIRECTORY, or choose another name"
         )
-
-
-def _unused(path: Path) -> Path:
-    """The same, or with a number if two runs began within a second."""
-    number, candidate = 2, path
-    while candidate.exists():
-        candidate = path.with_name(f"{path.name}-{number}")
-        number += 1
-    return candidate
+    now = time.strftime("%Y-%m-%d_%H-%M-%S")
+    numbers = (f"-{number}" for number in itertools.count(2))
+    paths = (folder / f"{now}{end}" for end in itertools.chain([""], numbers))
+    return next(path for path in paths if not path.exists())
 
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.02
 
 
-class RunLock:
-    """Only one program at a time trains in a run's directory.
+def lock(directory: RunDirectory) -> ExitStack:
+    """Lock a run's directory until the returned stack is closed.
 
-    Guarantees: the program that holds the lock is the only one, wherever the file
-    system supports locks; the end of the program, however it comes, releases it.
+    Guarantees: the program that holds the lock is the only one that trains there,
+    wherever the file system supports locks; the end of the program, however it comes,
+    releases it.
     """
-
-    def __init__(self, directory: RunDirectory) -> None:
-        self._descriptor: int | None = None
+    with ExitStack() as held:
         if fcntl is None:
-            return
-        self._descriptor = os.open(directory.path, os.O_RDONLY)
-        try:
-            _lock(self._descriptor)
-        except BlockingIOError:
-            self.close()
-            raise OptionError(
-                f"{directory.path} is being trained by another program: wait for its "
-                "end, or stop it with Ctrl-C, then resume"
-            ) from None
-        except OSError:  # no locks there
-            self.close()
-
-    def close(self) -> None:
-        """Release the lock."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+            return held.pop_all()
+        descriptor = os.open(directory.path, os.O_RDONLY)
+        held.callback(os.close, descriptor)
+        for _ in range(LOCK_TRIES):  # `is_held` keeps it for a moment
+            if _locked(descriptor, fcntl.LOCK_EX) is not False:
+                return held.pop_all()
+            time.sleep(LOCK_PAUSE_SECONDS)
+        raise OptionError(
+            f"{directory.path} is being trained by another program: wait for its "
+            "end, or stop it with Ctrl-C, then resume"
+        )
 
 
 def is_held(directory: RunDirectory) -> bool | None:
@@ -202,28 +190,21 @@ def is_held(directory: RunDirectory) -> bool | None:
     if fcntl is None:
         return None
     descriptor = os.open(directory.path, os.O_RDONLY)
+    # Shared: two that look at the same time do not see each other.
+    free = _locked(descriptor, fcntl.LOCK_SH)
+    os.close(descriptor)
+    return None if free is None else not free
+
+
+def _locked(descriptor: int, kind: int) -> bool | None:
+    """Lock it if it is free; returns whether it was, None if there are no locks."""
     try:
-        # Shared: two that look at the same time do not see each other.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    except OSError:  # no locks there
+        return False
+    except OSError:
         return None
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _lock(descriptor: int) -> None:
-    """Alone, or BlockingIOError; `is_held` is waited for, which takes no time."""
-    for left in reversed(range(LOCK_TRIES)):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if not left:
-                raise
-            time.sleep(LOCK_PAUSE_SECONDS)
+    return True
 
 
 BEGAN_KEY = "began"
@@ -272,13 +253,10 @@ def register(directory: RunDirectory) -> None:
     if place in _registered_paths():
         return
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    line = json.dumps(str(place)) + "\n"
+    private = partial(os.open, mode=0o600)
     # One write at the end of the file: two programs do not mix their lines.
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)
+    with open(file, "ab", buffering=0, opener=private) as runs:
+        runs.write(f"{json.dumps(str(place))}\n".encode())
 
 
 def registered_runs() -> list[RunDirectory]:
@@ -294,10 +272,7 @@ def _registered_paths() -> list[Path]:
         return []
     places = []
     for line in text.splitlines():
-        try:
-            place = json.loads(line)
-        except json.JSONDecodeError:
-            continue  # damaged: the run can still be named by its path
-        if isinstance(place, str):
-            places.append(Path(place))
-    return places
+        # A damaged line is left out: the run can still be named by its path.
+        with suppress(json.JSONDecodeError):
+            places.append(json.loads(line))
+    return [Path(place) for place in places if isinstance(place, str)]

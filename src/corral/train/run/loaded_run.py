@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from corral.train.run import signed_config
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory, find
 from corral.train.run.episode_video import VideoScene
-from corral.train.run.evaluation import Evaluator
 from corral.train.run.outputs import line_of
 from corral.train.run.parts import Parts, build_run, setup_for
 from corral.train.run.start import changed, in_the_users_words, load_moment
@@ -56,23 +56,21 @@ class LoadedRun:
         self.update = moment.update
         with in_the_users_words(self.config, command):
             self._parts: Parts = build_run(self.config)
-        try:
+        with ExitStack() as on_error:
+            on_error.callback(self._parts.close)
             load_moment(self._parts, moment, self.path)
-        except BaseException:
-            self._parts.pool.close()
-            raise
-        self._evaluator = Evaluator(self._parts)
+            on_error.pop_all()
 
     def evaluate(
         self, episodes: int, seed: int, stochastic: bool = False
     ) -> Evaluation:
         """Run exactly this many episodes."""
         with in_the_users_words(self.config, self._command):
-            return self._evaluator.episodes(episodes, seed, stochastic)
+            return self._parts.evaluate(episodes, seed, stochastic)
 
     def restarts(self) -> list[str]:
         """Return a line for each restart of an env or worker, the latest if many."""
-        pool = self._evaluator.pool
+        pool = self._parts.evaluation_pool
         if pool is None:
             return []
         first = pool.fault_count - len(pool.faults) + 1
@@ -86,8 +84,7 @@ class LoadedRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._evaluator.close()
-        self._parts.pool.close()
+        self._parts.close()
 
 
 def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:

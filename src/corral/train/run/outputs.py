@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from corral.engine.pool import Pool
 from corral.errors import Fault
 from corral.train.recipes.config import RunConfig
 from corral.train.run.atomic_write import write_text
@@ -104,51 +102,6 @@ def cut(directory: RunDirectory, step: int) -> None:
         if path.exists():
             kept = [line for line in jsonl.read(path) if line["step"] <= step]
             write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
-
-
-class RestartLog:
-    """Reports the restarts in a run's pools.
-
-    Args:
-        outputs: where they are written.
-        pools: returns the pools that exist by now.
-    """
-
-    def __init__(
-        self, outputs: Outputs, pools: Callable[[], Iterable[Pool | None]]
-    ) -> None:
-        self._outputs = outputs
-        self._pools = pools
-        self._seen: weakref.WeakKeyDictionary[Pool, int] = weakref.WeakKeyDictionary()
-        self._counted = 0
-        self.count = 0
-        """Number of restarts reported."""
-        self.processes = 0
-        """Number of these that ended a process."""
-
-    def report_new(self, step: int) -> None:
-        """Report new restarts."""
-        for pool in self._pools():
-            if pool is not None:
-                self._report(pool, step)
-
-    def since_last_time(self) -> int:
-        """Return the number of restarts reported since the last call."""
-        new, self._counted = self.count - self._counted, self.count
-        return new
-
-    def _report(self, pool: Pool, step: int) -> None:
-        new = pool.fault_count - self._seen.get(pool, 0)
-        if not new:
-            return
-        self._seen[pool] = pool.fault_count
-        kept = pool.faults[-new:]
-        self.count += new - len(kept)  # more than a pool remembers
-        for fault in kept:
-            self.count += 1
-            self.processes += fault.kind != "raised"
-            self._outputs.console.say(line_of(fault, self.count), "yellow")
-            self._outputs.write_fault(fault, self.count, step)
 
 
 def line_of(fault: Fault, count: int) -> str:

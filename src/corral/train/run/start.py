@@ -19,22 +19,21 @@ from corral.train.recipes.resolve import checked, complete, put, resolve
 from corral.train.run import machine, outputs, signed_config
 from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import remove_drafts
-from corral.train.run.checkpoint import Checkpoint, load_learner
+from corral.train.run.checkpoint import Checkpoint, Progress, load_learner
 from corral.train.run.directory import (
     RECENT_EPISODES,
     RUNS_FOLDER,
     RunDirectory,
-    RunLock,
     create,
     find,
+    lock,
     register,
     register_path,
 )
-from corral.train.run.evaluation import Best
 from corral.train.run.failure import RunFailure, another_run, written_about
 from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts, build_run
-from corral.train.run.training import Progress, Training
+from corral.train.run.training import Training
 from corral.train.sinks import jsonl
 from corral.train.sinks.console import ConsoleSink
 
@@ -57,17 +56,17 @@ def begin(
     with in_the_users_words(config, command):
         parts = build_run(config)
     with ExitStack() as on_error:
-        on_error.callback(parts.pool.close)
+        on_error.callback(parts.close)
         if weights is not None:
             _start_with(parts, weights, settings)
         directory = create(config.name, out)
-        lock = RunLock(directory)
-        on_error.callback(lock.close)
+        locked = on_error.enter_context(lock(directory))
         directory.update_about(**_about(parts, command))
+        unsigned = signed_config.write(directory, config)
         line = f"Writing to {directory.path}"
-        began, best = Progress(), Best(config)
-        training = _training(parts, directory, began, best, wandb, command, line)
-        training.lock = lock
+        began = Progress(update=0, steps=0, seconds=0.0, best=None, results={})
+        sinks, lines = _outputs(parts, directory, wandb, command, line, unsigned)
+        training = Training(parts, directory, sinks, began, lines, locked)
         on_error.pop_all()
         on_error.callback(training.close)
         if weights is None:
@@ -97,29 +96,29 @@ def resume(
     directory = find(path)
     before = signed_config.read_to_run(directory, trust)
     with ExitStack() as on_error:
-        lock = RunLock(directory)
-        on_error.callback(lock.close)
+        locked = on_error.enter_context(lock(directory))
         config = changed(directory, before, settings, command)
         source = path if path.suffix == ".pt" else _newest(directory)
         moment = Checkpoint.load(source)
         _refuse_done(directory, config, moment)
         with in_the_users_words(config, command, directory):
             parts = build_run(config)
-            on_error.callback(parts.pool.close)
+            on_error.callback(parts.close)
             load_moment(parts, moment, source)
             if moment.update:  # else the first episodes are those of a new run
                 parts.collector.end_episodes(moment.update)
-        ranked = (before.best_metric, before.best_is) == (
-            config.best_metric,
-            config.best_is,
-        )
-        _clear(directory, config, moment.steps, ranked)
-        progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
-        best = Best(config, moment.best if ranked else None)
+        progress = Progress.model_validate(dict(moment))
+        ranking = ("best_metric", "best_is")
+        if any(getattr(before, key) != getattr(config, key) for key in ranking):
+            progress.best = None
+            directory.update_about(best=None)
+        _clear(directory, config, moment.steps)
+        unsigned = signed_config.write(directory, config)
         count = "" if config.updates is None else f" of {config.updates}"
         line = f"Resuming from {source}: update {moment.update}{count}"
-        training = _training(parts, directory, progress, best, wandb, command, line)
-        training.lock = lock
+        sinks, lines = _outputs(parts, directory, wandb, command, line, unsigned)
+        training = Training(parts, directory, sinks, progress, lines, locked)
+        training.recent.extend(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
         on_error.pop_all()
     return training
 
@@ -137,13 +136,8 @@ def _refuse_done(
         )
 
 
-def _clear(
-    directory: RunDirectory, config: RunConfig, steps: int, ranked: bool
-) -> None:
-    """Remove what came after a checkpoint, and what ended the run.
-
-    The best so far stays if it is `ranked` by the same metric as before.
-    """
+def _clear(directory: RunDirectory, config: RunConfig, steps: int) -> None:
+    """Remove what came after a checkpoint, and what ended the run."""
     outputs.cut(directory, steps)
     for folder in (directory.path, directory.checkpoints, directory.videos):
         remove_drafts(folder)
@@ -155,28 +149,22 @@ def _clear(
         charts=learner_class(config.learner).charts,
         final=None,
         final_std=None,
-        **({} if ranked else {"best": None}),
     )
 
 
-def _training(
+def _outputs(
     parts: Parts,
     directory: RunDirectory,
-    progress: Progress,
-    best: Best,
     wandb: bool,
     command: Sequence[str],
     line: str,
-) -> Training:
-    """Write the config, open the sinks, print what the run is, and register it."""
+    unsigned: str,
+) -> tuple[Outputs, Announcements]:
+    """Open the sinks, print what the run is, and register it."""
     config = parts.config
-    unsigned = signed_config.write(directory, config)
     steps = (config.updates or 0) * (config.steps_per_update or 0)
     console = ConsoleSink(steps or config.total_steps)
     sinks = Outputs(directory, config, console, wandb)
-    lines = Announcements(console, config, directory, command, signed=not unsigned)
-    training = Training(parts, directory, sinks, progress, best, lines)
-    training.recent.extend(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(line)
     if unsigned:
@@ -185,14 +173,8 @@ def _training(
             "--trust.",
             "yellow",
         )
-    _register(directory, console)
-    return training
-
-
-def _register(directory: RunDirectory, console: ConsoleSink) -> None:
-    """Register the run, so that `corral list` finds it from any directory."""
     try:
-        register(directory)
+        register(directory)  # so that `corral list` finds it from any directory
     except OSError as error:
         here = directory.path.resolve().is_relative_to(RUNS_FOLDER.resolve())
         words = ["corral", "list", "--runs", str(directory.path.parent)]
@@ -202,6 +184,7 @@ def _register(directory: RunDirectory, console: ConsoleSink) -> None:
             f"({error.strerror or error})",
             "yellow",
         )
+    return sinks, Announcements(console, config, directory, command, not unsigned)
 
 
 # Where it was left --------------------------------------------------------------------

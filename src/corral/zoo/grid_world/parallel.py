@@ -15,7 +15,7 @@ from gymnasium.spaces.utils import flatten, flatten_space
 from corral.errors import MissingExtra
 from corral.zoo.grid_world.board import AGENT, CLOUD, GOAL, OBSTACLE, TARGET
 from corral.zoo.grid_world.picture import Frame, picture_of
-from corral.zoo.grid_world.world import Agent, AirAgent, GroundAgent, Rules, World
+from corral.zoo.grid_world.world import Agent, Rules, World
 
 try:
     from pettingzoo import AECEnv, ParallelEnv
@@ -74,10 +74,9 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
         self.render_mode = render_mode
         self.flat = flat
         self.show_target = show_target
-        kinds = [(GroundAgent, "ground", ground), (AirAgent, "air", air)]
-        agents: list[Agent] = [
-            kind(f"{name}_{number}", number)
-            for kind, name, count in kinds
+        agents = [
+            Agent(f"{kind}_{number}", number, flies=kind == "air")
+            for kind, count in {"ground": ground, "air": air}.items()
             for number in range(count)
         ]
         self._by_name = {agent.name: agent for agent in agents}
@@ -166,12 +165,10 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
 
     def _full_space(self, agent: Agent) -> spaces.Dict:
         parts = agent.observation_parts(self.rules.size, self.rules.goal)
-        place = spaces.Box(0, self.rules.size - 1, (2,), np.int32)
-        if self.show_target:
-            parts["target"] = place
-        if self.rules.goal:
-            parts["goal"] = place
-        return spaces.Dict(parts)
+        shown = {"target": self.show_target, "goal": self.rules.goal}
+        return spaces.Dict(
+            parts | {name: parts["agent"] for name in shown if shown[name]}
+        )
 
     def _observations(self) -> dict[str, Any]:
         return {name: self._observe(self._by_name[name]) for name in self.agents}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -50,8 +50,7 @@ class Rules:
     """Reward for every step closer to the goal."""
 
 
-@dataclass
-class Outcome:
+class Outcome(NamedTuple):
     """The result of a step for one agent."""
 
     reward: float
@@ -85,11 +84,11 @@ class World:
     def step(self, actions: dict[str, int]) -> dict[str, Outcome]:
         """Move the agents, compute their results, then move the target."""
         self.steps += 1
-        before = {agent.name: agent.cell for agent in self.present}
-        hits = {agent.name: self._moved(agent, actions) for agent in self.present}
+        before = [agent.cell for agent in self.present]
+        hits = [self._moved(agent, actions[agent.name]) for agent in self.present]
         outcomes = {
-            agent.name: self._settled(agent, before[agent.name], hits[agent.name])
-            for agent in self.present
+            agent.name: self._settled(agent, cell, hit)
+            for agent, cell, hit in zip(self.present, before, hits, strict=True)
         }
         self.target.move(self.board, self.rng)
         return outcomes
@@ -100,31 +99,20 @@ class World:
 
     def look(self, agent: Agent) -> View:
         """The view of an agent now; at higher levels it may miss the target."""
-        chance = agent.chance()
+        chance = CHANCES[agent.altitude]
         seen = chance >= 1.0 or self.rng.random() < chance
         target = self.target.cell if seen else None
         return see(agent, self.board, self.present, target, self.goal)
 
-    def _moved(self, agent: Agent, actions: dict[str, int]) -> bool:
+    def _moved(self, agent: Agent, action: int) -> bool:
         """Move an agent; returns whether it hit an obstacle."""
-        move = agent.move_for(actions[agent.name])
-        ahead = beside(agent.cell, move, self.rules.size)
-        if agent.flies:
-            agent.cell = ahead
-            return False
-        if ahead != agent.cell and self.board.blocks(ahead):
+        ahead = beside(agent.cell, agent.move_for(action), self.rules.size)
+        walkers = [one for one in self.present if not one.flies and one is not agent]
+        if not agent.flies and ahead != agent.cell and self.board.blocks(ahead):
             return True
-        if not self._taken(ahead, agent):
+        if agent.flies or all(one.cell != ahead for one in walkers):
             agent.cell = ahead
         return False
-
-    def _taken(self, cell: Cell, by: Agent) -> bool:
-        """Whether another agent on the ground is in the cell."""
-        return any(
-            other.cell == cell and not other.flies
-            for other in self.present
-            if other is not by
-        )
 
     def _settled(self, agent: Agent, before: Cell, hit: bool) -> Outcome:
         rules = self.rules
@@ -149,139 +137,58 @@ class World:
 
 
 View = NDArray[np.int8]
+LEVELS = 3
+CHANCES = (1.0, 1.0, 0.66, 0.33)
+"""The probability of seeing a target in view, by altitude."""
 
 
 class Agent:
-    """An agent of either kind."""
+    """An agent on the ground or in the air.
 
-    radius: ClassVar[int]
-    """Cells that it sees in each direction."""
-    actions: ClassVar[int]
-    lowest: ClassVar[int]
-    highest: ClassVar[int]
-    """The smallest and largest value in its view, without goals."""
-    flies: ClassVar[bool]
-    altitude = 0
-    """The flight level, 1 to 3; 0 on the ground."""
+    On the ground it sees 5 x 5 cells; actions: four directions, or stay. In the air it
+    is above obstacles, at one of three levels, and sees up to 7 x 7 cells: at level 1
+    the inner 3 x 3 cells, and always a target there; at level 3 all cells, but a target
+    with probability 1/3. Its actions are the moves, then up, hold, down.
+    """
 
-    def __init__(self, name: str, number: int) -> None:
+    def __init__(self, name: str, number: int, flies: bool) -> None:
         self.name = name
         self.number = number
         """Its index among agents of its kind."""
-        self.cell: Cell = (0, 0)
-        self.visited: set[Cell] = set()
+        self.flies = flies
+        self.radius = 3 if flies else 2
+        """Cells that it sees in each direction."""
+        self.actions = len(MOVES) + 3 * flies
+        self.start((0, 0))
 
     def start(self, cell: Cell) -> None:
-        """Start an episode in a cell."""
+        """Start an episode in a cell, in the air at the lowest level."""
         self.cell = cell
         self.visited = {cell}
+        self.altitude = int(self.flies)
+        """The flight level, 1 to 3; 0 on the ground."""
 
     def move_for(self, action: int) -> Cell:
-        """The move of an action."""
-        return MOVES[action]
-
-    def observation_parts(self, size: int, goal: bool) -> dict[str, Any]:
-        """The spaces of its observation, by name."""
-        side = 2 * self.radius + 1
-        most = GOAL if goal else self.highest
-        return {
-            "agent": spaces.Box(0, size - 1, (2,), np.int32),
-            "obstacles_fov": spaces.Box(self.lowest, most, (side, side), np.int8),
-        }
-
-    def observed(self, seen: View) -> dict[str, Any]:
-        """The observation, without target and goal."""
-        return {"agent": np.array(self.cell, np.int32), "obstacles_fov": seen}
-
-    def chance(self) -> float:
-        """The probability that it sees a target in view."""
-        return 1.0
-
-    def background(self, board: Board) -> View:
-        """Its view of the board without agents."""
-        raise NotImplementedError
-
-    def finished(self, seen: View, board: Board) -> View:
-        """Its final view, after clouds and altitude."""
-        return seen
-
-    def place(self, seen: View, cell: Cell, code: int) -> None:
-        """Put a code into its view, if the cell is within."""
-        across, down = cell[0] - self.cell[0], cell[1] - self.cell[1]
-        if max(abs(across), abs(down)) <= self.radius:
-            seen[across + self.radius, down + self.radius] = code
-
-
-class GroundAgent(Agent):
-    """Walks and sees 5 x 5 cells; actions: four directions, or stay."""
-
-    radius = 2
-    actions = len(MOVES)
-    lowest = 0
-    highest = TARGET
-    flies = False
-
-    def background(self, board: Board) -> View:
-        """Obstacles and the border."""
-        return np.array(view(board.ground, self.cell, self.radius), np.int8)
-
-
-class AirAgent(Agent):
-    """Flies over obstacles at one of three levels and sees up to 7 x 7 cells.
-
-    At level 1 it sees the inner 3 x 3 cells and always detects a target there; at level
-    3 it sees all cells, but detects a target with probability 1/3. Actions: the moves,
-    then up, hold, down.
-    """
-
-    radius = 3
-    actions = len(MOVES) + 3
-    lowest = HIDDEN
-    highest = CLOUD
-    flies = True
-    levels = 3
-    chances = (1.0, 0.66, 0.33)
-    """The probability of seeing a target, by level."""
-
-    def start(self, cell: Cell) -> None:
-        """Start an episode, at the lowest level."""
-        super().start(cell)
-        self.altitude = 1
-
-    def move_for(self, action: int) -> Cell:
-        """Move, or climb, hold or sink."""
+        """The move of an action; in the air it may also change the altitude."""
         if action < len(MOVES):
             return MOVES[action]
         change = (1, 0, -1)[action - len(MOVES)]
-        self.altitude = min(max(self.altitude + change, 1), self.levels)
+        self.altitude = min(max(self.altitude + change, 1), LEVELS)
         return (0, 0)
 
-    def observation_parts(self, size: int, goal: bool) -> dict[str, Any]:
-        """With the flight level, which is never 0."""
-        parts = super().observation_parts(size, goal)
-        return {**parts, "flight_level": spaces.Discrete(self.levels + 1)}
+    def observation_parts(self, size: int, goal: bool) -> dict[str, spaces.Space[Any]]:
+        """The spaces of its observation, by name; the flight level is never 0."""
+        side = 2 * self.radius + 1
+        low, high = (HIDDEN, CLOUD) if self.flies else (0, TARGET)
+        view_space = spaces.Box(low, GOAL if goal else high, (side, side), np.int8)
+        level = {"flight_level": spaces.Discrete(LEVELS + 1)} if self.flies else {}
+        place = spaces.Box(0, size - 1, (2,), np.int32)
+        return {"agent": place, "obstacles_fov": view_space, **level}
 
     def observed(self, seen: View) -> dict[str, Any]:
-        """With the flight level."""
-        return {**super().observed(seen), "flight_level": np.int64(self.altitude)}
-
-    def chance(self) -> float:
-        """Falls with the flight level."""
-        return self.chances[self.altitude - 1]
-
-    def background(self, board: Board) -> View:
-        """The border; obstacles are below."""
-        return np.array(view(board.border, self.cell, self.radius), np.int8)
-
-    def finished(self, seen: View, board: Board) -> View:
-        """Clouds hide agents; cells out of sight are HIDDEN."""
-        below = (seen != OBSTACLE) & (seen != TARGET) & (seen != GOAL)
-        seen[np.asarray(view(board.cover, self.cell, self.radius)) & below] = CLOUD
-        rings = self.levels - self.altitude
-        if rings:
-            seen[:rings] = seen[-rings:] = HIDDEN
-            seen[:, :rings] = seen[:, -rings:] = HIDDEN
-        return seen
+        """The observation, without target and goal."""
+        level = {"flight_level": np.int64(self.altitude)} if self.flies else {}
+        return {"agent": np.array(self.cell, np.int32), "obstacles_fov": seen, **level}
 
 
 def see(
@@ -292,12 +199,26 @@ def see(
     goal: Cell | None,
 ) -> View:
     """The view of an agent; target is None if it does not detect it."""
-    seen = agent.background(board)
-    for other in others:
-        if other is not agent and other.altitude <= agent.altitude:
-            agent.place(seen, other.cell, AGENT)
-    if goal is not None:
-        agent.place(seen, goal, GOAL)
-    if target is not None:
-        agent.place(seen, target, TARGET)
-    return agent.finished(seen, board)
+    layer = board.border if agent.flies else board.ground
+    seen = np.array(view(layer, agent.cell, agent.radius), np.int8)
+    things = [
+        (other.cell, AGENT)
+        for other in others
+        if other is not agent and other.altitude <= agent.altitude
+    ]
+    for cell, code in [*things, (goal, GOAL), (target, TARGET)]:
+        if cell is not None:
+            across, up = (cell[axis] - agent.cell[axis] for axis in (0, 1))
+            if max(abs(across), abs(up)) <= agent.radius:
+                seen[across + agent.radius, up + agent.radius] = code
+    return _from_above(agent, board, seen) if agent.flies else seen
+
+
+def _from_above(agent: Agent, board: Board, seen: View) -> View:
+    """Clouds hide agents; cells out of sight are HIDDEN."""
+    below = (seen != OBSTACLE) & (seen != TARGET) & (seen != GOAL)
+    seen[np.asarray(view(board.cover, agent.cell, agent.radius)) & below] = CLOUD
+    if rings := LEVELS - agent.altitude:
+        seen[:rings] = seen[-rings:] = HIDDEN
+        seen[:, :rings] = seen[:, -rings:] = HIDDEN
+    return seen

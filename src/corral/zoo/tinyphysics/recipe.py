@@ -132,7 +132,7 @@ def _training_pool(config: Config, routes: list[str]) -> Pool:
 # The run ------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TinyPhysicsParts(plain.Parts):
     """A run of the recipe."""
 
