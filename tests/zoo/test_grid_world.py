@@ -15,17 +15,20 @@ with warnings.catch_warnings():
 from pettingzoo.utils import aec_to_parallel
 
 from corral.zoo import grid_world
-from corral.zoo.grid_world.board import (
+from corral.zoo.grid_world.world import (
     AGENT,
     CLOUD,
     GOAL,
     HIDDEN,
     OBSTACLE,
     TARGET,
+    Agent,
     Board,
+    Rules,
     Target,
+    World,
+    see,
 )
-from corral.zoo.grid_world.world import Agent, Rules, World, see
 
 RIGHT, UP, LEFT, DOWN, STAY, CLIMB, HOLD, SINK = range(8)
 

@@ -119,7 +119,7 @@ def _training(directory: RunDirectory, latest: dict[str, Any]) -> str:
     mean = _number(latest, "episode/return")
     if mean is None:
         return ""
-    rows = jsonl.last_lines(directory.episodes)[-RECENT_EPISODES:]
+    rows = jsonl.read(directory.episodes, jsonl.LATEST_BYTES)[-RECENT_EPISODES:]
     returns = [value for row in rows if (value := _number(row, "return")) is not None]
     spread = statistics.pstdev(returns) if len(returns) > 1 else None
     return f"{score(mean, spread)} (while training)"

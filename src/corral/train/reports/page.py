@@ -11,7 +11,6 @@ Everything given as text is escaped; pictures are the SVG that `charts` draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -22,17 +21,6 @@ Draw = Callable[..., str]
 """Draws SVG; its keyword argument `width` is in inches."""
 
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-
-
-@dataclass(frozen=True, slots=True)
-class TimeShare:
-    """A part of a whole."""
-
-    name: str
-    part: float
-    """Of 1."""
-    color: str
-    meaning: str
 
 
 class Page:
@@ -84,18 +72,18 @@ class Page:
         )
         self._parts.append(f'<div class="grid">{figures}</div>')
 
-    def shares(self, shares: Sequence[TimeShare]) -> None:
-        """One bar of several parts, and what each of them is."""
+    def shares(self, shares: Sequence[tuple[str, float, str, str]]) -> None:
+        """One bar of several parts: name, share of 1, colour and meaning of each."""
         bar = "".join(
-            f'<div style="flex: {share.part:.4f}; background: {share.color}"></div>'
-            for share in shares
+            f'<div style="flex: {part:.4f}; background: {color}"></div>'
+            for _, part, color, _ in shares
         )
         rows = "".join(
             f'<tr><td class="text"><span class="swatch" style="background: '
-            f'{share.color}"></span>{escape(share.name)}</td>'
-            f'<td>{100 * share.part:.1f}%</td><td class="text means">'
-            f"{escape(share.meaning)}</td></tr>"
-            for share in shares
+            f'{color}"></span>{escape(name)}</td>'
+            f'<td>{100 * part:.1f}%</td><td class="text means">'
+            f"{escape(meaning)}</td></tr>"
+            for name, part, color, meaning in shares
         )
         self._parts.append(
             f'<div class="shares" aria-hidden="true">{bar}</div>'

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 
 from corral.errors import Fault
 from corral.train.recipes.config import RunConfig
@@ -14,7 +13,6 @@ from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 from corral.train.sinks import Sink, jsonl
 from corral.train.sinks.console import ConsoleSink
-from corral.train.sinks.jsonl import JsonlSink
 from corral.train.sinks.tensorboard import TensorboardSink
 
 MAX_ERROR_CHARACTERS = 200
@@ -33,47 +31,38 @@ class Outputs:
     ) -> None:
         self.console = console
         self._directory = directory
-        self._episodes = JsonlSink(directory.episodes)
-        self._faults: JsonlSink | None = None
-        """Made with the first one."""
-        sinks: list[Sink] = [
-            JsonlSink(directory.metrics),
-            TensorboardSink(directory.tensorboard),
-        ]
+        self._sinks: list[Sink] = [TensorboardSink(directory.tensorboard), console]
         if wandb:
-            sinks.append(_wandb(directory, config))
-        self._metrics = [*sinks, console]
+            self._sinks.insert(0, _wandb(directory, config))
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Write metrics of one moment."""
-        for sink in self._metrics:
+        jsonl.append(self._directory.metrics, [metrics], step)
+        for sink in self._sinks:
             sink.write(metrics, step)
 
     def write_episodes(self, rows: list[dict[str, float]], step: int) -> None:
         """Write every episode that ended, as rows of `row_of`."""
-        if rows:
-            self._episodes.write_all(rows, step)
+        jsonl.append(self._directory.episodes, rows, step)
 
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
-        """Write a restart and the number of restarts so far."""
-        if self._faults is None:
-            self._faults = JsonlSink(self._directory.faults)
+        """Print and write a restart, with the number of restarts so far."""
+        self.console.say(line_of(fault, count), "yellow")
         names = ("kind", "command", "slot", "worker", "seed")
         text = f"{fault.error_text or fault.signal_name or ''}"
-        row: dict[str, Any] = {
+        row = {
             "count": count,
             **{name: getattr(fault, name) for name in names},
             "error": fault.error_type,
             "text": text[:MAX_ERROR_CHARACTERS],
         }
-        self._faults.write(row, step)
+        jsonl.append(self._directory.faults, [row], step)
 
     def close(self) -> None:
         """Close every sink, also if one of them cannot be closed."""
         with ExitStack() as closing:
-            for sink in [*reversed(self._metrics), self._faults, self._episodes]:
-                if sink is not None:
-                    closing.callback(sink.close)
+            for sink in reversed(self._sinks):
+                closing.callback(sink.close)
 
 
 def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:

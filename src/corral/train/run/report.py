@@ -14,7 +14,7 @@ from typing import Any
 
 from corral.rollouts.number_format import number
 from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
-from corral.train.reports.page import Draw, Page, TimeShare
+from corral.train.reports.page import Draw, Page
 from corral.train.run.directory import RECENT_EPISODES, RunDirectory
 from corral.train.run.time_split import TIME_PARTS
 from corral.train.sinks import jsonl
@@ -42,10 +42,7 @@ Points = list[tuple[float, float]]
 def page(directory: RunDirectory) -> str:
     """The whole file."""
     about = directory.read_about()
-    metrics, episodes = (
-        jsonl.read(path) if path.exists() else []
-        for path in (directory.metrics, directory.episodes)
-    )
+    metrics, episodes = map(jsonl.read, (directory.metrics, directory.episodes))
     built = Page(about.get("title", directory.path.name), about.get("subtitle", ""))
     if about.get("result"):
         built.callout(about["result"], about.get("again", ""))
@@ -68,17 +65,17 @@ def _add_returns(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
     if not shown:
         return
     built.heading("Learning curve")
-    evaluated = [line for line in metrics if line.get("eval/return") is not None]
-    spread = []
-    for line in evaluated:
-        mean, deviation = line["eval/return"], line.get("eval/return_std") or 0.0
-        spread.append((line["step"], mean - deviation, mean + deviation))
+    deviations = dict(_points(metrics, "eval/return_std"))
+    spread = [
+        (step, mean - deviations.get(step, 0.0), mean + deviations.get(step, 0.0))
+        for step, mean in _points(metrics, "eval/return")
+    ]
     level = about.get("threshold")
     said = (
         f"Training: mean of the last {RECENT_EPISODES} episodes, with exploration, as "
         "on the console."
     )
-    if evaluated:
+    if spread:
         said += (
             " Evaluation: mean over separate episodes with deterministic actions; the "
             "shade is one standard deviation of the episodes."
@@ -107,15 +104,14 @@ def _add_episodes(built: Page, metrics: Lines) -> None:
     names = [key.partition("/info/")[2] for key in keys if "/info/" in key]
     names = [name for name in dict.fromkeys(names) if _both(metrics, f"info/{name}")]
     success, length = _both(metrics, "success_rate", PERCENT), _both(metrics, "length")
-    shown: list[tuple[str, Draw, str]] = []
-    if success:
-        draw = _drawn(success, "% of the episodes", floor=0.0)
-        shown.append(("Success rate", draw, ""))
-    if length:
-        shown.append(("Episode length", _drawn(length, "steps"), ""))
+    shown = [
+        ("Success rate", _drawn(success, "% of the episodes", floor=0.0), success),
+        ("Episode length", _drawn(length, "steps"), length),
+    ]
     for name in names[:MAX_INFO_CHARTS]:
-        shown.append((name, _drawn(_both(metrics, f"info/{name}"), name), ""))
-    if not shown:
+        curves = _both(metrics, f"info/{name}")
+        shown.append((name, _drawn(curves, name), curves))
+    if not any(curves for _, _, curves in shown):
         return
     built.heading("Episodes")
     built.paragraph(
@@ -123,7 +119,7 @@ def _add_episodes(built: Page, metrics: Lines) -> None:
         "its episodes. Other names are entries of the info that ends an episode.",
         soft=True,
     )
-    built.grid(shown)
+    built.grid((title, draw, "") for title, draw, curves in shown if curves)
     if left_out := ", ".join(names[MAX_INFO_CHARTS:]):
         built.paragraph(f"Also in metrics.jsonl: {left_out}.", soft=True)
 
@@ -135,10 +131,9 @@ def _add_lengths(built: Page, episodes: Lines) -> None:
     half = len(lengths) // 2
     built.heading("Distribution of episode lengths")
     groups = {"first half": lengths[:half], "second half": lengths[half:]}
-    colors = {"first half": COLORS["gray"], "second half": COLORS["blue"]}
-    labels = ("steps in an episode", "% of the episodes")
+    colors = dict(zip(groups, (COLORS["gray"], COLORS["blue"]), strict=True))
     built.picture(
-        partial(histogram, groups, colors, *labels),
+        partial(histogram, groups, colors, "steps in an episode", "% of the episodes"),
         f"All {len(lengths):,} episodes of training, in the order in which they ended.",
     )
 
@@ -175,8 +170,9 @@ def _add_time(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
     if not split:
         return
     built.heading("Where the time went")
-    shares = [(part, split.get(part, 0.0), *TIME_CHARTS[part]) for part in TIME_PARTS]
-    built.shares([TimeShare(*share) for share in shares])
+    built.shares(
+        [(part, split.get(part, 0.0), *TIME_CHARTS[part]) for part in TIME_PARTS]
+    )
     if about.get("faster"):
         built.paragraph(about["faster"])
 
@@ -206,9 +202,12 @@ def _add_use(built: Page, metrics: Lines) -> None:
     )
     if len(speed) > 1:
         line = Curve("speed", speed, INK, "-", "")
-        steps = _drawn([line], "env steps per second", floor=0.0)
-        busy = _drawn(shown, "% busy", floor=0.0)
-        built.grid([("Speed", steps, ""), ("CPU and GPU", busy, "")])
+        built.grid(
+            [
+                ("Speed", _drawn([line], "env steps per second", floor=0.0), ""),
+                ("CPU and GPU", _drawn(shown, "% busy", floor=0.0), ""),
+            ]
+        )
 
 
 def _mean(points: Sequence[tuple[float, float]]) -> float:
@@ -221,12 +220,11 @@ def _mean(points: Sequence[tuple[float, float]]) -> float:
 def _add_video(built: Page, directory: RunDirectory) -> None:
     best = directory.videos / "best.gif"
     videos = [best] if best.exists() else sorted(directory.videos.glob("*.gif"))
-    if videos:
+    for video in videos[-1:]:
         built.heading("Video")
-        data = base64.b64encode(videos[-1].read_bytes()).decode()
+        data = base64.b64encode(video.read_bytes()).decode()
         picture = f'<img alt="one episode" src="data:image/gif;base64,{data}">'
-        caption = f"One episode, deterministic actions: {videos[-1].name}"
-        built.figure(picture, caption)
+        built.figure(picture, f"One episode, deterministic actions: {video.name}")
 
 
 def _add_facts(built: Page, directory: RunDirectory, about: Mapping[str, Any]) -> None:
@@ -235,9 +233,8 @@ def _add_facts(built: Page, directory: RunDirectory, about: Mapping[str, Any]) -
     if about.get("command"):
         built.code(shlex.join(about["command"]))
     built.heading("Every setting")
-    text = directory.config.read_text(encoding="utf-8")
-    settings = [line for line in text.splitlines() if not line.startswith("#")]
-    built.code("\n".join(settings))
+    lines = directory.config.read_text(encoding="utf-8").splitlines()
+    built.code("\n".join(line for line in lines if not line.startswith("#")))
 
 
 def _points(metrics: Lines, name: str, times: float = 1.0) -> Points:

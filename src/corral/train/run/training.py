@@ -32,7 +32,7 @@ from corral.train.run.directory import RECENT_EPISODES, RunDirectory
 from corral.train.run.episode_video import BackgroundVideo, VideoScene
 from corral.train.run.evaluation import is_better, is_enough, means_of, row_of
 from corral.train.run.failure import RunFailure
-from corral.train.run.outputs import Outputs, line_of
+from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts
 from corral.train.run.stop_signals import StopSignals
 from corral.train.run.time_split import TimeSplit, compared
@@ -335,7 +335,6 @@ class Training:
     def _restarted(self, fault: Fault) -> None:
         self._restarts += 1
         self._lost_processes += fault.kind != "raised"
-        self.outputs.console.say(line_of(fault, self._restarts), "yellow")
         self.outputs.write_fault(fault, self._restarts, self.progress.steps)
 
     # Troubles -------------------------------------------------------------------------

@@ -13,9 +13,17 @@ from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatten, flatten_space
 
 from corral.errors import MissingExtra
-from corral.zoo.grid_world.board import AGENT, CLOUD, GOAL, OBSTACLE, TARGET
 from corral.zoo.grid_world.picture import Frame, picture_of
-from corral.zoo.grid_world.world import Agent, Rules, World
+from corral.zoo.grid_world.world import (
+    AGENT,
+    CLOUD,
+    GOAL,
+    OBSTACLE,
+    TARGET,
+    Agent,
+    Rules,
+    World,
+)
 
 try:
     from pettingzoo import AECEnv, ParallelEnv

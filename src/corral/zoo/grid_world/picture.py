@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.zoo.grid_world.board import SIGHT, Cell
-from corral.zoo.grid_world.world import World
+from corral.zoo.grid_world.world import SIGHT, Cell, World
 
 PIXELS = 24
 """A cell's side."""

@@ -99,10 +99,9 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Start the next route, after its warm-up."""
         super().reset(seed=seed)
-        asked = request_of(options)
-        track = self._drives.begin(0, seed, asked.route)
-        self._trace = asked.trace
-        self._track = track
+        route, trace = request_of(options)
+        self._track = track = self._drives.begin(0, seed, route)
+        self._trace = trace
         self._index = CONTROL_START
         self._end = track.length if self._whole_route else COST_END
         self._error, self._error_sum = track.error, track.error_sum

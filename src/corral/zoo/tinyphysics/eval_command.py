@@ -119,12 +119,13 @@ def _is_given(arguments: argparse.Namespace, name: str) -> bool:
 
 
 def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
-    from corral.zoo.tinyphysics.evaluation import columns_of, mean_of, mean_text
+    from corral.rollouts.number_format import number
+    from corral.zoo.tinyphysics.evaluation import mean_of, mean_text
 
     width = max(map(len, costs))
     print(f"{'route':<{width}}  {'lataccel':>9}  {'jerk':>9}  {'total':>9}")
     for path, cost in {**costs, "mean": mean_of(costs)}.items():
-        columns = "  ".join(f"{value:>9}" for value in columns_of(cost))
+        columns = "  ".join(f"{number(value):>9}" for value in cost)
         print(f"{path:<{width}}  {columns}")
     print(f"{controller.name}: {mean_text(costs)} over {len(costs)} routes")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from corral.engine.worker.context import this_worker
 from corral.errors import OptionError
 from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
-from corral.rollouts.number_format import number, score
+from corral.rollouts.number_format import score
 from corral.train.run.directory import find
 from corral.zoo.tinyphysics import (
     PID,
@@ -40,8 +40,7 @@ SAMPLES = 5
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """A drive of one route; arrays of one row per step."""
 
     path: str
@@ -104,7 +103,10 @@ def drive(
 def trace(pool: Pool, policy: Policy, paths: Sequence[str]) -> list[Trace]:
     """Drive these routes, and record targets, lateral accelerations and steers."""
     tasks = [{"route": path, "trace": True} for path in paths]
-    return [_trace(episode) for episode in _episodes(pool, policy, tasks)]
+    return [
+        Trace(episode.info["route"], _costs(episode), *episode.info["trace"].T)
+        for episode in _episodes(pool, policy, tasks)
+    ]
 
 
 def mean_of(costs: Mapping[str, Costs]) -> Costs:
@@ -116,11 +118,6 @@ def mean_text(costs: Mapping[str, Costs]) -> str:
     """The mean total cost and its standard deviation over the routes."""
     totals = [cost.total for cost in costs.values()]
     return score(mean_of(costs).total, float(np.std(totals)))
-
-
-def columns_of(cost: Costs) -> tuple[str, ...]:
-    """The three costs of a route as text."""
-    return tuple(map(number, cost))
 
 
 def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
@@ -161,11 +158,6 @@ def _costs(episode: Episode) -> Costs:
     return Costs(**{key: float(c) for key, c in episode.info["episode_cost"].items()})
 
 
-def _trace(episode: Episode) -> Trace:
-    target, actual, steer = episode.info["trace"].T
-    return Trace(episode.info["route"], _costs(episode), target, actual, steer)
-
-
 PID_NAME = "pid"
 PLAIN = "corral.zoo.tinyphysics"
 VIEWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -192,10 +184,7 @@ def controller_of(name: str, checkpoint: str = "best") -> Controller:
     """The controller `pid`, or that of a run's directory or checkpoint."""
     if name == PID_NAME:
         return Controller("PID", lambda spec: PID(), env_kwargs={"dtype": "float64"})
-    return _trained(Path(name), checkpoint)
-
-
-def _trained(path: Path, which: str) -> Controller:
+    path = Path(name)
     directory = find(path)
     # Imported here: a PID needs neither torch nor pydantic.
     from corral.train.run.loaded_run import load_policy
@@ -209,8 +198,8 @@ def _trained(path: Path, which: str) -> Controller:
         )
     kwargs = config.env_kwargs
     return Controller(
-        str(path),
-        partial(load_policy, path, which=which),
+        name,
+        partial(load_policy, path, which=checkpoint),
         *VIEWS[config.env],
         env_kwargs={key: kwargs[key] for key in SEEN & kwargs.keys()},
     )

@@ -13,7 +13,7 @@ from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
 from corral.train.reports.page import Page
 from corral.zoo.tinyphysics import Costs
 from corral.zoo.tinyphysics.costs import STEP, WEIGHT
-from corral.zoo.tinyphysics.evaluation import Trace, columns_of, mean_of, mean_text
+from corral.zoo.tinyphysics.evaluation import Trace, mean_of, mean_text
 from corral.zoo.tinyphysics.route import CONTROL_START
 
 MEAN = "mean"
@@ -90,10 +90,10 @@ def _curve(name: str, seconds: np.ndarray, values: np.ndarray, color: str) -> Cu
 
 def _add_table(built: Page, costs: Mapping[str, Costs], mean: Costs) -> None:
     built.heading("Every route")
-    rows = [(path, *columns_of(cost)) for path, cost in costs.items()]
+    shown = {**costs, MEAN: mean}
     built.table(
         ["route", "lataccel", "jerk", "total"],
-        [*rows, (MEAN, *columns_of(mean))],
+        [(path, *map(number, cost)) for path, cost in shown.items()],
         texts=(0,),
-        kinds=[*[""] * len(rows), "first strong"],
+        kinds=[*[""] * len(costs), "first strong"],
     )

@@ -14,7 +14,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,8 +67,7 @@ class Config(RunConfig):
 # Routes -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RouteSplit:
+class RouteSplit(NamedTuple):
     """Which routes are for what; none is for two things."""
 
     training: list[str]
@@ -87,10 +86,8 @@ class RouteSplit:
                 "be trained on: lower validation_routes and test_routes"
             )
         order = np.random.default_rng(config.seed).permutation(len(paths))
-        mixed = [paths[place] for place in order]
-        test, rest = mixed[: config.test_routes], mixed[config.test_routes :]
-        bound = config.validation_routes
-        return cls(rest[bound:], rest[:bound], test)
+        mixed, tests = [paths[place] for place in order], config.test_routes
+        return cls(mixed[held_out:], mixed[tests:held_out], mixed[:tests])
 
 
 # Pools --------------------------------------------------------------------------------
@@ -118,7 +115,7 @@ def open_pool(
 
 
 def _training_pool(config: Config, routes: list[str]) -> Pool:
-    """Every slot by turns, and no two drives alike."""
+    """Slots take the routes by turns, and no two drives are alike."""
     return open_pool(
         config,
         config.num_envs,
@@ -136,15 +133,14 @@ def _training_pool(config: Config, routes: list[str]) -> Pool:
 class TinyPhysicsParts(plain.Parts):
     """A run of the recipe."""
 
+    config: Config
     routes: RouteSplit
-    settings: Config
-    """The config, by its own type."""
     _pid: dict[str, float] = field(default_factory=dict)
     """What the PID controller's drives cost, by route."""
 
     def open_pool(self, backend: str, workers: int | None) -> Pool:
         """For drives whose noise is the route's own, so that they can be compared."""
-        config = self.settings
+        config = self.config
         # No more than have something to do, so that all workers have.
         slots = min(
             config.num_envs, max(config.evaluate_episodes, config.final_episodes)
@@ -154,18 +150,17 @@ class TinyPhysicsParts(plain.Parts):
 
     def tasks(self, purpose: str, count: int) -> list[Any]:
         """Validation or test routes, again from the first if there are too few."""
-        routes = self.routes
-        chosen = routes.validation if purpose == "validation" else routes.test
+        chosen: list[str] = getattr(self.routes, purpose)
         return [{"route": chosen[place % len(chosen)]} for place in range(count)]
 
     def measured(self, result: Evaluation) -> dict[str, float]:
         """Costs, and how they compare with the PID controller's on the same routes."""
         costs = [info["episode_cost"] for info in result.infos]
-        by_pid = self.pid_costs([info["route"] for info in result.infos])
         total, lataccel, jerk = (
             float(np.mean([cost[name] for cost in costs]))
             for name in ("total", "lataccel", "jerk")
         )
+        by_pid = self.pid_costs([info["route"] for info in result.infos])
         pid_cost = float(np.mean(by_pid))
         return {
             "cost": total,
@@ -179,31 +174,25 @@ class TinyPhysicsParts(plain.Parts):
         """Of the official controller, one for each route."""
         new = [route for route in dict.fromkeys(routes) if route not in self._pid]
         if new:
-            self._pid |= dict(zip(new, self._driven_by_pid(new), strict=True))
+            layout, given = self.pool.layout, {"routes": new, "dtype": "float64"}
+            with Pool(
+                make_tinyphysics_batched,
+                min(len(new), self.config.num_envs),
+                batched=True,
+                backend=layout.backend,
+                workers=None if layout.backend == "serial" else layout.workers,
+                infos="final",
+                env_kwargs={**given, "model": self.config.model},
+            ) as pool:
+                tasks = [{"route": route} for route in new]
+                for drive in run_episodes(pool, PID(), tasks=tasks, rows=False):
+                    cost = drive.info["episode_cost"]["total"]
+                    self._pid[drive.info["route"]] = cost
         return [self._pid[route] for route in routes]
-
-    def _driven_by_pid(self, routes: list[str]) -> list[float]:
-        layout = self.pool.layout
-        with Pool(
-            make_tinyphysics_batched,
-            min(len(routes), self.settings.num_envs),
-            batched=True,
-            backend=layout.backend,
-            workers=None if layout.backend == "serial" else layout.workers,
-            infos="final",
-            env_kwargs={
-                "routes": routes,
-                "model": self.settings.model,
-                "dtype": "float64",
-            },
-        ) as pool:
-            tasks = [{"route": route} for route in routes]
-            run = run_episodes(pool, PID(), tasks=tasks, rows=False)
-            return [episode.info["episode_cost"]["total"] for episode in run]
 
     def warm_up(self, say: Callable[[str], object]) -> None:
         """Clone the PID controller."""
-        config = self.settings
+        config = self.config
         if not config.clone_epochs:
             return
         rows = -(-config.clone_rows // self.pool.num_envs)
@@ -237,4 +226,4 @@ def build(config: Config) -> TinyPhysicsParts:
     config = config.model_copy(update={"env_kwargs": given})
     built = plain.build(config, lambda *_: _training_pool(config, routes.training))
     common = {one.name: getattr(built, one.name) for one in fields(built)}
-    return TinyPhysicsParts(**common, routes=routes, settings=config)
+    return TinyPhysicsParts(**{**common, "config": config}, routes=routes)

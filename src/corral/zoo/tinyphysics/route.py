@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import itertools
 import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,10 +66,9 @@ class Route:
 def read_route(path: str) -> Route:
     """Read a CSV file; errors name the file, column and row."""
     named = _columns(path, _lines(path))
-    roll = np.sin(named["roll"]) * GRAVITY
     return Route(
         path=path,
-        roll_lataccel=roll,
+        roll_lataccel=np.sin(named["roll"]) * GRAVITY,
         v_ego=named["vEgo"],
         a_ego=named["aEgo"],
         target=named["targetLateralAcceleration"],
@@ -136,11 +136,6 @@ STEP = 0.1
 """Seconds from row to row."""
 
 
-def synthetic_paths(count: int = COUNT) -> list[str]:
-    """The paths of the first `count` routes."""
-    return [f"{SYNTHETIC}{number:05d}" for number in range(count)]
-
-
 def synthetic_route(path: str) -> Route:
     """Make the route of this path; it is the same on every machine."""
     digits = path.removeprefix(SYNTHETIC)
@@ -177,16 +172,14 @@ def _wandering(random: np.random.RandomState, size: float, period: float) -> Flo
 
 def write_route(route: Route, path: str | os.PathLike[str]) -> None:
     """Write a route as a CSV file, in the format of recorded routes."""
-    steer = [repr(float(-value)) for value in route.steer]
-    steer += [""] * (len(route) - len(steer))
+    times = STEP * np.arange(len(route))
     roll = np.arcsin(route.roll_lataccel / GRAVITY)
+    values = (times, route.v_ego, route.a_ego, roll, route.target, -route.steer)
+    columns = (column.tolist() for column in values)
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["t", *COLUMNS])
-        for row, wheel in enumerate(steer):
-            values = (route.v_ego, route.a_ego, roll, route.target)
-            numbers = [repr(float(value[row])) for value in values]
-            writer.writerow([repr(STEP * row), *numbers, wheel])
+        writer.writerows(itertools.zip_longest(*columns, fillvalue=""))
 
 
 def find_routes(data: str | Sequence[str] | None = None) -> list[str]:
@@ -197,7 +190,7 @@ def find_routes(data: str | Sequence[str] | None = None) -> list[str]:
             synthetic routes).
     """
     if data is None:
-        return synthetic_paths()
+        return [f"{SYNTHETIC}{number:05d}" for number in range(COUNT)]
     if not isinstance(data, (str, os.PathLike)):
         return _some([os.fspath(path) for path in data], "an empty list")
     place = os.fspath(data)
@@ -222,9 +215,7 @@ def _some(paths: list[str], place: str) -> list[str]:
 
 def load_route(path: str) -> Route:
     """Read the route of this path, or make it if it is a synthetic one."""
-    if path.startswith(SYNTHETIC):
-        return synthetic_route(path)
-    return read_route(path)
+    return (synthetic_route if path.startswith(SYNTHETIC) else read_route)(path)
 
 
 class RouteOrder:
@@ -265,31 +256,25 @@ class RouteOrder:
 
 @lru_cache(maxsize=4)
 def _permutation(seed: int, turn: int, count: int) -> list[int]:
-    generator = np.random.default_rng((seed, turn))
-    order: list[int] = generator.permutation(count).tolist()
+    order: list[int] = np.random.default_rng((seed, turn)).permutation(count).tolist()
     return order
 
 
-class RouteRequest(NamedTuple):
-    """The options or the task of a reset."""
+def request_of(options: dict[str, Any] | None) -> tuple[str | None, bool]:
+    """Read the options of a reset, or its task.
 
-    route: str | None = None
-    """The path of a route; None for the next one."""
-    trace: bool = False
-    """Whether the last info has a trace."""
-
-
-def request_of(options: dict[str, Any] | None) -> RouteRequest:
-    """Read `route` and `trace` from the options of a reset, or from its task."""
+    Returns:
+        The path of a route, None for the next one; whether the last info has a trace.
+    """
     given = options or {}
     task = given.get("task")
     named: dict[str, Any] = task if isinstance(task, dict) else {"route": task}
     route = given.get("route", named.get("route"))
-    unknown = named.keys() - RouteRequest._fields
+    unknown = named.keys() - {"route", "trace"}
     if unknown or not isinstance(route, (str, os.PathLike, type(None))):
         raise OptionError(
             f'name a route by its path, as in {{"route": "data/00000.csv"}}; '
             f"got {task if unknown else route!r:.80}"
         )
     trace = bool(given.get("trace", named.get("trace")))
-    return RouteRequest(None if route is None else os.fspath(route), trace)
+    return None if route is None else os.fspath(route), trace
