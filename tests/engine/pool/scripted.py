@@ -121,7 +121,8 @@ class Parts:
         assignment: Assignment = asked.assignment([None] * SLOTS, budget, True)
         any_executor: Any = executor
         details = FaultDetails(
-            assignment, any_executor, self.state, self.actions, self.views
+            *(assignment, executor.shards, False),
+            *(any_executor, self.state, self.actions, self.views),
         )
         self.recovery = Recovery(asked, budget, self.inbox, details)
         self.dispatcher = Dispatcher(self.lifecycle, details, self.recovery)

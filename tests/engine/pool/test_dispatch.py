@@ -100,7 +100,7 @@ def test_with_restarts_the_worker_is_replaced_and_the_wait_goes_on(restarting):
     parts.step_all()
     parts.finish(*range(SLOTS))
     parts.executor.deaths = [1]
-    assert parts.dispatcher.wait(SLOTS, None)
+    parts.dispatcher.wait(SLOTS, None)
     assert parts.executor.said[-1] == ("replace", 1, [2, 2])
     assert parts.lifecycle.state == OPEN
 

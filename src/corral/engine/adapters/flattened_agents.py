@@ -7,13 +7,14 @@ env takes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
-from gymnasium.spaces.utils import flatdim, flatten_space
+from gymnasium.spaces.utils import flatdim, flatten, flatten_space
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK
@@ -69,10 +70,19 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         self._adapter = adapter
         self.env = env = adapter.env
         self.possible_agents = list(env.possible_agents)
-        self._observation = JointObservation(adapter.team)
         self._action = JointAction(adapter.team)
-        self.observation_space = self._observation.space
         self.action_space = self._action.space
+        boxes = [
+            flat_box(f"agent {agent!r}", adapter.team.group_of(agent).observation_space)
+            for agent in self.possible_agents
+        ]
+        self._parts = _side_by_side(self.possible_agents, map(flatdim, boxes))
+        # Zeros stand for agents that are gone, so they must be in the space.
+        low = np.minimum(np.concatenate([box.low for box in boxes]), 0)
+        high = np.maximum(np.concatenate([box.high for box in boxes]), 0)
+        self.observation_space = spaces.Box(
+            low.astype(np.float32), high.astype(np.float32), dtype=np.float32
+        )
         self.metadata = dict(getattr(env, "metadata", None) or {})
         self.render_mode = adapter.spec.render_mode
         if not callable(reward):
@@ -119,14 +129,22 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def _joint(self, observations: Mapping[Agent, Any]) -> NDArray[np.float32]:
         """The observations of the living agents, and of those that have just ended."""
         roster = self._adapter.roster
-        agents = [seat.agent for seat in (*roster.living, *roster.leaving)]
-        return self._observation.of(
-            roster.value, [agent for agent in agents if agent in observations]
-        )
+        joint = np.zeros(flatdim(self.observation_space), np.float32)
+        for seat in (*roster.living, *roster.leaving):
+            if seat.agent in observations:
+                joint[self._parts[seat.agent]] = self._flat(seat.agent)
+        return joint
+
+    def _flat(self, agent: Agent) -> Any:
+        """What the agent sees, as Gymnasium flattens it."""
+        roster = self._adapter.roster
+        group, at = roster.team.place[agent]
+        seen = mapped(lambda leaf: leaf[0, at], roster.value[group.name]["obs"])
+        return flatten(group.observation_space, seen)
 
     def agent_view(self, observation: Any, agent: Agent) -> Any:
         """One agent's part of an observation, or of a batch of observations."""
-        return np.asarray(observation)[..., self._observation.part(agent)]
+        return np.asarray(observation)[..., self._parts[agent]]
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The action masks of all agents, concatenated, as sb3-contrib wants them."""
@@ -194,10 +212,10 @@ class JointAction:
     """
 
     def __init__(self, team: Team) -> None:
-        action_spaces = {one: team.group_of(one).action_space for one in team.agents}
-        kinds = {agent: _kind(agent, space) for agent, space in action_spaces.items()}
+        self._spaces = {one: team.group_of(one).action_space for one in team.agents}
+        kinds = {agent: _kind(agent, space) for agent, space in self._spaces.items()}
         if len(set(kinds.values())) > 1:
-            listed = ", ".join(f"{agent!r} {kinds[agent]}" for agent in kinds)
+            listed = ", ".join(f"{agent!r} {kind}" for agent, kind in kinds.items())
             raise OptionError(
                 "the agents' actions cannot be joined, since some are discrete (sets) "
                 f"and others continuous (numbers): {listed}. Use corral.make_multi, "
@@ -205,21 +223,14 @@ class JointAction:
             )
         self.masked = "sets" in kinds.values()
         """Whether actions can be masked: discrete ones can, numbers cannot."""
-        self._spaces = action_spaces
-        self._parts: dict[Agent, slice] = {}
-        self.space: spaces.MultiDiscrete | spaces.Box
-        end = 0
-        for agent, space in action_spaces.items():
-            size = len(_choices(space)) if self.masked else flatdim(space)
-            self._parts[agent] = slice(end, end := end + size)
-        each: list[Any] = list(action_spaces.values())
+        each = self._spaces.values()
+        self.space: Any = flatten_space(spaces.Tuple(each))
+        sizes = map(flatdim, each)
         if self.masked:
-            counts = [count for space in each for count in _choices(space)]
-            self.space = spaces.MultiDiscrete(counts)
-        else:
-            low = np.concatenate([box.low.ravel() for box in each])
-            high = np.concatenate([box.high.ravel() for box in each])
-            self.space = spaces.Box(low, high, dtype=low.dtype.type)
+            choices = [_choices(space) for space in each]
+            self.space = spaces.MultiDiscrete(np.concatenate(choices))
+            sizes = map(len, choices)
+        self._parts = _side_by_side(team.agents, sizes)
 
     def of(self, action: Any, agent: Agent) -> Any:
         """One agent's own action."""
@@ -233,6 +244,12 @@ class JointAction:
     def choices(self, agent: Agent) -> int:
         """How many entries the agent's mask has."""
         return sum(_choices(self._spaces[agent]))
+
+
+def _side_by_side(agents: Iterable[Agent], sizes: Iterable[int]) -> dict[Agent, slice]:
+    """Each agent's part of a vector in which the parts follow each other."""
+    ends = [0, *accumulate(sizes)]
+    return dict(zip(agents, map(slice, ends, ends[1:]), strict=True))
 
 
 def _kind(agent: Agent, space: Space[Any]) -> str:
@@ -256,44 +273,6 @@ def _choices(space: Any) -> list[int]:
     return space.nvec.ravel().tolist()  # type: ignore[no-any-return]
 
 
-class JointObservation:
-    """One vector for all agents: each observation as Gymnasium flattens it.
-
-    float32, since learners compute with it; zeros for agents that are not alive.
-    """
-
-    def __init__(self, team: Team) -> None:
-        self._team = team
-        self._parts: dict[Agent, slice] = {}
-        low, high = [], []
-        end = 0
-        for agent in team.agents:
-            space = team.group_of(agent).observation_space
-            flat = flat_box(f"agent {agent!r}", space)
-            # Zeros stand for agents that are gone, so they must be in the space.
-            low.append(np.minimum(flat.low, 0).astype(np.float32))
-            high.append(np.maximum(flat.high, 0).astype(np.float32))
-            self._parts[agent] = slice(end, end := end + flat.shape[0])
-        self.space = spaces.Box(
-            np.concatenate(low), np.concatenate(high), dtype=np.float32
-        )
-
-    def of(self, value: dict[str, Any], seen: Collection[Agent]) -> Array:
-        """The joint observation of these agents, out of the team's arrays."""
-        joint = np.zeros(self.space.shape, np.float32)
-        for group in self._team.groups:
-            batch = mapped(lambda leaf: leaf[0], value[group.name]["obs"])
-            flat = flat_batch(group.observation_space, batch, len(group.agents))
-            for agent, own in zip(group.agents, flat, strict=True):
-                if agent in seen:
-                    joint[self._parts[agent]] = own
-        return joint
-
-    def part(self, agent: Agent) -> slice:
-        """Where an agent's observation is in the vector."""
-        return self._parts[agent]
-
-
 def flat_box(owner: str, space: Space[Any]) -> spaces.Box:
     """The space as Gymnasium flattens it; OptionError if it cannot be."""
     flat = flatten_space(space) if space.is_np_flattenable else None
@@ -307,22 +286,14 @@ def flat_box(owner: str, space: Space[Any]) -> spaces.Box:
 
 def flat_batch(space: Space[Any], batch: Any, count: int) -> Array:
     """`(count, ...)` of a space as `(count, numbers)`; discrete values are one-hot."""
-    if isinstance(space, spaces.Dict):
-        parts = [flat_batch(part, batch[key], count) for key, part in space.items()]
-        return np.concatenate(parts, axis=1)
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space, batch, strict=True)
-        return np.concatenate([flat_batch(p, b, count) for p, b in pairs], axis=1)
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        parts: Any = space.spaces
+        keys = parts if isinstance(parts, dict) else range(len(parts))
+        flat = [flat_batch(parts[key], batch[key], count) for key in keys]
+        return np.concatenate(flat, axis=1)
     values = np.asarray(batch).reshape(count, -1)
-    if isinstance(space, spaces.Discrete):
-        return _one_hot(values[:, 0] - space.start, int(space.n))
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes, first = space.nvec.ravel().tolist(), space.start.ravel()
-        columns = [_one_hot(values[:, i] - first[i], n) for i, n in enumerate(sizes)]
-        return np.concatenate(columns, axis=1)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        from_zero = values - np.ravel(space.start)
+        hot = [np.arange(n) == from_zero[:, [i]] for i, n in enumerate(_choices(space))]
+        values = np.concatenate(hot, axis=1)
     return values.astype(np.float32)
-
-
-def _one_hot(values: Array, size: int) -> Array:
-    hot: Array = (np.arange(size) == values[:, None]).astype(np.float32)
-    return hot

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -237,8 +238,8 @@ class Dispatcher:
         count: int,
         timeout: float | None,
         enough: Callable[[], bool] | None = None,
-    ) -> bool:
-        """Wait for `count` results; False if the timeout passes first.
+    ) -> None:
+        """Wait for `count` results; TimeoutError if the timeout passes first.
 
         Rings only wake the caller; `done` decides. `enough` is given where the caller
         waits for some of the pending results, and `count` is then the number of rings
@@ -255,8 +256,13 @@ class Dispatcher:
                         recovery.check_workers(perf_counter())
                         # Rings may be missing by then: do not wait for them.
                         if recovery.recovered and is_done():
-                            return True
-                    return executor.wait(target, left, is_done, only_some)
+                            return
+                    if executor.wait(target, left, is_done, only_some):
+                        return
+                    raise TimeoutError(
+                        f"the results did not arrive within {timeout} s; "
+                        f"{state.waiting} slots have a pending command"
+                    )
                 except FaultError as error:
                     self.recover(error)
                 if timeout is not None:
@@ -278,9 +284,7 @@ class Dispatcher:
             self.lifecycle.state = BROKEN
             final = error_for(self.fault_details.of_dead_worker(last.fault, asked))
             assert isinstance(final, FaultError)
-            workers, letters = (
-                range(len(self.executor.shards)),
-                self.executor.last_letters,
-            )
-            self.on_broken(final, [one for each in workers for one in letters(each)])
+            workers = range(len(self.executor.shards))
+            letters = map(self.executor.last_letters, workers)
+            self.on_broken(final, list(chain.from_iterable(letters)))
             raise final from final.__cause__

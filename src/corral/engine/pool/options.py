@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK, Autoreset, EnvSpec
-from corral.engine.adapters import isolation as verdicts
 from corral.engine.adapters.factories import Wrap
 from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.executors.assign import usable_cores
@@ -133,9 +132,8 @@ class PoolOptions:
                 "memory_limit gives a slot a new process, so every slot needs one of "
                 'its own: add isolation="slot"'
             )
-        for name in ("isolate_rng", "memory_limit"):
-            value = getattr(self, name)
-            if self.batched and value:
+        for name in ("isolate_rng", "memory_limit") if self.batched else ():
+            if value := getattr(self, name):
                 raise OptionError(
                     f"{name}={value!r} works slot by slot, and batched=True has all "
                     "slots of a worker in one env; leave out one of the two"
@@ -192,14 +190,6 @@ class PoolOptions:
         )
 
 
-def own_process_reason(spec: EnvSpec) -> str:
-    """Why every slot got a process of its own without being asked for."""
-    declared = spec.metadata.get(verdicts.ISOLATION_KEY)
-    said = f'metadata["{verdicts.ISOLATION_KEY}"] is "{declared}"'
-    saved = "`corral doctor --save` found that envs disturb each other"
-    return f"one process per slot, since {said if declared else saved}"
-
-
 def episode_requests(
     slots: list[int],
     seeds: Sequence[int | None] | None,
@@ -238,10 +228,9 @@ def episode_requests(
             message["options"] = asked
         if task is not NO_TASK:
             message["task"] = task
-        if message:
-            requests[slot] = message
         numbers.append(number)
-    return numbers, requests
+        requests[slot] = message
+    return numbers, {slot: about for slot, about in requests.items() if about}
 
 
 def mode_of(autoreset: str) -> int:
@@ -252,13 +241,13 @@ def mode_of(autoreset: str) -> int:
 
 def info_choice(infos: str | Sequence[str]) -> str | tuple[str, ...]:
     """Which infos are kept."""
-    if isinstance(infos, str):
-        if infos not in ("all", "final", "none"):
-            raise OptionError(
-                f'infos is {infos!r}; choose "all", "final", "none" or a list of keys'
-            )
-        return infos
-    return tuple(infos)
+    if not isinstance(infos, str):
+        return tuple(infos)
+    if infos not in ("all", "final", "none"):
+        raise OptionError(
+            f'infos is {infos!r}; choose "all", "final", "none" or a list of keys'
+        )
+    return infos
 
 
 def root_seed(seed: int | None) -> int:

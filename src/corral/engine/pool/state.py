@@ -51,22 +51,6 @@ class PoolState:
             write them.
     """
 
-    __slots__ = (
-        *("_commands", "_pending", "_reset_at", "_sent_at", "_started", "_whole"),
-        *("_whole_mode", "_whole_sent_at", "all", "copying_seconds", "count"),
-        *(
-            "_requests",
-            "assigned",
-            "done",
-            "mark",
-            "messages",
-            "opened_at",
-            "policy_seconds",
-        ),
-        *("question_count", "send_count", "taken", "tickets"),
-        *("unstarted", "waiting", "waiting_seconds"),
-    )
-
     def __init__(self, count: int, done: NDArray[np.uint32]) -> None:
         self.count = count
         self.done = done
@@ -228,9 +212,7 @@ class PoolState:
 
     def pending(self) -> Chosen:
         """The slots with a pending command."""
-        if self._whole:
-            self._spread()
-        return np.flatnonzero(self._pending)
+        return self.all if self._whole else np.flatnonzero(self._pending)
 
     def _spread(self) -> None:
         """Mark slot by slot that a command to all is pending."""
@@ -248,11 +230,9 @@ class PoolState:
 
     def ready(self) -> Chosen:
         """The slots whose results are there."""
-        if self._whole:
-            self._spread()
         tickets = self.tickets
         finished = self.done == tickets.base + tickets.offsets & TICKET_MASK
-        return np.flatnonzero(self._pending & finished)
+        return np.flatnonzero(finished if self._whole else self._pending & finished)
 
     def missing(self, slots: Chosen) -> int:
         """How many of these slots' results are not there yet."""
@@ -261,12 +241,9 @@ class PoolState:
 
     def unfinished(self, slots: Sequence[int]) -> list[int]:
         """Those of these slots with a pending command that is not done."""
-        if self._whole:
-            self._spread()
-        chosen = np.asarray(slots, np.intp)
+        chosen = np.intersect1d(slots, self.pending())
         late = self.done[chosen] != self.tickets_of(chosen) & TICKET_MASK
-        found: list[int] = chosen[self._pending[chosen] & late].tolist()
-        return found
+        return list(chosen[late].tolist())
 
     def oldest(self, slots: Chosen, count: int) -> Chosen:
         """At most `count` of these slots, those sent to longest ago; ascending.
@@ -300,10 +277,8 @@ class PoolState:
 
     def check_sendable(self, slots: Chosen, started: bool) -> None:
         """None of them may have a pending command; `started`: all need a reset."""
-        if self._whole:
-            self._spread()
-        if self._pending[slots].any():
-            busy = slots[self._pending[slots]]
+        busy = slots if self._whole else slots[self._pending[slots]]
+        if len(busy):
             raise OrderError(
                 f"slots {busy.tolist()} have a pending command; call recv first"
             )
@@ -316,9 +291,7 @@ class PoolState:
 
     def check_pending(self, slots: Chosen) -> None:
         """All of them must have a pending command."""
-        if self._whole:
-            self._spread()
-        idle = slots[~self._pending[slots]]
+        idle = slots[:0] if self._whole else slots[~self._pending[slots]]
         if len(idle):
             raise OrderError(
                 f"slots {idle.tolist()} have no pending command; send to them first"
