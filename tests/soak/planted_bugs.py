@@ -155,7 +155,7 @@ BUGS = (
     # The pool and its executors ----------------------------------------------------
     Bug(
         "Slots that were sent to one by one are levelled to a ticket too low.",
-        "engine/layout/tickets.py",
+        "engine/layout/plan.py",
         "self.base += self._words[0]",
         "self.base += self._words[0] - 1",
         ("engine/pool",),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scripted import SLOTS, Parts
 
-from corral.engine.pool.lifecycle import BROKEN, OPEN, SENDING
+from corral.engine.pool.state import BROKEN, OPEN, SENDING
 from corral.engine.worker.commands import WIDE_ACTIONS, Verb
 from corral.engine.worker.letters import Letter
 from corral.errors import Fault, WorkerDied

@@ -35,8 +35,8 @@ from corral.engine.executors.start_errors import start_errors
 from corral.engine.executors.uninterrupted import uninterrupted
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults import stacks
+from corral.engine.faults.process_usage import run_delay
 from corral.engine.faults.report import error_for
-from corral.engine.faults.run_delay import run_delay
 from corral.engine.layout import plan
 from corral.engine.layout.codec import Codecs
 from corral.engine.transport import child_processes, descriptors, doorbell

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.faults.report import error_for, one_error_for
-from corral.engine.layout.entries import Column
 from corral.engine.layout.plan import TICKET_MASK
+from corral.engine.layout.readout import Column
 from corral.engine.pool.fault_details import Asked, FaultDetails
-from corral.engine.pool.lifecycle import BROKEN, OPEN, SENDING, Lifecycle
 from corral.engine.pool.recovery import Recovery
-from corral.engine.pool.state import Chosen
+from corral.engine.pool.state import BROKEN, OPEN, SENDING, Chosen, Lifecycle
 from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter

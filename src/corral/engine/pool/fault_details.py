@@ -45,7 +45,7 @@ CRASH_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Neighbourhood:
     """Where an env is built: its worker, and the envs beside it."""
 
     assignment: Assignment
@@ -108,7 +108,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultDetails(Surroundings):
+class FaultDetails(Neighbourhood):
     """Completes faults."""
 
     executor: Executor

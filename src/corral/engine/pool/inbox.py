@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from corral.core import Step
 from corral.engine.layout.codec import Codec
 from corral.engine.layout.columns import FINAL_ROW, Columns
-from corral.engine.layout.entries import Column
 from corral.engine.layout.infos import NO_INFOS, Infos
+from corral.engine.layout.readout import Column
 from corral.engine.pool.state import Chosen
 from corral.engine.worker.letters import Letter, merged
 from corral.errors import Fault

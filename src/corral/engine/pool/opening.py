@@ -12,7 +12,7 @@ from corral.engine.executors.placement import place
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import DataViews
-from corral.engine.pool.fault_details import Surroundings
+from corral.engine.pool.fault_details import Neighbourhood
 from corral.engine.pool.options import ApiOptions, PoolOptions
 from corral.errors import FaultError, IsolationError
 
@@ -41,7 +41,7 @@ def open_workers(
 
 
 def _open(assignment: Assignment, options: PoolOptions, api: ApiOptions) -> OpenWorkers:
-    beside = Surroundings(assignment, [], one_process=False)
+    beside = Neighbourhood(assignment, [], one_process=False)
     try:
         executor, layout = place(
             assignment,
@@ -51,7 +51,7 @@ def _open(assignment: Assignment, options: PoolOptions, api: ApiOptions) -> Open
             api.own_processes,
         )
         one_process = layout.backend != "process"
-        beside = Surroundings(assignment, executor.shards, one_process)
+        beside = Neighbourhood(assignment, executor.shards, one_process)
         with closed_on_error(executor):
             specs = executor.build()
             spec = api.agree(specs)

@@ -20,29 +20,36 @@ from corral.engine.adapters.factories import (
 )
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import closed_on_error
+from corral.engine.faults.process_usage import run_delay
 from corral.engine.faults.restart_limits import RestartBudget
-from corral.engine.faults.run_delay import run_delay
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.batched_envs import BatchedEnvs
 from corral.engine.pool.dispatch import Dispatcher, Payload, Question
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
-from corral.engine.pool.lifecycle import CLOSED, OPEN, Lifecycle
 from corral.engine.pool.opening import OpenWorkers, open_workers
 from corral.engine.pool.options import (
     ApiOptions,
+    BatchedEnvs,
     PoolOptions,
     episode_requests,
     limits_for,
     mode_of,
     root_seed,
 )
-from corral.engine.pool.receive import Receiver
+from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
-from corral.engine.pool.stale_views import StaleViews
-from corral.engine.pool.state import Chosen, PoolState, Slots, chosen_slots
+from corral.engine.pool.state import (
+    CLOSED,
+    HAVE_WORKERS,
+    OPEN,
+    Chosen,
+    Lifecycle,
+    PoolState,
+    Slots,
+    chosen_slots,
+)
 from corral.engine.pool.stats import Stats, stats_of
 from corral.engine.worker.autoreset import SAME_STEP
 from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
@@ -608,7 +615,7 @@ class Pool:
 
     def close(self, timeout: float | None = None) -> None:
         """Close every env and end every worker; bounded, idempotent, never raises."""
-        if self._lifecycle.has_workers:
+        if self._lifecycle.state in HAVE_WORKERS:
             try:
                 self._lifecycle.close()
             finally:  # a signal handler may raise at any line

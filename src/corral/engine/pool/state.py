@@ -1,5 +1,10 @@
 """The state of a pool: what each slot was sent, what is pending, where time went.
 
+    unbuilt -> open <-> sending -> closed
+
+A pool is broken once a worker has ended that is not replaced, and forked in a child of
+the process that made it.
+
 Sending, receiving and recovery use it; nothing else keeps anything about a command.
 What is known slot by slot is in arrays of fixed layout, what is known of the whole pool
 in attributes: a Python number in an array costs twice as much.
@@ -7,18 +12,79 @@ in attributes: a Python number in an array costs twice as much.
 
 from __future__ import annotations
 
+import os
 import sys
+import weakref
 from collections.abc import Sequence
+from threading import get_ident
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.layout.plan import TICKET_MASK
-from corral.engine.layout.tickets import Tickets
+from corral.engine.layout.plan import TICKET_MASK, Tickets
 from corral.engine.worker.commands import Verb
-from corral.errors import OptionError, OrderError
+from corral.errors import ClosedError, OptionError, OrderError, OwnershipError
+
+UNBUILT, OPEN, SENDING, CLOSED = "unbuilt", "open", "sending", "closed"
+BROKEN, FORKED = "broken", "forked"
+HAVE_WORKERS = (OPEN, SENDING, BROKEN)
+"""The states in which this process has workers to end."""
+_UNUSABLE = {
+    SENDING: (
+        ClosedError,
+        "a send was interrupted; close this pool and make a new one",
+    ),
+    BROKEN: (ClosedError, "a worker of this pool died; close it and make a new one"),
+    CLOSED: (ClosedError, "this pool is closed; make another one"),
+    FORKED: (
+        OwnershipError,
+        "this pool belongs to the parent of this forked process; make one here",
+    ),
+}
+
+
+class Lifecycle:
+    """The state of one pool, made by the thread that the pool belongs to."""
+
+    def __init__(self) -> None:
+        self.state = UNBUILT
+        self.owner = get_ident()
+
+    def open(self) -> None:
+        """Everything is built."""
+        self.state = OPEN
+        _open_pools.add(self)
+
+    def close(self) -> None:
+        """The pool cannot be used any more."""
+        self.state = CLOSED
+        _open_pools.discard(self)
+
+    def check(self) -> None:
+        """Raise unless the pool is open and used by the thread that owns it."""
+        if self.state != OPEN:
+            kind, why = _UNUSABLE.get(self.state, _UNUSABLE[CLOSED])
+            raise kind(why)
+        if get_ident() != self.owner:
+            raise OwnershipError(
+                "this pool belongs to the thread that made it; make one pool per "
+                "thread, or make the calls from its thread"
+            )
+
+
+_open_pools: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
+
+
+def _disown_in_child() -> None:
+    for life in list(_open_pools):
+        life.state = FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_in_child)
+
 
 Slots = Sequence[int] | NDArray[np.integer]
 Chosen = NDArray[np.intp]

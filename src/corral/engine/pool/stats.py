@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.executors.contract import Executor
-from corral.engine.faults.process_memory import memory_of
-from corral.engine.faults.run_delay import run_delay
+from corral.engine.faults.process_usage import memory_of, run_delay
 from corral.engine.layout.durations import duration_text, percentile
 from corral.engine.pool.state import PoolState
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.faults.run_delay import own_time
+from corral.engine.faults.process_usage import own_time
 from corral.engine.worker.probed_env import ProbedEnv
 
 RECORDED_ENDS = 2

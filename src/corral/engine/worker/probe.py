@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from corral.engine.adapters.isolation import isolation_of
-from corral.engine.faults.run_delay import own_time
+from corral.engine.faults.process_usage import own_time
 from corral.engine.transport.child_processes import listed_children
 from corral.engine.worker import shared_state
 from corral.engine.worker.commands import Job, ProbeRequest

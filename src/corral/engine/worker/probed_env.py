@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.faults.run_delay import own_time
+from corral.engine.faults.process_usage import own_time
 from corral.engine.worker.commands import Job
 from corral.engine.worker.context import WorkerContext
 from corral.engine.worker.episode_plan import sampled_task

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from corral.core import NO_TASK, EnvSpec
-from corral.engine.faults.process_memory import memory_of
+from corral.engine.faults.process_usage import memory_of
 from corral.engine.faults.report import message_for
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.columns import Columns
@@ -30,8 +30,8 @@ from corral.engine.layout.plan import (
     STEPPING,
     TICKET_MASK,
     DataViews,
+    Tickets,
 )
-from corral.engine.layout.tickets import Tickets
 from corral.engine.worker import autoreset
 from corral.engine.worker.commands import WIDE_ACTIONS, ResumeState, ShardOptions
 from corral.engine.worker.endpoint import WorkerEndpoint

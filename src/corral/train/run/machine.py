@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.engine.executors.assign import usable_cores
-from corral.engine.faults.process_memory import memory_of
-from corral.engine.faults.run_delay import run_delay
+from corral.engine.faults.process_usage import memory_of, run_delay
 from corral.engine.worker import compiled
 from corral.errors import MissingExtra
 
