@@ -34,7 +34,7 @@ from corral.engine.worker import commands, letters, probe, serialization
 from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.forked_copies import guard_of
 from corral.engine.worker.serve import serve
-from corral.engine.worker.shard import WorkerRetired
+from corral.engine.worker.shard_rows import WorkerRetired
 from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 

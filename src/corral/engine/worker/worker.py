@@ -49,9 +49,7 @@ class Worker:
             rng=worker_rng(job.options.root_seed, job.slots),
         )
         kind = BatchedShard if job.options.batched else Shard
-        self.shard = kind(
-            job.worker, job.slots, job.options, lock, guard, job.owns_process
-        )
+        self.shard = kind(job, lock, guard)
         self.closing = False
         self._prepared = False
         self._vitals: Any = [0.0] * (
