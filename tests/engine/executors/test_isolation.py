@@ -46,7 +46,7 @@ def made(kind, **options):
     [
         (
             Lonely,
-            "the second one in a process cannot be built and reset (RuntimeError: "
+            "the second one in a process cannot be built (RuntimeError: "
             "getJointState failed.)",
         ),
         (

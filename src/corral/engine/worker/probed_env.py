@@ -65,8 +65,8 @@ class ProbedEnv:
         self._factory = factory
         self._episode = 0
 
-    def build(self) -> bool:
-        """Build it; returns whether the env declares that it releases the GIL."""
+    def build(self) -> ProbedEnv:
+        """Build it."""
         (spec,) = self.envs.build([self._make])
         self._adapter = self.envs.adapters[0]
         # A copy: the env's own space, which others may share, stays as it is. Drawn
@@ -75,7 +75,9 @@ class ProbedEnv:
         space.seed(0)
         self.actions = cycle([space.sample() for _ in range(SAMPLED_ACTIONS)])
         self.refuses_threads = spec.metadata.get(THREADS_KEY) is False
-        return bool(spec.metadata.get(THREADS_KEY))
+        self.declares_threads = bool(spec.metadata.get(THREADS_KEY))
+        """Whether it declares that its steps release the GIL."""
+        return self
 
     def _make(self) -> Any:
         self.made = self._factory()
