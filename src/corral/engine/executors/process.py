@@ -184,8 +184,8 @@ class ProcessExecutor(SignalledExecutor):
         self, worker: int, probe_slots: Sequence[int], recorded: bytes, limit: float
     ) -> bool:
         """Whether envs in another process repeat a trial."""
-        message = commands.RepeatRecording(self._job(worker, probe_slots), recorded)
-        self._post(worker, self._pack(message))
+        job = self._job(worker, probe_slots)
+        self._post(worker, self._pack(commands.ProbeEnvs(job, recorded=recorded)))
         return bool(self._await_probe(worker, limit))
 
     def _await_probe(self, worker: int, limit: float) -> Any:

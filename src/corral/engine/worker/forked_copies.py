@@ -23,8 +23,10 @@ Assumes:
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 COPY_EXIT_CODE = 1
@@ -34,18 +36,11 @@ Guard = Callable[..., None]
 """Called where the user's code returned, with the exception if it raised."""
 
 
-def _c_part() -> Any:
-    """The C part of the worker; None where its Python twins are used."""
-    if os.environ.get("CORRAL_PURE_PYTHON") == "1":
-        return None
-    try:
-        from corral.engine.worker import _record
-    except ImportError:
-        return None
-    return _record
-
-
-C_PART = _c_part()
+C_PART: Any = None
+"""The C part of the worker; None where its Python twins are used."""
+if os.environ.get("CORRAL_PURE_PYTHON") != "1":
+    with suppress(ImportError):
+        C_PART = importlib.import_module("corral.engine.worker._record")
 count_forks: Callable[[], int] = getattr(C_PART, "forks", os.getpid)
 """Its result differs in every forked copy."""
 

@@ -51,45 +51,37 @@ class Worker:
         kind = BatchedShard if job.options.batched else Shard
         self.shard = kind(job, lock, guard)
         self.closing = False
-        self._prepared = False
-        self._vitals: Any = [0.0] * (
-            plan.CACHE_LINE_BYTES // 8
-        )  # until there is a block
+        # Until there is a block:
+        self._vitals: Any = [0.0] * (plan.CACHE_LINE_BYTES // 8)
 
     def prepare(self) -> None:
-        """What envs find in their worker."""
-        here.context = self.context
-        job = self.job
+        """Make what envs find in their worker."""
+        here.context, job = self.context, self.job
         if job.owns_process:
             seed_globals(self._globals_seed(job.options.root_seed))
-            _limit_torch_threads(job.threads)
-        worker_init = opened(job.worker_init)
-        if worker_init is not None:
-            worker_init()
+            torch = sys.modules.get("torch")
+            if job.threads is not None and torch is not None:
+                torch.set_num_threads(job.threads)
+        if job.worker_init is not None:
+            opened(job.worker_init)()
             self.guard()
-        per_worker = opened(job.per_worker)
-        if per_worker is not None:
-            self.context.resource = per_worker()
+        if job.per_worker is not None:
+            self.context.resource = opened(job.per_worker)()
             self.guard()
-        self._function = opened(job.function)
-        self._prepared = True
 
-    def take_over(self, tried: Worker) -> None:
-        """Take the resources of a worker that has tried envs in this process."""
-        self.context.resource = tried.context.resource
-        self.context.rng = tried.context.rng
-        self._function = opened(self.job.function)
-        here.context = self.context
-        self._prepared = True
-
-    def build(self, first: Any = None) -> list[EnvSpec]:
+    def build(self, first: Any = None, tried: Worker | None = None) -> list[EnvSpec]:
         """Resources first, then the envs that use them.
 
         Args:
             first: the env of the first slot, where it was made before.
+            tried: a worker that has tried envs in this process, and has resources.
         """
-        if not self._prepared:
+        if tried is None:
             self.prepare()
+        else:
+            here.context, made = self.context, tried.context
+            self.context.resource, self.context.rng = made.resource, made.rng
+        self._function = opened(self.job.function)
         factories = list(opened(self.job.factories) or [])
         if first is not None:
             kept, make = [first], factories[0]
@@ -185,9 +177,10 @@ class Worker:
             return self._attempt(
                 "map", [None], lambda _: self._function(opened(payload))
             )
-        command = command_of(verb, payload)
+        if verb == "call" and payload[0] == "render":
+            verb = "render"
         return self._attempt(
-            command, message.indexes, lambda index: self._value(index, message)
+            verb, message.indexes, lambda index: self._value(index, message)
         )
 
     def _attempt(
@@ -244,14 +237,3 @@ def worker_rng(root: int, slots: range) -> np.random.Generator:
     """What `corral.this_worker().rng` draws from, in the worker of these slots."""
     seed = episode_seed(root, slots.start, SeedDomain.WORKERS)
     return np.random.default_rng(seed)
-
-
-def command_of(verb: str, payload: Any) -> str:
-    """How a fault names a question."""
-    return "render" if verb == "call" and payload[0] == "render" else verb
-
-
-def _limit_torch_threads(threads: int | None) -> None:
-    torch = sys.modules.get("torch")
-    if threads is not None and torch is not None:
-        torch.set_num_threads(threads)
