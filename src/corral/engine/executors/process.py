@@ -224,9 +224,7 @@ class ProcessExecutor(SignalledExecutor):
         with closed_on_error(self):
             for worker in workers:
                 self._post(worker, self._pack(commands.BuildShard(self._job(worker))))
-            return [
-                spec for worker in workers for spec in self._await_start(worker).specs
-            ]
+            return [spec for worker in workers for spec in self._await_start(worker)]
 
     def _job(
         self, worker: int, probe_slots: Sequence[int] | None = None

@@ -21,7 +21,6 @@ from corral.engine.faults import stacks
 from corral.engine.faults.report import error_for, signal_name
 from corral.engine.layout import plan
 from corral.engine.transport import child_processes
-from corral.engine.worker.letters import BuildFailed
 from corral.errors import Fault
 
 SILENT_EXIT_SECONDS = 2.0
@@ -175,9 +174,9 @@ class WorkerHealth:
 
     def checked(self, worker: int, answer: Any) -> Any:
         """The answer of a worker that builds something; raises if that failed."""
-        if isinstance(answer, BuildFailed):
+        if isinstance(answer, Fault):
             output = self.output.tail(worker)
-            raise error_for(replace(answer.fault, kind="start", output=output))
+            raise error_for(replace(answer, kind="start", output=output))
         return answer
 
 

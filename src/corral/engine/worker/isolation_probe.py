@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.faults.process_usage import own_time
 from corral.engine.worker.probed_env import ProbedEnv
 
 RECORDED_ENDS = 2
@@ -117,21 +116,6 @@ class OutOfTime(BaseException):
 
 class GuestFailed(Exception):
     """An env failed beside another: which one, and in what; its error is the cause."""
-
-
-class Stopwatch:
-    """Seconds of this thread, without those in which others had the cores."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._began, self._own = time.perf_counter(), own_time()
-
-    def check(self) -> None:
-        """Raises OutOfTime when the limit has passed."""
-        # What others took can only shorten it: mostly there is no need to ask.
-        late = time.perf_counter() - self._began > self._limit
-        if late and own_time() - self._own > self._limit:
-            raise OutOfTime
 
 
 # Alone --------------------------------------------------------------------------------

@@ -147,10 +147,8 @@ class _WorkerProcess:
         self.worker = worker = Worker(build.job, guard=self.guard)
         first, self._kept = self._kept, None
         try:
-            if self._post_result(
-                build.job,
-                lambda: letters.ShardBuilt(worker.build(first, self._tried)),
-            ):
+            built = partial(worker.build, first, self._tried)
+            if self._post_result(build.job, built):
                 self._serve(worker, _expect(self.mailbox.fetch(), commands.BindBlock))
         finally:
             self.guard()
@@ -201,7 +199,7 @@ class _WorkerProcess:
         except BaseException as error:
             self.guard(error)
             fault = self._explained(error, job)
-            self.mailbox.post(letters.BuildFailed(letters.for_travel(fault)))
+            self.mailbox.post(letters.for_travel(fault))
             return False
         return True
 
@@ -272,12 +270,9 @@ class _LogHandler(logging.Handler):
 
 def portable(record: logging.LogRecord) -> dict[str, Any]:
     """A log record with its message formatted, so that nothing odd is pickled."""
-    fields = dict(record.__dict__)
-    fields["msg"] = record.getMessage()
-    fields["args"] = None
+    fields = {**vars(record), "msg": record.getMessage(), "args": None}
     if record.exc_info:
         fields["exc_text"] = logging.Formatter().formatException(record.exc_info)
-        fields["exc_info"] = None
     plain = (str, int, float, bool, type(None))
     return {key: value for key, value in fields.items() if isinstance(value, plain)}
 

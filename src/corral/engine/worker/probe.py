@@ -34,7 +34,6 @@ from corral.engine.worker.isolation_probe import (
     Recording,
     Response,
     SharingAnswer,
-    Stopwatch,
     differences,
     guest_name,
     record,
@@ -261,7 +260,7 @@ class Probe:
 
     def _compare_sharing(self, first: ProbedEnv) -> Measurement:
         """Run alone, then together; errors of an env become part of the answer."""
-        measured, watch = Measurement(0.0), Stopwatch(self.question.limit)
+        measured, self._began = Measurement(0.0), (time.perf_counter(), own_time())
         try:
             states, times = self._streams.states(), None
             recordings = self._alone(first)
@@ -274,11 +273,11 @@ class Probe:
             if self.question.seconds and not at_once:
                 times = self._timed(first)
                 measured = Measurement.of(times)
-                watch = Stopwatch(self.question.limit)
+                self._began = time.perf_counter(), own_time()
             if drawn:
                 return replace(measured, sharing=_draws(drawn, "in reset or step"))
             self.reached("alone")
-            sharing, doubt = self._tried(recordings, watch, at_once)
+            sharing, doubt = self._tried(recordings, at_once)
             if at_once:
                 measured = replace(
                     measured,
@@ -314,21 +313,17 @@ class Probe:
         return bool(self.question.seconds) and waits and not alone
 
     def _tried(
-        self, recordings: list[Recording], watch: Stopwatch, at_once: bool
+        self, recordings: list[Recording], at_once: bool
     ) -> tuple[SharingAnswer, Doubt | None]:
         self._before = self._snapshot()
         self._clear()
-        watch.check()
+        self._check_time()
         try:
-            found = (
-                self._at_once(recordings)
-                if at_once
-                else self._together(recordings, watch)
-            )
+            found = (self._at_once if at_once else self._together)(recordings)
         except SameEnvTwice:
             return SharingAnswer(None, "the factory returns the same env again"), None
         except Exception as error:
-            return self._tried_again(recordings, watch, error)
+            return self._tried_again(recordings, error)
         assert self._after is not None
         changed = shared_state.first_change(self._before, self._after)
         seen = next((one.text for one in found if not one.in_infos_alone), "")
@@ -348,9 +343,14 @@ class Probe:
             doubt = Doubt(differs, mild, dumps((recordings, found)))
         return SharingAnswer(None if unread else True, text, difference=seen), doubt
 
-    def _together(
-        self, recordings: list[Recording], watch: Stopwatch
-    ) -> list[Difference]:
+    def _check_time(self) -> None:
+        """Raises OutOfTime when the limit has passed, for this thread alone."""
+        limit, (began, own) = self.question.limit, self._began
+        # What others took can only shorten it: mostly there is no need to ask.
+        if time.perf_counter() - began > limit and own_time() - own > limit:
+            raise OutOfTime
+
+    def _together(self, recordings: list[Recording]) -> list[Difference]:
         """Run the recordings by turns, until what a learner sees differs."""
         self._streams.restore()
         self._drawn: list[str] = []
@@ -366,7 +366,7 @@ class Probe:
                     self._after = self._snapshot(self._before)
                     guests[0].close()
                 else:
-                    watch.check()
+                    self._check_time()
                     name, number = guest_name(place, count), place % count
                     again = (guests[place], number, name, recordings[number], turn)
                     try:
@@ -446,12 +446,12 @@ class Probe:
         return min(gains)
 
     def _tried_again(
-        self, recordings: list[Recording], watch: Stopwatch, failure: Exception
+        self, recordings: list[Recording], failure: Exception
     ) -> tuple[SharingAnswer, Doubt | None]:
         """One failed beside another: once more, since it may also do so by chance."""
         self._clear()
         try:
-            self._together(recordings, watch)
+            self._together(recordings)
         except Exception as error:
             text = f"side by side in one process {error}: {_error_text(error)}"
             if not isinstance(error, GuestFailed):

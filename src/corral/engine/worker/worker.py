@@ -6,6 +6,7 @@ run `serve` around it.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -147,25 +148,19 @@ class Worker:
             case commands.NewColumns(columns):
                 shard.columns.adopt(columns)
             case commands.NewRootSeed(seed):
-                self._reroot(seed)
+                shard.plan.restart_count(seed)
+                if self.job.owns_process:
+                    shard.envs.leave_slots()  # their streams are seeded with episodes
+                    seed_globals(self._globals_seed(seed))
             case Ask():
-                self._ask(message)
+                reply = self.answer(message)
+                # Before the caller has the reply, and may want a step in time.
+                self._mark(plan.STEPPING)
+                self._endpoint.send(reply)
+                if message.verb == "run" and self._endpoint.ring is not None:
+                    self._endpoint.ring()  # an item is announced like a slot
             case _:
                 raise AssertionError(f"no such message: {message!r:.80}")
-
-    def _reroot(self, seed: int) -> None:
-        self.shard.plan.restart_count(seed)
-        if self.job.owns_process:
-            self.shard.envs.leave_slots()  # their streams are seeded with episodes
-            seed_globals(self._globals_seed(seed))
-
-    def _ask(self, message: Ask) -> None:
-        reply = self.answer(message)
-        # Before the caller has the reply, and may want a step in time.
-        self._mark(plan.STEPPING)
-        self._endpoint.send(reply)
-        if message.verb == "run" and self._endpoint.ring is not None:
-            self._endpoint.ring()  # an item that is done is announced like a slot
 
     def answer(self, message: Ask) -> Reply:
         """Answer a question, slot by slot."""
@@ -188,14 +183,12 @@ class Worker:
     ) -> Reply:
         values: list[Any] = []
         faults: list[Fault] = []
-        slots: list[int] = []
-        for index in indexes:
-            slot = None if index is None else self.job.slots[index]
-            if slot is not None:
+        slots = [self.job.slots[index] for index in indexes if index is not None]
+        for index, slot in itertools.zip_longest(indexes, slots, fillvalue=-1):
+            if index is not None:
                 self._vitals[plan.CURRENT_SLOT] = index
-                slots.append(slot)
             try:
-                with self.shard.envs.randomness_of(-1 if slot is None else slot):
+                with self.shard.envs.randomness_of(slot):
                     values.append(work(index))
                 self.guard()
             except BaseException as error:
