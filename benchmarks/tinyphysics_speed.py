@@ -24,8 +24,7 @@ from races import machine, race
 import corral
 from corral.tools.bench.measure import Rates
 from corral.zoo.tinyphysics import RouteOrder, find_routes
-from corral.zoo.tinyphysics.controller import controller_of
-from corral.zoo.tinyphysics.evaluation import open_pool
+from corral.zoo.tinyphysics.evaluation import controller_of, open_pool
 
 SLOTS = 32
 RUNNERS = {

@@ -28,16 +28,15 @@ FRESH_WORKERS = (
     "engine/executors/test_kinds_of_parent_program",
     "engine/executors/test_openmp",
     "engine/executors/test_start_errors",
-    "engine/executors/test_worker_count_after_probe",
-    "engine/executors/test_worker_output",
     "engine/transport",
-    "engine/worker/test_profilers",
     "engine/worker/test_serialization",
     "faults/test_nothing_left_behind",
     "faults/test_privacy",
-    "faults/test_repeated_pools",
 )
 """Tests of how workers start, what they begin with and what they leave."""
+MANY_MODULES = 100
+"""To look through them for garbage takes longer than most tests."""
+_frozen_modules = 0
 BENCHMARKS = ("cli/test_bench", "tools/bench/test_candidate", "tools/bench/test_compar")
 """Tests of benchmarks, each candidate a process."""
 RUNS = (
@@ -54,12 +53,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """All tests are imported: now they and their workers need less time."""
-    # Many tests look for garbage; none is among what was imported for the others.
-    gc.collect()
-    gc.freeze()
+    _freeze_imports()
     # Workers get our path, and would look in each of these before all other places.
     tests = str(Path(__file__).parent)
     sys.path.sort(key=lambda entry: entry.startswith(tests))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Between two files: those after the one that imported a lot go on as fast."""
+    same = nextitem is not None and nextitem.path == item.path
+    if not same and len(sys.modules) > _frozen_modules + MANY_MODULES:
+        _freeze_imports()
+
+
+def _freeze_imports() -> None:
+    """Many tests look for garbage; none is among what was imported for the others."""
+    global _frozen_modules
+    gc.collect()
+    gc.freeze()
+    _frozen_modules = len(sys.modules)
 
 
 @pytest.fixture(scope="session", autouse=True)

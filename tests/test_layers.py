@@ -31,7 +31,7 @@ def test_no_modules_import_each_other_in_a_circle():
         }
         for name, path in modules.items()
     }
-    assert len(imports) > 300 and sum(map(len, imports.values())) > 1000
+    assert len(imports) > 200 and sum(map(len, imports.values())) > 1000
     # Whoever imports nothing that is left is in no circle.
     while ends := [name for name, targets in imports.items() if not targets]:
         for name in ends:
@@ -62,7 +62,7 @@ def test_no_room_names_a_module_of_an_example_system():
     # One keeps what older versions wrote, the other is a public path.
     files -= {package / "engine/old_paths.py", package / "meta.py"}
     naming = [path for path in files if re.search(r"\bzoo\.\w", path.read_text())]
-    assert len(files) > 300 and not naming
+    assert len(files) > 200 and not naming
 
 
 def test_every_module_is_on_the_map():

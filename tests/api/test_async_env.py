@@ -268,9 +268,7 @@ def test_a_batch_size_without_a_meaning_is_refused(size: Any) -> None:
 
 def test_recv_with_nothing_under_way_says_what_to_do(make: Any) -> None:
     envs = make(Echo, 3, 2)
-    with pytest.raises(
-        OrderError, match="0 have a command under way; call async_reset"
-    ):
+    with pytest.raises(OrderError, match="0 have a pending command; call async_reset"):
         envs.recv()
     with pytest.raises(OrderError, match="no observation yet"):
         envs.send([1, 1])
@@ -278,9 +276,7 @@ def test_recv_with_nothing_under_way_says_what_to_do(make: Any) -> None:
         _ = envs.slots
     envs.async_reset()
     envs.recv()
-    with pytest.raises(
-        OrderError, match="2 slots, but only 1 have a command under way"
-    ):
+    with pytest.raises(OrderError, match="2 slots, but only 1 have a pending command"):
         envs.recv()
     envs.send([1, 1])
     assert len(envs.recv()[0]) == 2

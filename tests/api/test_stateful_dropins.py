@@ -21,7 +21,12 @@ CLEAN = "forkserver"
 @pytest.fixture(scope="module", autouse=True)
 def servers_end():
     """The peers' helper processes would outlive them, and be found by other tests."""
+    # What each of the peers' workers imports, and no env.
+    forkserver._forkserver._stop()
+    peers = ["gymnasium.vector", "stable_baselines3.common.vec_env"]
+    forkserver.set_forkserver_preload(peers)
     yield
+    forkserver.set_forkserver_preload(["__main__"])
     forkserver._forkserver._stop()
     resource_tracker._resource_tracker._stop()
 

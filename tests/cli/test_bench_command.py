@@ -20,6 +20,7 @@ def states(document):
     }
 
 
+@pytest.mark.first
 def test_the_whole_of_it(here, capsys):
     arguments = ["bench", "cli_envs:Env", "--num-envs", "2,1", "--rounds", "2"]
     arguments += ["--seconds", "0.01", "--policy-ms", "0.1", "--kwargs", '{"size": 2}']
@@ -51,7 +52,7 @@ def test_the_whole_of_it(here, capsys):
         (["CartPol-v1"], 2, "near names: CartPole-v1"),
         (["no_such_module_y:make"], 2, "no module 'no_such_module_y'"),
         (["cli_envs:Evn"], 2, "near names: Env"),
-        (["cli_envs:needs"], 2, "needs arguments: size, depth"),
+        (["cli_envs:needs"], 2, "has the arguments (size, depth)"),
         (["cli_envs:nothing"], 2, "returned None"),
         (["cli_envs:Team"], 2, "PettingZoo"),
         (["cli_envs:cannot"], 1, "could not be built: ValueError: no such robot"),

@@ -7,15 +7,13 @@ import sys
 import pytest
 
 from corral.cli.main import main
-from corral.train.run import run_register
+from corral.train.run import directory as run_files
 from corral.train.run.directory import RunDirectory
 
 
 @pytest.fixture(autouse=True)
 def nothing_registered(tmp_path, monkeypatch):
-    monkeypatch.setenv(
-        run_register.RUNS_FILE_VARIABLE, str(tmp_path / "state" / "runs")
-    )
+    monkeypatch.setenv(run_files.RUNS_FILE_VARIABLE, str(tmp_path / "state" / "runs"))
 
 
 @pytest.fixture
@@ -69,12 +67,12 @@ def test_runs_elsewhere_are_found_by_the_register(here, listed, tmp_path):
     gone = RunDirectory(tmp_path / "deleted")
     inside = put(here / "runs" / "a" / "time", state="done")
     for directory in (away, gone, inside, away):
-        run_register.add(directory)
+        run_files.register(directory)
     found = listed()
     assert found[str(away.path)] == ["done", "0"]
     assert found["runs/a/time"] == ["done", "0"]
     assert str(gone.path) not in found and str(inside.path) not in found
-    assert run_register.path().read_text().count("elsewhere/mine") == 1
+    assert run_files.register_path().read_text().count("elsewhere/mine") == 1
     assert str(away.path) not in listed("--runs", "runs")
     assert listed("--runs", str(away.path.parent))[str(away.path)] == ["done", "0"]
 
@@ -113,15 +111,15 @@ def test_files_that_are_damaged_or_absent_hide_no_run(here, listed):
     bare = put(here / "runs/b")
     bare.about.unlink()
     bare.metrics.unlink()
-    run_register.path().parent.mkdir()
-    run_register.path().write_text('\n{"a": 1}\nno path\n')
+    run_files.register_path().parent.mkdir()
+    run_files.register_path().write_text('\n{"a": 1}\nno path\n')
     assert listed()["runs/a"][0] == "damaged"
     assert listed()["runs/b"] == ["killed", "0"]
 
 
 def test_a_register_that_cannot_be_read_is_told(here, listed, capsys):
     put(here / "runs/a", state="done")
-    run_register.path().mkdir(parents=True)
+    run_files.register_path().mkdir(parents=True)
     assert listed()["runs/a"] == ["done", "0"]
     assert "cannot be read (Is a directory)" in capsys.readouterr().err
 

@@ -136,6 +136,7 @@ def test_numbers_may_be_written_as_people_do(corral):
         assert parser.parse_args(["x", "--total-steps", text]).total_steps == 100_000
 
 
+@pytest.mark.first
 def test_ctrl_c_saves_and_says_how_to_go_on(here):
     command = [sys.executable, "-m", "corral", "train", "cartpole", "--out", "run"]
     endless = ["--total-steps", "1_000_000_000", "--set", "evaluate_every=1000000"]
@@ -178,7 +179,7 @@ def test_what_ctrl_c_saved_goes_on(corral, here, monkeypatch):
     os.chdir(here)
     status, out, _ = corral("train", "--resume", "run")
     assert status == 0
-    assert "Going on from run/checkpoints/interrupted.pt: update 3 of 4" in out
+    assert "Resuming from run/checkpoints/interrupted.pt: update 3 of 4" in out
     assert not (here / "run" / "checkpoints" / "interrupted.pt").exists()
 
 
@@ -215,6 +216,7 @@ def test_a_name_that_leaves_runs_is_refused(corral, here, name):
     assert not (here / "runs").exists()
 
 
+@pytest.mark.first
 def test_a_full_disk_is_one_message_and_keeps_the_checkpoint(here):
     arguments = ["train", "cartpole", "--out", "run", *SMALL]
     arguments += ["--total-steps", "1_000_000", "--set", "evaluate_every=100000"]
@@ -226,7 +228,7 @@ def test_a_full_disk_is_one_message_and_keeps_the_checkpoint(here):
     script = Script([sys.executable, "-c", code, *arguments], None, cwd=here)
     script.finish(1)
     assert "metrics.jsonl cannot be written: File too large" in script.stderr
-    assert "Kept        run/checkpoints/last.pt" in script.stderr
+    assert "Saved       run/checkpoints/last.pt" in script.stderr
     assert "corral train --resume run" in script.stderr
     assert "Traceback (most recent" not in script.stderr
     from corral.train.run.checkpoint import Checkpoint

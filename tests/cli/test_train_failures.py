@@ -159,7 +159,7 @@ def test_what_ends_a_training_is_told_and_the_command_goes_on(env, corral, tmp_p
     assert not has_line or "broken.py" in whole
     for pythons in ("on_fault=", '="', "close the pool", "fault.save"):
         assert pythons not in err.replace(RESTART, "").replace('"GymV21', "")
-    typed = said(err, "Go on ")
+    typed = said(err, "Continue ")
     assert typed.startswith("corral train --resume run")
     assert has in typed and (has or "--set" not in typed)
     new = said(err, "New runs ")
@@ -170,7 +170,7 @@ def test_what_ends_a_training_is_told_and_the_command_goes_on(env, corral, tmp_p
         (tmp_path / "fixed").touch()
     status, out, err = corral(*shlex.split(typed)[1:])
     assert status == 0, err
-    assert "Going on from run/checkpoints/last.pt" in out
+    assert "Resuming from run/checkpoints/last.pt" in out
     assert ("Restarted   slot" in out and "so far)" in out) == bool(has)
     assert (tmp_path / "run" / "faults.jsonl").exists() == bool(has)
     assert not (tmp_path / "run" / "error.txt").exists()
@@ -181,7 +181,7 @@ def test_what_ends_a_training_is_told_and_the_command_goes_on(env, corral, tmp_p
 def test_what_runs_in_this_process_goes_on_in_others(corral):
     yaml("Raises", backend="serial", workers="null")
     status, _, err = corral("train", "my.yaml", "--out", "run")
-    typed = said(err, "Go on ")
+    typed = said(err, "Continue ")
     assert typed.endswith(f"{RESTART} --set backend=process")
     status, _, err = corral(*shlex.split(typed)[1:])
     assert status == 0, err
@@ -191,7 +191,7 @@ def test_a_limit_that_was_used_up_is_raised(corral):
     yaml("Raises", on_fault="restart", restarts_per_minute=1, total_steps=192)
     status, _, err = corral("train", "my.yaml", "--out", "run")
     assert status == 1 and "given up after" in err
-    typed = said(err, "Go on ")
+    typed = said(err, "Continue ")
     assert typed.endswith("--set restarts_per_minute=10")
     assert corral(*shlex.split(typed)[1:])[0] == 0
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_built_names_the_line_and_the_same_command(corral, tmp_pa
     assert status == 1 and said(err, "Traceback ") == "run/error.txt"
     assert "no such robot" in (tmp_path / "run" / "error.txt").read_text()
     (tmp_path / "fixed").touch()
-    typed = said(err, "Go on ")
+    typed = said(err, "Continue ")
     assert corral(*shlex.split(typed)[1:], "--total-steps", "192")[0] == 0
 
 
@@ -248,7 +248,7 @@ def test_an_error_of_the_learner_is_one_message_too(corral, tmp_path, monkeypatc
     assert status == 1
     assert "RuntimeError: out of memory on the GPU" in err
     assert "in fail" in (tmp_path / "run" / "error.txt").read_text()
-    typed = said(err, "Go on ")
+    typed = said(err, "Continue ")
     assert typed == "corral train --resume run"
     assert corral(*shlex.split(typed)[1:])[0] == 0
 
@@ -265,7 +265,7 @@ def test_a_learner_that_diverged_goes_on_gently_in_another_run(corral, monkeypat
         patch.setattr(Training, "learn", diverge)
         _, _, err = corral("train", "my.yaml", "--out", "run")
     assert said(err, "First ").endswith("another run from its last checkpoint.")
-    typed = said(err, "Go on ")
+    typed = said(err, "Continue ")
     assert typed == ("corral train run/config.yaml --init-from run --set ppo.lr=3e-05")
     assert corral(*shlex.split(typed)[1:], "--out", "second")[0] == 0
 
@@ -273,7 +273,7 @@ def test_a_learner_that_diverged_goes_on_gently_in_another_run(corral, monkeypat
 def test_a_metric_that_is_not_measured_is_replaced(corral):
     yaml("Sound", best_metric="eval/cost", evaluate_every=1)
     _, _, err = corral("train", "my.yaml", "--out", "run")
-    typed = said(err, "Go on ")
+    typed = said(err, "Continue ")
     assert typed.endswith("--set best_metric=eval/return")
     assert corral(*shlex.split(typed)[1:])[0] == 0
 
@@ -293,7 +293,7 @@ def test_ctrl_c_twice_names_the_command_as_well(corral, monkeypatch):
         patch.setattr(Training, "learn", interrupted)
         status, out, _ = corral("train", "my.yaml", "--out", "run")
     assert status == 130 and "Stopped at once" in out
-    assert "Go on       corral train --resume run\n" in out
+    assert "Continue    corral train --resume run\n" in out
     assert corral("train", "--resume", "run")[0] == 0
 
 
@@ -301,11 +301,11 @@ def test_a_run_that_dies_in_its_last_evaluation_keeps_all_updates(corral, tmp_pa
     yaml("Raises", total_steps=32, evaluate_every=1, evaluate_episodes=8)
     status, out, err = corral("train", "my.yaml", "--out", "run")
     assert status == 1 and "the arm left the table" in err
-    typed = said(err, "Go on ")
+    typed = said(err, "Continue ")
     assert typed == f"corral train --resume run {RESTART}"
     status, out, err = corral(*shlex.split(typed)[1:])
     assert status == 0, err
-    assert "Going on from run/checkpoints/last.pt: update 1 of 1" in out
+    assert "Resuming from run/checkpoints/last.pt: update 1 of 1" in out
     assert "step 32  evaluated" in out and "Restarted   slot" in out
     status, _, err = corral("train", "--resume", "run")
     assert status == 2 and "is done: 32 of 32 steps" in err

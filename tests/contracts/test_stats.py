@@ -12,7 +12,7 @@ import pytest
 
 import corral
 from corral import Pool
-from corral.engine.faults.run_delay import run_delay
+from corral.engine.faults.process_usage import run_delay
 
 from .slow_envs import LONG, Computing, Slow, slow_third
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from running import Script
+from running import ENV, Script
 
 # A pool with all that it can have: shared arrays, deadlines, logging, a worker that has
 # been replaced, questions and answers.
@@ -42,17 +43,27 @@ input()
 """
 
 
-@pytest.fixture(params=["0", "1"], ids=["C", "twins"])
-def family(start, request, tmp_path: Path) -> Iterator[list[psutil.Process]]:
+@pytest.fixture(params=["0", "1"], ids=["C", "twins"], scope="module")
+def folder(request, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the program is; its name says whether it has the C parts."""
+    folder = tmp_path_factory.mktemp(f"pure{request.param}-")
+    (folder / "tmp").mkdir()
+    (folder / "script.py").write_text(ENV + POOL)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def family(folder: Path) -> Iterator[list[psutil.Process]]:
     """The processes of a pool at work: a parent and two workers."""
-    environ = {"CORRAL_PURE_PYTHON": request.param, "TMPDIR": str(tmp_path / "tmp")}
-    (tmp_path / "tmp").mkdir()
-    script: Script = start(POOL, environ=environ)
+    pure = folder.name.removeprefix("pure")[0]
+    environ = {"CORRAL_PURE_PYTHON": pure, "TMPDIR": str(folder / "tmp")}
+    command = [sys.executable, "script.py"]
+    script = Script(command, stdin="done\n", cwd=folder, environ=environ)
     assert script.line() == "ready"
     processes = script.family()
     assert len(processes) == 3
     yield processes
-    script.process.communicate("done\n")
+    script.finish()
 
 
 def descriptors(process: psutil.Process) -> Iterator[tuple[Path, str]]:
@@ -70,13 +81,13 @@ def test_no_socket_has_an_address(family):
         assert {s.type for s in sockets} == {socket.SOCK_STREAM}
 
 
-def test_no_file_has_a_name(family, tmp_path: Path):
-    assert not list((tmp_path / "tmp").iterdir())
+def test_no_file_has_a_name(family, folder: Path):
+    assert not list((folder / "tmp").iterdir())
     for process in family:
         kinds = Counter(link.partition(":")[0] for _, link in descriptors(process))
         named = kinds.keys() - {"pipe", "socket", "anon_inode", "/memfd"}
         parent = process.ppid() == os.getpid()
-        assert named == ({str(tmp_path / "secret")} if parent else set())
+        assert named == ({str(folder / "secret")} if parent else set())
         assert "/dev/shm" not in Path(f"/proc/{process.pid}/maps").read_text()
 
 

@@ -32,7 +32,12 @@ def census() -> dict[str, object]:
 
 @pytest.mark.parametrize("backend", ["serial", "thread", "process"])
 @pytest.mark.parametrize(
-    "cycles", [12, pytest.param(200, marks=pytest.mark.slow)], ids=str
+    "cycles",
+    [
+        12,
+        pytest.param(200, marks=[pytest.mark.slow, pytest.mark.fresh_workers]),
+    ],
+    ids=str,
 )
 @pytest.mark.filterwarnings("ignore:.*render.*")
 def test_cycles_leave_everything_as_it_was(backend, cycles):

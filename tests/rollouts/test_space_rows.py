@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from corral import register_codec
 from corral.engine.layout.codec import codec_for
-from corral.engine.layout.packed import PackedCodec
+from corral.engine.layout.composite import PackedCodec
 from corral.rollouts.space_rows import SpacePart, SpaceParts, SpaceRows
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)

@@ -105,9 +105,8 @@ BUGS = (
         "The filler row of next_step claims to be a transition.",
         "engine/worker/autoreset.py",
         "    # An episode that ended under `off` or `next_step` is restarted in either "
-        "mode.\n    shard.begin(index, row)\n"
-        "    shard.write_started(index, row, valid=False)",
-        "    shard.begin(index, row)\n    shard.write_started(index, row, valid=True)",
+        "mode.\n    shard.begin(index, row, valid=False)",
+        "    shard.begin(index, row, valid=True)",
         ("contracts/test_autoreset.py",),
     ),
     Bug(
@@ -148,14 +147,14 @@ BUGS = (
     Bug(
         "An env that failed is built again without end.",
         "engine/faults/restart_limits.py",
-        "        self.note(who, now)\n        return",
+        "        self.note(spender, now)\n        return",
         "        return",
         ("faults/test_restarts.py",),
     ),
     # The pool and its executors ----------------------------------------------------
     Bug(
         "Slots that were sent to one by one are levelled to a ticket too low.",
-        "engine/layout/tickets.py",
+        "engine/layout/plan.py",
         "self.base += self._words[0]",
         "self.base += self._words[0] - 1",
         ("engine/pool",),
@@ -170,15 +169,15 @@ BUGS = (
     Bug(
         "Actions sent to some slots are written to the row of the command before.",
         "engine/pool/actions.py",
-        "rows = tickets & self._mask",
-        "rows = tickets - 1 & self._mask",
+        "at: Any = tickets & self._mask",
+        "at: Any = tickets - 1 & self._mask",
         ("engine/pool/test_actions.py", "contracts/test_pool.py"),
     ),
     Bug(
         "What recv returned with copy=True changes with the step after the next.",
         "engine/pool",
-        "(map(_copied, views) if copy else views)",
-        "views",
+        "views = [[array.copy() for array in part] for part in views]",
+        "pass",
         ("contracts/test_pool.py",),
     ),
     Bug(

@@ -50,6 +50,7 @@ def test_without_a_curriculum_episodes_begin_as_far_off_as_they_ever_do():
     assert init_rand_at(config, 0) == {"pitch": 0.2}
 
 
+@pytest.mark.first
 def test_robots_get_a_process_each_and_are_led_into_trouble_step_by_step():
     pytest.importorskip("upkie", reason="the robot: pip install 'corral[upkie]'")
     # Nothing of this module, which workers would import, and torch with it.

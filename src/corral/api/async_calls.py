@@ -142,16 +142,7 @@ class VectorCalls(AsyncCalls):
 
     def _seeds(self, seed: Any) -> list[int | None] | None:
         """One seed per slot: slot i gets `seed + i`, or the i-th of a list."""
-        if seed is None:
-            return None
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + slot for slot in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise OptionError(
-                "If seeds are passed as a list the length must match "
-                f"num_envs={self.num_envs} but got length={len(seed)}."
-            )
-        return list(seed)
+        return seeds_for(seed, self.num_envs)
 
     def _raise(self, error: CorralError) -> NoReturn:
         self._pending = None
@@ -165,7 +156,7 @@ class VectorCalls(AsyncCalls):
         """End the workers, after the pending call unless `terminate`."""
         pending, failed = self._pending, False
         if pending is not None:
-            # Gymnasium would wait for ever; here an env that hangs is ended.
+            # Gymnasium would wait without a limit; here an env that hangs is ended.
             limit = self.pool.close_timeout if timeout is None else timeout
             try:
                 getattr(self, f"{pending}_wait")(0 if terminate else limit)
@@ -184,3 +175,17 @@ class VectorCalls(AsyncCalls):
     def __del__(self) -> None:
         if hasattr(self, "pool"):
             self.pool.close()
+
+
+def seeds_for(seed: Any, count: int) -> list[int | None] | None:
+    """One seed per env: env i gets `seed + i`, or the i-th of a list."""
+    if seed is None:
+        return None
+    if isinstance(seed, (int, np.integer)):
+        return [int(seed) + env for env in range(count)]
+    if len(seed) != count:
+        raise OptionError(
+            "If seeds are passed as a list the length must match "
+            f"num_envs={count} but got length={len(seed)}."
+        )
+    return list(seed)

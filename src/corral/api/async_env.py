@@ -145,7 +145,7 @@ class AsyncEnv(PoolOwner, PoolAttributes):
         return infos
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield batches for ever; send actions before the next one."""
+        """Yield batches without end; send actions before the next one."""
         while True:
             yield self.recv()
 

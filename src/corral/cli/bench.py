@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from corral.cli.options import adder, names
 from corral.errors import OptionError, WriteFailed
 from corral.train.commands import argument_types as types
-from corral.train.commands.output_files import save
+from corral.train.commands.argument_types import save
 from corral.train.commands.requirements import Need
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, show, write; returns the exit status."""
     _check_files(arguments)
     from corral.tools.bench import benchmark, console
-    from corral.train.sinks import progress
+    from corral.train.sinks.console import progress_bar
 
-    with progress.bar() as bar:
+    with progress_bar() as bar:
         report = benchmark.run(_settings(arguments), bar)
     try:
         console.show(report)

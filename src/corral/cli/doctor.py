@@ -27,7 +27,7 @@ from corral.cli import replay
 from corral.cli.options import adder, names
 from corral.errors import OptionError
 from corral.train.commands import argument_types as types
-from corral.train.commands.output_files import save
+from corral.train.commands.argument_types import save
 from corral.train.commands.requirements import Need
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from corral.train.commands.argument_types import (
     add_set,
     add_trust,
     count,
+    save,
     settings_of,
     whole,
 )
-from corral.train.commands.output_files import save
 from corral.train.commands.requirements import Need, config_near, training_in
 from corral.zoo import EVALUATIONS
 

@@ -56,13 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show_others(here: Iterable[RunDirectory]) -> None:
     """Print the runs that were begun elsewhere."""
-    from corral.train.run import run_register
+    from corral.train.run.directory import register_path, registered_runs
 
     places = {directory.path.resolve() for directory in here}
     try:
-        known = list(run_register.registered_runs())
+        known = list(registered_runs())
     except OSError as error:
-        reason = f"{run_register.path()} cannot be read ({error.strerror})"
+        reason = f"{register_path()} cannot be read ({error.strerror})"
         print(f"Runs elsewhere are not listed: {reason}", file=sys.stderr)
         return
     others = [one for one in known if one.path not in places]
@@ -85,7 +85,7 @@ def _print_table(rows: Collection[tuple[str, ...]]) -> None:
 
 
 def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
-    from corral.train.run.run_state import state_of
+    from corral.train.run.directory import state_of
     from corral.train.sinks import jsonl
 
     about = directory.read_about()
@@ -113,13 +113,13 @@ def _judged(about: dict[str, Any]) -> str:
 def _training(directory: RunDirectory, latest: dict[str, Any]) -> str:
     """The mean return of the latest episodes, and their standard deviation."""
     from corral.rollouts.number_format import score
-    from corral.train.run.recent_episodes import RECENT_EPISODES
+    from corral.train.run.directory import RECENT_EPISODES
     from corral.train.sinks import jsonl
 
     mean = _number(latest, "episode/return")
     if mean is None:
         return ""
-    rows = jsonl.last_lines(directory.episodes)[-RECENT_EPISODES:]
+    rows = jsonl.read(directory.episodes, jsonl.LATEST_BYTES)[-RECENT_EPISODES:]
     returns = [value for row in rows if (value := _number(row, "return")) is not None]
     spread = statistics.pstdev(returns) if len(returns) > 1 else None
     return f"{score(mean, spread)} (while training)"

@@ -13,7 +13,7 @@ import operator
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal, TypeVar, overload
 
@@ -195,22 +195,25 @@ class _MapItem:
     runs: int = 0
 
 
+@dataclass
 class _MapRun:
     """One call of `map`: the items of the workers, and the results."""
 
-    def __init__(self, executor: Executor, travels: bool, restarts: int | None) -> None:
-        self._executor = executor
-        self._travels = travels
-        self._restarts = restarts
-        """How often an item may be run again; None if the first fault is raised."""
-        self._free = list(range(len(executor.shards)))
-        self._busy: dict[int, _MapItem] = {}
-        """By worker. A worker that is neither free nor busy is being replaced."""
-        self._again: deque[_MapItem] = deque()
-        self._in_vain: Counter[int] = Counter()
-        """By worker: how often in a row it ended without an item."""
-        self._results: list[Any] = []
-        executor.on_return = self._free.append
+    executor: Executor
+    travels: bool
+    """Whether items are pickled."""
+    restarts: int | None
+    """How often an item may be run again; None if the first fault is raised."""
+    _busy: dict[int, _MapItem] = field(default_factory=dict)
+    """By worker. A worker that is neither free nor busy is being replaced."""
+    _again: deque[_MapItem] = field(default_factory=deque)
+    _in_vain: Counter[int] = field(default_factory=Counter)
+    """By worker: how often in a row it ended without an item."""
+    _results: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._free = list(range(len(self.executor.shards)))
+        self.executor.on_return = self._free.append
 
     def over(self, items: Iterator[Any]) -> list[Any]:
         pending = enumerate(items)
@@ -234,7 +237,7 @@ class _MapRun:
         if item is _NO_MORE_ITEMS:
             return None
         self._results.append(None)
-        if self._travels:
+        if self.travels:
             # Unpickled by the worker, so that a failure is this item's fault.
             item = serialization.Unpacked(serialization.pack(item, f"item {index}"))
         return _MapItem(index, item)
@@ -244,7 +247,7 @@ class _MapRun:
         self._busy[worker] = item
         item.runs += 1
         try:
-            self._executor.ask({worker: Ask("run", payload=item.payload)})
+            self.executor.ask({worker: Ask("run", payload=item.payload)})
         except FaultError as error:
             self._replace_worker(error.fault)
 
@@ -252,7 +255,7 @@ class _MapRun:
         """Wait for results, or for a replaced worker."""
         free = len(self._free)
         try:
-            answers = self._executor.first_answers(lambda: len(self._free) > free)
+            answers = self.executor.first_answers(lambda: len(self._free) > free)
         except FaultError as error:
             self._replace_worker(error.fault)
         else:
@@ -271,9 +274,9 @@ class _MapRun:
     def _failed(self, item: _MapItem, fault: Fault) -> None:
         """Run an item again, or keep its fault as its result."""
         fault = replace(fault, item=item.index, restarts=item.runs - 1)
-        if self._restarts is None:
+        if self.restarts is None:
             raise error_for(fault)
-        if item.runs <= self._restarts:
+        if item.runs <= self.restarts:
             self._again.append(item)
         else:
             self._results[item.index] = replace(fault, gave_up=True)
@@ -281,10 +284,10 @@ class _MapRun:
     def _replace_worker(self, fault: Fault) -> None:
         """Take the answers that a worker left, and replace it."""
         worker = fault.worker
-        if worker is None or self._restarts is None:
+        if worker is None or self.restarts is None:
             raise self._named(fault) from None
-        self._executor.last_letters(worker)  # sorts its answer to the others
-        self._sort(self._executor.answered())
+        self.executor.last_letters(worker)  # sorts its answer to the others
+        self._sort(self.executor.answered())
         if worker in self._free:
             self._free.remove(worker)
         item = self._busy.pop(worker, None)
@@ -294,9 +297,9 @@ class _MapRun:
         else:
             self._in_vain[worker] += 1
             tries = self._in_vain[worker] - 1
-            if tries >= self._restarts:
+            if tries >= self.restarts:
                 raise self._named(fault) from None
-        self._executor.replace(worker, None, restart_delay(tries))
+        self.executor.replace(worker, None, restart_delay(tries))
 
     def _named(self, fault: Fault) -> CorralError:
         item = None if fault.worker is None else self._busy.get(fault.worker)

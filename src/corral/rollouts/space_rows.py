@@ -19,9 +19,8 @@ from gymnasium import Space
 from numpy.typing import NDArray
 
 from corral.engine.layout.codec import Codec, codec_for
-from corral.engine.layout.composite import CompositeCodec
+from corral.engine.layout.composite import CompositeCodec, PackedCodec
 from corral.engine.layout.leaves import ArrayCodec
-from corral.engine.layout.packed import PackedCodec
 
 Array = NDArray[Any]
 At = Any

@@ -23,12 +23,9 @@ RECIPES = {
 }
 """Name -> summary for `corral list`."""
 FILES = {
-    "bullet_pendulum": "bullet_pendulum/recipe.yaml",
-    "grid_world": "grid_world/recipe.yaml",
+    **{name: f"{name}/recipe.yaml" for name in RECIPES},
     "memory": "positions/recipe.yaml",
-    "tinyphysics": "tinyphysics/recipe.yaml",
     "tinyphysics_tuned": "tinyphysics/tuned_recipe.yaml",
-    "upkie": "upkie/recipe.yaml",
 }
 """Name -> the file with its settings, in this folder."""
 MODULES = {

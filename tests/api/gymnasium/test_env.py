@@ -630,7 +630,7 @@ def test_isolation_by_slot_gives_every_slot_a_process(opened):
         ({"backend": "serial", "workers": 2}, "one worker"),
         ({"isolation": "world"}, "'world'"),
         ({"isolation": "slot", "workers": 2}, "one worker per slot"),
-        ({"isolation": "slot", "backend": "serial"}, "process of its own"),
+        ({"isolation": "slot", "backend": "serial"}, "needs worker processes"),
         ({"num_envs": 0}, "num_envs is 0"),
         ({"num_envs": 2.0}, "num_envs is 2.0"),
     ],

@@ -119,7 +119,8 @@ def test_every_array_and_mask_is_that_of_a_loop_by_hand(
 ) -> None:
     make, _, steps, _ = FAMILIES[name]
     rows = {mode: references(name, mode) for mode in MODES}
-    with open_team_pool(make, SLOTS, **workers(backend)) as pool:
+    shared = {**workers(backend), "isolation": "shared"}
+    with open_team_pool(make, SLOTS, **shared) as pool:
         for mode in MODES:
             follow(MultiEnv(pool, autoreset=mode), rows[mode], steps)
 

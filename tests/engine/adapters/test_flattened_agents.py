@@ -104,7 +104,7 @@ def test_a_reward_may_be_an_array_of_one():
 
 
 def test_an_unknown_reward_is_refused():
-    with pytest.raises(OptionError, match="choose sum, mean, or give a function"):
+    with pytest.raises(OptionError, match="reward is 'max'; choose one of sum, mean"):
         corral.FlattenedAgents(Matching(), reward="max")
 
 
@@ -196,7 +196,7 @@ def test_turns_that_cannot_be_given_up_and_lone_agents_are_refused():
         OptionError, match="does not say that its agents may act at once"
     ):
         corral.FlattenedAgents(tictactoe.env())
-    with pytest.raises(OptionError, match="no agents to be seen as one"):
+    with pytest.raises(OptionError, match="neither PettingZoo's ParallelEnv nor"):
         corral.FlattenedAgents(object())
 
 

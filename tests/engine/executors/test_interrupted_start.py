@@ -73,6 +73,7 @@ def made(backend: str) -> Any:
     return corral.make("CartPole-v1", num_envs=2, backend=backend, workers=workers)
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("backend", ["process", "thread", "auto"])
 def test_an_exception_at_any_line_of_the_start_leaves_nothing(backend):
     made(backend).close()  # what is opened once stays

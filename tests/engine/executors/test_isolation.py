@@ -46,8 +46,8 @@ def made(kind, **options):
     [
         (
             Lonely,
-            "the second one in a process cannot be built and reset (RuntimeError: "
-            "getJointState failed.)",
+            "side by side in one process the second env fails in reset(): "
+            "RuntimeError: getJointState failed.",
         ),
         (
             Entangled,

@@ -32,7 +32,6 @@ from corral.engine.layout.plan import (
 )
 from corral.engine.transport.block import Block
 from corral.engine.worker.commands import ShardOptions
-from corral.engine.worker.letters import BuildFailed
 from corral.errors import Fault, FaultError
 
 SHARDS = [range(3), range(3, 5)]
@@ -204,7 +203,7 @@ def test_a_shard_that_could_not_be_built_is_a_fault_of_the_start(resources) -> N
     assert health.checked(0, "bound") == "bound"
     fault = Fault("raised", "construct", slot=1, worker=0, error_text="no licence")
     with pytest.raises(FaultError, match="no licence") as caught:
-        health.checked(0, BuildFailed(fault))
+        health.checked(0, fault)
     assert caught.value.fault.kind == "start"
 
 

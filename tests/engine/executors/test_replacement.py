@@ -21,7 +21,6 @@ from corral.engine.executors.spawn import (
 )
 from corral.engine.transport import doorbell
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
-from corral.engine.worker.letters import BuildFailed, ShardBuilt
 from corral.errors import Fault, FaultError
 from tests.engine.executors.test_reaping import Watched
 
@@ -76,7 +75,7 @@ def test_it_is_told_everything_in_order_and_then_put_in_place(resources) -> None
     spawned = Spawned(resources)
     one = replacement(resources, lambda: spawned.worker)
     assert [spawned.theirs.fetch(), spawned.theirs.fetch()] == ["setup", "build"]
-    spawned.theirs.post(ShardBuilt([]))
+    spawned.theirs.post([])
     assert spawned.theirs.fetch() == "bind" and not one.finished
     spawned.theirs.post("bound")
     wait_for(one)
@@ -87,7 +86,7 @@ def test_an_env_that_cannot_be_built_again_is_an_error_of_the_start(resources) -
     spawned = Spawned(resources)
     spawned.process.stdin.close()  # ends by itself, as a worker without its envs
     fault = Fault("raised", "construct", slot=3, worker=1, error_text="no licence")
-    spawned.theirs.post(BuildFailed(fault))
+    spawned.theirs.post(fault)
     one = replacement(resources, lambda: spawned.worker)
     wait_for(one)
     with pytest.raises(FaultError, match="no licence") as caught:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-import psutil
 import pytest
+from running import children
 from telling_env import Teller
 
 import corral
@@ -23,7 +23,7 @@ def test_every_slot_is_heard_whatever_was_launched(workers, monkeypatch):
     monkeypatch.setattr("corral.engine.pool.options.usable_cores", lambda: 2)
     with corral.Pool(Teller, SLOTS) as pool:
         assert (pool.layout.workers, pool.layout.reason) == (workers, "told to")
-        assert len(psutil.Process().children()) == workers
+        assert len(children()) == workers
         pool.reset()
         for number in range(1, 4):
             step = pool.step([0] * SLOTS)
@@ -31,7 +31,7 @@ def test_every_slot_is_heard_whatever_was_launched(workers, monkeypatch):
             told = {step.infos.of(slot)["where"] for slot in range(SLOTS)}
             assert len(told) == workers
         assert len(pool.get_attr("steps")) == SLOTS
-    assert not psutil.Process().children()
+    assert not children()
 
 
 def test_what_late_workers_print_is_passed_on(monkeypatch, capfd):
@@ -45,7 +45,7 @@ def test_what_late_workers_print_is_passed_on(monkeypatch, capfd):
     )
     monkeypatch.setattr("corral.engine.pool.options.usable_cores", lambda: 2)
     with corral.Pool(Talker, SLOTS) as pool:
-        pids = {child.pid for child in psutil.Process().children()}
+        pids = {child.pid for child in children()}
         pool.reset()
     printed = capfd.readouterr().out
     assert len(pids) == SLOTS

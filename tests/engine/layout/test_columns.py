@@ -23,8 +23,8 @@ from corral.engine.layout.columns import (
     MAX_COLUMNS_PER_PATH,
     Columns,
 )
-from corral.engine.layout.entries import Column
 from corral.engine.layout.infos import Infos
+from corral.engine.layout.readout import Column
 
 Info = dict[Any, Any]
 

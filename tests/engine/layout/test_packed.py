@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.engine.layout.codec import codec_for
-from corral.engine.layout.packed import CACHE_LINE_BYTES, PackedCodec
+from corral.engine.layout.composite import CACHE_LINE_BYTES, PackedCodec
 
 SPACE = spaces.Dict(
     {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from corral.engine.layout import readout
-from corral.engine.layout.entries import Column
+from corral.engine.layout.readout import Column
 
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "u1", "?", "c16", "u8")
 TWINS = ("python", "c")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.engine.layout.plan import TICKET_MASK
-from corral.engine.layout.tickets import Tickets
+from corral.engine.layout.plan import TICKET_MASK, Tickets
 
 SLOTS = 3
 

@@ -22,12 +22,10 @@ from corral.engine.pool.actions import Actions
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
-from corral.engine.pool.lifecycle import Lifecycle
 from corral.engine.pool.options import PoolOptions
-from corral.engine.pool.receive import Receiver
+from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
-from corral.engine.pool.stale_views import StaleViews
-from corral.engine.pool.state import PoolState
+from corral.engine.pool.state import Lifecycle, PoolState
 from corral.engine.worker.letters import Letter
 from corral.errors import Fault
 
@@ -121,7 +119,8 @@ class Parts:
         assignment: Assignment = asked.assignment([None] * SLOTS, budget, True)
         any_executor: Any = executor
         details = FaultDetails(
-            assignment, any_executor, self.state, self.actions, self.views
+            *(assignment, executor.shards, False),
+            *(any_executor, self.state, self.actions, self.views),
         )
         self.recovery = Recovery(asked, budget, self.inbox, details)
         self.dispatcher = Dispatcher(self.lifecycle, details, self.recovery)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scripted import SLOTS, Parts
 
-from corral.engine.pool.lifecycle import BROKEN, OPEN, SENDING
+from corral.engine.pool.state import BROKEN, OPEN, SENDING
 from corral.engine.worker.commands import WIDE_ACTIONS, Verb
 from corral.engine.worker.letters import Letter
 from corral.errors import Fault, WorkerDied
@@ -100,7 +100,7 @@ def test_with_restarts_the_worker_is_replaced_and_the_wait_goes_on(restarting):
     parts.step_all()
     parts.finish(*range(SLOTS))
     parts.executor.deaths = [1]
-    assert parts.dispatcher.wait(SLOTS, None)
+    parts.dispatcher.wait(SLOTS, None)
     assert parts.executor.said[-1] == ("replace", 1, [2, 2])
     assert parts.lifecycle.state == OPEN
 

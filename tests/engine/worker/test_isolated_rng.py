@@ -93,7 +93,7 @@ def test_python_and_numpy_do_not_draw_the_same_stream() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     lives=st.lists(st.lists(draws, max_size=5), min_size=1, max_size=4),
-    chaos=st.randoms(use_true_random=False),
+    chaos=st.randoms(use_true_random=True),
     outside=draws,
 )
 def test_interleaved_slots_live_as_if_alone(
@@ -115,7 +115,7 @@ def test_interleaved_slots_live_as_if_alone(
 @settings(max_examples=40, deadline=None)
 @given(
     lives=st.lists(st.lists(draws, max_size=5), min_size=1, max_size=4),
-    chaos=st.randoms(use_true_random=False),
+    chaos=st.randoms(use_true_random=True),
     lingers=st.booleans(),
 )
 def test_slots_in_a_row_live_as_if_alone_and_outside_comes_back(

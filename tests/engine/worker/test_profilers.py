@@ -112,7 +112,7 @@ def test_a_clock_that_an_env_has_set_stays() -> None:
 def test_a_clock_of_your_own_is_not_touched() -> None:
     mujoco.set_mjcb_time(time.perf_counter)
     try:
-        assert not stop_profilers()
+        stop_profilers()
         assert mujoco.get_mjcb_time() is time.perf_counter
     finally:
         mujoco.set_mjcb_time(None)
@@ -120,6 +120,6 @@ def test_a_clock_of_your_own_is_not_touched() -> None:
 
 def test_an_unknown_mujoco_goes_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(mujoco, "_callbacks")
-    assert not stop_profilers()
+    stop_profilers()
     monkeypatch.delitem(sys.modules, "mujoco")
-    assert not stop_profilers()
+    stop_profilers()

@@ -83,7 +83,7 @@ def test_what_a_new_env_does_not_mend_is_not_restarted(error: Exception) -> None
 @pytest.mark.parametrize(
     ("mode", "asked"),
     [
-        (None, ["discard", "begin", "write_started"]),
+        (None, ["discard", "begin"]),
         (autoreset.NEXT_STEP, ["discard", "cut"]),
         (autoreset.OFF, ["discard", "cut"]),
         (autoreset.SAME_STEP, ["discard", "cut", "begin_next"]),

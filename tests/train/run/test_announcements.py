@@ -91,7 +91,7 @@ def test_a_run_that_was_stopped_says_how_to_go_on(run) -> None:
     run.announce.interrupted(update=3, steps=1500)
     stopped, go_on = run.said()
     assert stopped.startswith("Stopped after update 3 of ") and "1,500" in stopped
-    assert go_on == f"Go on       corral train --resume '{run.directory.path}'"
+    assert go_on == f"Continue    corral train --resume '{run.directory.path}'"
     run.directory.last.touch()
     run.announce.interrupted(update=3, steps=1500)
     assert f"--resume {run.directory.last})" in run.said()[2]
@@ -102,8 +102,8 @@ def test_one_stopped_at_once_names_what_is_kept(run) -> None:
     run.announce.stopped_at_once(trained=False)
     assert run.said() == [
         "Stopped at once.",
-        f"Kept        {run.directory.best}",
-        f"Go on       corral train --resume '{run.directory.path}'",
+        f"Saved       {run.directory.best}",
+        f"Continue    corral train --resume '{run.directory.path}'",
     ]
     run.announce.stopped_at_once(trained=True)
     said = run.said()
@@ -122,8 +122,8 @@ def test_an_error_says_what_is_kept_where_it_is_written_and_how_to_go_on(run) ->
     failure = RunFailure(error, announce.config, ("corral", "train", "cartpole"))
     text = announce.failure(failure, trained=False).splitlines()
     assert text[0] == "the loss is nan"
-    assert text[1] == f"Kept        {run.directory.last}"
+    assert text[1] == f"Saved       {run.directory.last}"
     assert text[2] == f"Traceback   {run.directory.error}"
     assert run.directory.error.read_text().strip().endswith("the loss is nan")
-    assert text[-1].startswith("Go on       corral train ")
+    assert text[-1].startswith("Continue    corral train ")
     assert not run.said()  # it is the error's own text

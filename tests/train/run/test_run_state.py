@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 from small_runs import SMALL
 
-from corral.train.run import run_register
-from corral.train.run.run_lock import is_held
-from corral.train.run.run_state import state_of
+from corral.train.run import directory as run_files
+from corral.train.run.directory import is_held, state_of
 from corral.train.run.start import begin, resume
 
 
 @pytest.fixture
 def registered(tmp_path, monkeypatch):
     """A register with nothing in it."""
-    monkeypatch.setenv(run_register.RUNS_FILE_VARIABLE, str(tmp_path / "register"))
+    monkeypatch.setenv(run_files.RUNS_FILE_VARIABLE, str(tmp_path / "register"))
 
 
 def test_a_run_is_running_until_its_program_has_ended():
@@ -42,20 +41,20 @@ def test_a_run_is_found_from_another_directory(here, registered, tmp_path):
     with begin("cartpole", SMALL, out=Path("mine")) as training:
         pass
     os.chdir(tmp_path.parent)
-    (found,) = run_register.registered_runs()
+    (found,) = run_files.registered_runs()
     assert found.path == (here / "mine").resolve()
     assert found.read_about()["total_steps"] == 192
     os.chdir(here)
     with begin("cartpole", SMALL) as training:
         path = training.directory.path
-    assert [one.path for one in run_register.registered_runs()] == [
+    assert [one.path for one in run_files.registered_runs()] == [
         found.path,
         path.resolve(),
     ]
 
 
 def test_a_register_that_cannot_be_written_costs_no_run(here, monkeypatch, capsys):
-    monkeypatch.setenv(run_register.RUNS_FILE_VARIABLE, str(here))
+    monkeypatch.setenv(run_files.RUNS_FILE_VARIABLE, str(here))
     with begin("cartpole", SMALL, out=Path("deep/run")):
         pass
     out = capsys.readouterr().out

@@ -15,7 +15,7 @@ from corral import replay
 from corral.errors import EnvError, OptionError, TrainingDiverged, WriteFailed
 from corral.train.recipes.resolve import resolve
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.evaluation import Best
+from corral.train.run.evaluation import is_better
 from corral.train.run.start import begin
 from corral.train.sinks import jsonl
 
@@ -132,22 +132,21 @@ def test_a_metric_of_episodes_may_come_later(train):
 
 @pytest.mark.parametrize(("metric", "sign"), [("max", 1), ("min", -1)])
 def test_what_is_not_known_is_not_the_best(metric, sign):
-    best = Best(resolve("cartpole", {**SMALL, "best_is": metric}))
-    assert not best.improved({"eval/return": float("nan")})
-    assert best.improved({"eval/return": 0.0})
-    assert not best.improved({"eval/return": float("nan")})
-    assert best.improved({"eval/return": sign * 1.0})
+    config = resolve("cartpole", {**SMALL, "best_is": metric})
+    assert not is_better(config, {"eval/return": float("nan")}, None)
+    assert is_better(config, {"eval/return": 0.0}, None)
+    assert not is_better(config, {"eval/return": float("nan")}, 0.0)
+    assert is_better(config, {"eval/return": sign * 1.0}, 0.0)
+    assert not is_better(config, {"eval/return": sign * -1.0}, 0.0)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("value", [7.5, float("inf"), -float("inf")])
 def test_a_tie_is_not_the_best(sign, value):
     best_is = "max" if sign > 0 else "min"
-    best = Best(resolve("cartpole", {**SMALL, "best_is": best_is}))
-    assert best.improved({"eval/return": value})
-    assert not best.improved({"eval/return": value})
-    restored = Best(resolve("cartpole", {**SMALL, "best_is": best_is}), best.value)
-    assert not restored.improved({"eval/return": value})
+    config = resolve("cartpole", {**SMALL, "best_is": best_is})
+    assert is_better(config, {"eval/return": value}, None)
+    assert not is_better(config, {"eval/return": value}, value)
 
 
 def test_the_first_of_equal_policies_is_kept_and_told_once(train, go_on, capsys):
@@ -210,8 +209,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_what_was_good(here):
     told = str(caught.value)
     assert "nan in update 5" in told
     assert "The env of slot 0 returned the reward nan in row 0 of the rollout" in told
-    assert "Kept        run/checkpoints/last.pt" in told
-    assert "Go on       corral.train.run.start.resume(Path('run'), {})" in told
+    assert "Saved       run/checkpoints/last.pt" in told
+    assert "Continue    corral.train.run.start.resume(Path('run'), {})" in told
     kept = Checkpoint.load(training.directory.last)
     assert kept.update == 4
     assert all(bool(t.isfinite().all()) for t in kept.learner["net"].values())
@@ -259,7 +258,7 @@ def test_an_env_that_breaks_is_told_in_whole_sentences(here):
     assert "Replay      corral doctor --replay run/fault.zip\n" in told
     # In Python's words: it was begun from there.
     call = "resume(Path('run'), {'on_fault': 'restart', 'backend': 'process'})"
-    assert told.endswith(f"Go on       corral.train.run.start.{call}")
+    assert told.endswith(f"Continue    corral.train.run.start.{call}")
     assert "RuntimeError: broken" in training.directory.error.read_text()
     with replay("run/fault.zip") as again:
         assert again.reproduced
@@ -307,8 +306,8 @@ def test_a_second_ctrl_c_ends_it_at_once_and_says_what_is_kept(here, capfd):
         training.run()
     out, err = capfd.readouterr()
     assert "Stopping when this update is done" in err
-    assert "Stopped at once." in out and "Kept        run/checkpoints/last.pt" in out
-    assert "Go on       corral train --resume run\n" in out
+    assert "Stopped at once." in out and "Saved       run/checkpoints/last.pt" in out
+    assert "Continue    corral train --resume run\n" in out
     assert training.directory.read_about()["state"] == "interrupted"
     assert training.directory.report.exists()
 
@@ -337,7 +336,7 @@ def test_a_disk_that_fills_up_while_training_is_told_with_what_is_kept(here):
         training.run()
     told = str(caught.value)
     assert "cannot be written: File too large" in told
-    assert "Kept        run/checkpoints/last.pt" in told
+    assert "Saved       run/checkpoints/last.pt" in told
 
 
 def test_what_is_told_about_a_run_is_json(trained):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from corral import Pool
-from corral.train.run.process_usage import cpu_seconds
+from corral.train.run.machine import cpu_seconds
 from corral.train.run.time_split import TIME_PARTS, split_of
 
 

@@ -16,13 +16,12 @@ from small_runs import SMALL
 from test_resuming import learnt, same
 
 from corral.rollouts.evaluation import evaluate
-from corral.train.run.background_video import BackgroundVideo
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.episode_video import VideoScene
+from corral.train.run.episode_video import BackgroundVideo, VideoScene
 from corral.train.run.start import begin
 from corral.train.run.time_split import TIME_PARTS
 from corral.train.run.training import INTERRUPTED
-from corral.train.run.video_frames import MAX_FRAMES, VideoFrames
+from corral.train.sinks.video import KEPT_FRAMES, VideoFrames
 
 SCALED = {**SMALL, "normalise_obs": True, "normalise_reward": True}
 GATED = {**SCALED, "env": "run_envs:Gated", "evaluate_length": 20}
@@ -171,9 +170,9 @@ def test_video_frames_are_pictures_alone_and_not_too_many():
         frames.add(None)
     with pytest.raises(TypeError, match=r"float64 of shape \(2, 2, 3\)"):
         frames.add(np.zeros((2, 2, 3)))
-    for _ in range(MAX_FRAMES):
+    for _ in range(KEPT_FRAMES):
         frames.add(np.zeros((2, 2, 3), np.uint8))
-    assert (len(frames.frames), frames.stride) == (MAX_FRAMES // 2, 2)
+    assert (len(frames.frames), frames.stride) == (KEPT_FRAMES // 2, 2)
 
 
 def test_video_frames_are_kept_although_drawn_on_one_canvas():

@@ -7,24 +7,24 @@ import resource
 import pytest
 
 from corral.errors import WriteFailed
-from corral.train.sinks.fanout import Fanout
-from corral.train.sinks.jsonl import JsonlSink, read
+from corral.train.run.directory import RunDirectory
+from corral.train.run.outputs import Outputs
+from corral.train.sinks.jsonl import append, read
 
 
 def test_each_write_is_a_line_that_is_there_at_once(tmp_path):
-    sink = JsonlSink(tmp_path / "metrics.jsonl")
-    sink.write({"episode/return": 1.5}, 100)
-    assert read(sink.path) == [{"step": 100, "episode/return": 1.5}]
-    sink.write({"learn/kl": 0.25}, 200)
-    assert [line["step"] for line in read(sink.path)] == [100, 200]
-    sink.close()
+    path = tmp_path / "metrics.jsonl"
+    assert read(path) == []
+    append(path, [{"episode/return": 1.5}], 100)
+    assert read(path) == [{"step": 100, "episode/return": 1.5}]
+    append(path, [{"learn/kl": 0.25}], 200)
+    assert [line["step"] for line in read(path)] == [100, 200]
 
 
 def test_a_number_that_is_not_finite_is_null_and_the_file_stays_json(tmp_path):
-    sink = JsonlSink(tmp_path / "metrics.jsonl")
-    sink.write({"loss": float("nan"), "other": float("inf")}, 1)
-    sink.close()
-    line = json.loads(sink.path.read_text(), parse_constant=pytest.fail)
+    path = tmp_path / "metrics.jsonl"
+    append(path, [{"loss": float("nan"), "other": float("inf")}], 1)
+    line = json.loads(path.read_text(), parse_constant=pytest.fail)
     assert line == {"step": 1, "loss": None, "other": None}
 
 
@@ -41,32 +41,20 @@ def test_a_line_of_another_kind_is_left_out(tmp_path, line):
     assert read(path) == [{"step": 1}, {"step": 2}]
 
 
-def test_going_on_appends(tmp_path):
-    for step in (1, 2):
-        sink = JsonlSink(tmp_path / "metrics.jsonl")
-        sink.write({"x": 0.0}, step)
-        sink.close()
-    assert [line["step"] for line in read(sink.path)] == [1, 2]
-
-
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_is_told_with_the_path():
-    sink = JsonlSink("/dev/full")
     with pytest.raises(WriteFailed, match="/dev/full cannot be written: No space left"):
-        sink.write({"x": 1.0}, 1)
-    sink.close()
+        append("/dev/full", [{"x": 1.0}], 1)
 
 
 def test_a_line_that_fits_in_part_is_told_at_once(tmp_path):
-    sink = JsonlSink(tmp_path / "metrics.jsonl")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     try:
         with pytest.raises(WriteFailed, match=r"jsonl cannot be written: File"):
-            sink.write({"x": 1.0}, 1)
+            append(tmp_path / "metrics.jsonl", [{"x": 1.0}], 1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    sink.close()
 
 
 class Kept:
@@ -82,18 +70,25 @@ class Kept:
             raise self.error
 
 
-def test_a_fanout_hands_everything_to_each():
-    first, second = Kept(), Kept()
-    fanout = Fanout([first, second])
-    fanout.write({"x": 1.0}, 5)
+def test_outputs_hand_everything_to_each_sink(tmp_path):
+    outputs, (first, second) = made_outputs(tmp_path, Kept(), Kept())
+    outputs.write({"x": 1.0}, 5)
     assert first.rows == second.rows == [({"x": 1.0}, 5)]
+    outputs.close()
 
 
-def test_a_fanout_closes_all_of_them_and_then_tells():
-    first, second = Kept(OSError("first")), Kept(OSError("second"))
-    with pytest.raises(OSError, match="first"):
-        Fanout([first, second]).close()
+def test_outputs_close_every_sink_and_then_tell(tmp_path):
+    kept = Kept(OSError("first")), Kept(OSError("second"))
+    outputs, (first, second) = made_outputs(tmp_path, *kept)
+    with pytest.raises(OSError, match="second"):
+        outputs.close()
     assert first.closed == second.closed == 1
+
+
+def made_outputs(tmp_path, *sinks):
+    outputs = Outputs(RunDirectory(tmp_path), None, Kept())
+    outputs._sinks += sinks
+    return outputs, sinks
 
 
 def test_tensorboard_reads_what_was_written(tmp_path):

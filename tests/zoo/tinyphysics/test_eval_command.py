@@ -115,7 +115,7 @@ def test_a_bad_route_is_one_message(corral, tmp_path, spoiling, told):
         (["--seed", "0"], "--seed has no meaning for tinyphysics"),
         (["--stochastic"], "--stochastic has no meaning for tinyphysics"),
         (["--json", "none/costs.json"], "--json none/costs.json cannot be written"),
-        (["--html", "data"], "--html data cannot be written"),
+        (["--html", "data"], "--html data is a directory; name a file in it"),
         (["--json", "out.html"], "out.html is also the file of the report"),
         (["--num-envs", "0"], "must be an integer >= 1, got '0'"),
         (["--backend", "moon"], "invalid choice: 'moon'"),

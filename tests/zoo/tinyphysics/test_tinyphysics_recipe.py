@@ -49,7 +49,7 @@ def threads():
 def trained(path, **settings):
     """Run to the end; the folder, and what was measured of clone and policy."""
     with begin("tinyphysics", {**SMALL, **settings}, out=path) as training:
-        cloned = training.evaluator.validate()
+        cloned = training.parts.validate()
         assert training.run() == 0
     lines = training.directory.metrics.read_text().splitlines()
     found = [line for line in map(json.loads, lines) if "eval/cost" in line]

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from corral.api.agilerl.values import AgileActions, outcomes, seen, without_none
 from corral.api.async_calls import VectorCalls
 from corral.api.gymnasium.errors import raise_env_exception
-from corral.api.pettingzoo.env import same_team
+from corral.api.pettingzoo.env import open_team_pool
 from corral.api.pettingzoo.step import MultiStep, by_agent
 from corral.core import Factory, Step
-from corral.engine.adapters.factories import Maker, one_per_slot
+from corral.engine.adapters.factories import one_per_slot
 from corral.engine.adapters.parallel import RawActions, ReturnsAdapter
 from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.infos import add_info
-from corral.engine.pool import ApiOptions, Pool, PoolOptions
+from corral.engine.pool import ApiOptions, Pool
 from corral.engine.tree import mapped
 from corral.errors import MissingExtra, OptionError, SpaceMismatch, StartError
 
@@ -85,7 +85,14 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
         multiprocessing.get_context(context)  # ValueError for an unknown one
         self.env_fns = env_fns
         self.copy = copy
-        self.pool = pool = _opened(one_per_slot(env_fns), options)
+        options.setdefault("backend", "process")
+        api = ApiOptions(bare_resets=True, own_processes=True)
+        fns = one_per_slot(env_fns)
+        try:
+            pool = open_team_pool(fns, None, ReturnsAdapter, api=api, **options)
+        except StartError as error:
+            raise_env_exception(error)
+        self.pool = pool
         self.layout = pool.layout
         self.team: Team = pool.spec.metadata[TEAM_KEY]
         metadata = {
@@ -261,22 +268,3 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
     ) -> None:
         """End the workers, after the pending call unless `terminate`."""
         super().close_extras(timeout, terminate)
-
-
-def _opened(env_fns: Sequence[Maker], options: dict[Any, Any]) -> Pool:
-    wrappers = (*options.pop("wrappers", ()), ReturnsAdapter)
-    options.setdefault("backend", "process")
-    try:
-        return Pool.with_options(
-            env_fns,
-            None,
-            PoolOptions(wrappers=wrappers, **options),
-            ApiOptions(
-                bare_resets=True,
-                agree=same_team,
-                empty_finals=False,
-                own_processes=True,
-            ),
-        )
-    except StartError as error:
-        raise_env_exception(error)

@@ -6,6 +6,7 @@ agents.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -121,9 +122,6 @@ def _numbers(given: Any) -> Array | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-Bools = NDArray[np.bool_]
-
-
 # Results ------------------------------------------------------------------------------
 
 
@@ -139,13 +137,14 @@ def seen(team: Team, read: MultiStep) -> dict[Any, Any]:
         return shown  # type: ignore[no-any-return]
     ended = by_agent(team, read.ended_agents)
     finals = mapped(_with_axis, by_agent(team, read.final_obs))
-    for agent, obs in shown.items():
+    for agent, here in alive.items():
+        if here.all():
+            continue
         # Where the env continues without the agent; else a new episode has started.
         last = ended[agent] & ~read.ended
-        if last.any():
-            obs = mapped(lambda a, b, at=last: _with(a, b, at), obs, finals[agent])
-        gone = ~(alive[agent] | last)
-        shown[agent] = mapped(lambda a, at=gone: _without(a, at), obs)
+        gone = ~(here | last)
+        fill = functools.partial(_filled, last=last, gone=gone)
+        shown[agent] = mapped(fill, shown[agent], finals[agent])
     return shown  # type: ignore[no-any-return]
 
 
@@ -167,23 +166,16 @@ def outcomes(team: Team, read: MultiStep) -> tuple[dict[Any, Any], ...]:
     return mapped(np.copy, by_agent(team, read.reward)), *flags
 
 
+def _filled(obs: Array, final: Array, last: Array, gone: Array) -> Array:
+    obs = obs.copy()
+    obs[last] = final[last]
+    obs[gone] = np.nan if obs.dtype.kind == "f" else 0
+    return obs
+
+
 def _with_axis(own: Array) -> Array:
     """Single numbers get an axis of 1, as in AgileRL."""
     return own[:, None] if own.ndim == 1 else own
-
-
-def _with(array: Array, other: Array, at: Bools) -> Array:
-    array = array.copy()
-    array[at] = other[at]
-    return array
-
-
-def _without(array: Array, at: Bools) -> Array:
-    if not at.any():
-        return array
-    array = array.copy()
-    array[at] = np.nan if np.issubdtype(array.dtype, np.floating) else 0
-    return array
 
 
 def without_none(infos: dict[Any, Any]) -> dict[Any, Any]:

@@ -89,7 +89,14 @@ class AsyncVectorEnv(_DropIn):
         max_concurrency: int | None = None,
         **options: Any,
     ) -> None:
-        _check(context, worker)
+        if context is not None:
+            multiprocessing.get_context(context)  # raises ValueError for an unknown one
+        if worker is not None:
+            raise OptionError(
+                "`worker` is not supported: Gymnasium's workers run one env each over "
+                "a pipe, Corral's run many slots through shared memory. Move its code "
+                "to a gymnasium.Wrapper, or to `worker_init`."
+            )
         self.shared_memory = shared_memory
         self.context = context
         self.daemon = daemon
@@ -140,17 +147,6 @@ class SyncVectorEnv(_DropIn):
     @envs.setter
     def envs(self, envs: Iterable[Any]) -> None:
         self.pool.envs[:] = envs
-
-
-def _check(context: Any, worker: Any) -> None:
-    if context is not None:
-        multiprocessing.get_context(context)  # raises ValueError for an unknown one
-    if worker is not None:
-        raise OptionError(
-            "`worker` is not supported: Gymnasium's workers run one env each over a "
-            "pipe, Corral's run many slots through shared memory. Move its code to a "
-            "gymnasium.Wrapper, or to `worker_init`."
-        )
 
 
 def _refuse_custom_spaces(spec: EnvSpec) -> None:

@@ -165,11 +165,8 @@ def _agree(
                 f"slot {slot} has an observation space of another shape or dtype: "
                 f"{spec.observation_space}, expected {first.observation_space}"
             )
-        if spec.action_space != first.action_space:
-            raise SpacesDiffer(
-                f"slot {slot} has another action space than slot 0: "
-                f"{spec.action_space} instead of {first.action_space}"
-            )
+    single = first.observation_space
+    same_spaces([replace(spec, observation_space=single) for spec in specs])
     if batched is None:
         batched = batch_differing_spaces([spec.observation_space for spec in specs])
     return first, batched

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.adapters.team import Agent, Group, Team, batched
-from corral.engine.layout.casts import widened
 from corral.engine.layout.codec import codec_for
+from corral.engine.layout.contract import widened
 from corral.errors import SpaceMismatch
 
 Bools = NDArray[np.bool_]

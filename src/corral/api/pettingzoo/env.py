@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -293,15 +294,13 @@ def open_team_pool(
     adapt: Wrap = multi_env,
     *,
     wrappers: Sequence[Wrap] = (),
+    api: ApiOptions | None = None,
     **options: Any,
 ) -> Pool:
     """Open a pool of envs with several agents each, which `adapt` gives adapters."""
-    return Pool.with_options(
-        env,
-        num_envs,
-        PoolOptions(wrappers=(*wrappers, adapt), **options),
-        ApiOptions(agree=same_team, empty_finals=False),
-    )
+    asked = PoolOptions(wrappers=(*wrappers, adapt), **options)
+    api = replace(api or ApiOptions(), agree=same_team, empty_finals=False)
+    return Pool.with_options(env, num_envs, asked, api)
 
 
 def same_team(specs: list[EnvSpec]) -> EnvSpec:

@@ -20,7 +20,7 @@ from corral.api.pool_env import PoolAttributes, at_position, owned
 from corral.api.sb3 import env_calls as reach
 from corral.api.sb3.action_masks import METHOD, LastMasks, inner, outside
 from corral.core import Step
-from corral.engine.executors.env_list import EnvList
+from corral.engine.executors.serial import EnvList
 from corral.engine.pool import Pool
 from corral.errors import (
     ClosedError,

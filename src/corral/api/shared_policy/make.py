@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from corral.api.async_calls import seeds_for
 from corral.api.gymnasium.env import CorralVectorEnv
 from corral.api.pettingzoo.env import open_team_pool
 from corral.api.shared_policy.pool import SharedPool
@@ -47,17 +48,8 @@ class SharedVectorEnv(CorralVectorEnv):
 
     def _seeds(self, seed: Any) -> list[int | None] | None:
         """Env i gets `seed + i`, or the i-th of a list."""
-        if seed is None:
-            return None
-        agents, envs = self.shared.agents, self.shared.pool.num_envs
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + row // agents for row in range(self.num_envs)]
-        if len(seed) != envs:
-            raise OptionError(
-                f"{len(seed)} seeds for {envs} envs; pass one for each env, not for "
-                "each agent"
-            )
-        return [one for one in seed for _ in range(agents)]
+        seeds = seeds_for(seed, self.shared.pool.num_envs)
+        return seeds and [one for one in seeds for _ in range(self.shared.agents)]
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for the calls that were sent; all rows of an env get its result."""

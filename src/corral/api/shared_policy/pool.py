@@ -25,6 +25,7 @@ from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError
 
 Rows = Sequence[int] | NDArray[np.integer[Any]]
+Bools = NDArray[np.bool_]
 
 
 class SharedPool(PoolOwner):
@@ -77,7 +78,7 @@ class SharedPool(PoolOwner):
 
     @property
     def waiting(self) -> int:
-        """The number of rows with a command under way."""
+        """The number of rows with a pending command."""
         return self.pool.waiting * self.agents
 
     @property
@@ -246,9 +247,6 @@ class SharedPool(PoolOwner):
         envs = sorted(set(wanted))
         answers = dict(zip(envs, ask(envs), strict=True))
         return tuple(answers[env] for env in wanted)
-
-
-Bools = NDArray[np.bool_]
 
 
 # Rows ---------------------------------------------------------------------------------

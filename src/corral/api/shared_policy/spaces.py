@@ -9,7 +9,7 @@ env after env.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
-from corral.engine.adapters.flattened_agents import flat_batch
-from corral.engine.adapters.team import Group, Team
+from corral.engine.adapters.flattened_agents import flat_batch, flat_box
+from corral.engine.adapters.team import Team
 from corral.engine.layout.codec import codec_for
 from corral.engine.tree import mapped
 from corral.errors import OptionError, SpaceMismatch
@@ -78,10 +78,13 @@ class PaddedSpaces(SharedSpaces):
             np.array([team.agents.index(agent) for agent in group.agents])
             for group in team.groups
         ]
-        self._wide = max(_numbers_in(group) for group in team.groups)
+        self._wide = max(
+            flat_box(f"group {group.name!r}", group.observation_space).shape[0]
+            for group in team.groups
+        )
         self._shape = (self._wide + len(team.groups),)
         self.observation_space = spaces.Box(-np.inf, np.inf, self._shape, np.float32)
-        self.action_space, self._fit = _widest(team)
+        self.action_space = _widest(team)
 
     def rows(self, seen: ByGroup, there: ByGroup, envs: int) -> Any:
         """See SharedSpaces.rows; always a copy."""
@@ -123,7 +126,7 @@ class PaddedSpaces(SharedSpaces):
             )
         given = given.reshape(envs, agents, *shape)
         return {
-            group.name: self._fit(group, given[:, columns])
+            group.name: _fitted(group.action_space, given[:, columns])
             for group, columns in zip(self._team.groups, self._columns, strict=True)
         }
 
@@ -157,27 +160,15 @@ def _as_rows(batch: Any, count: int) -> Any:
     return mapped(lambda array: array.reshape(count, *array.shape[2:]), batch)
 
 
-def _numbers_in(group: Group) -> int:
-    space = group.observation_space
-    if not space.is_np_flattenable:
-        raise OptionError(
-            f"agents {group.name!r} have the observation space {space}, which cannot "
-            "be flattened"
-        )
-    return flatdim(space)
-
-
-def _widest(team: Team) -> tuple[Space[Any], Callable[[Group, Array], Array]]:
-    each = [group.action_space for group in team.groups]
+def _widest(team: Team) -> Space[Any]:
+    each: list[Any] = [group.action_space for group in team.groups]
     if all(isinstance(space, spaces.Discrete) for space in each):
-        return spaces.Discrete(max(int(space.n) for space in each)), _chosen  # type: ignore[attr-defined]
+        return spaces.Discrete(max(int(space.n) for space in each))
     if all(isinstance(space, spaces.Box) for space in each):
         size = max(flatdim(space) for space in each)
-        low = np.full(size, min(float(np.min(space.low)) for space in each))  # type: ignore[attr-defined]
-        high = np.full(size, max(float(np.max(space.high)) for space in each))  # type: ignore[attr-defined]
-        return spaces.Box(
-            low.astype(np.float32), high.astype(np.float32), dtype=np.float32
-        ), _cut
+        low = min(float(np.min(space.low)) for space in each)
+        high = max(float(np.max(space.high)) for space in each)
+        return spaces.Box(np.float32(low), np.float32(high), (size,), np.float32)
     listed = ", ".join(f"{group.name}: {group.action_space}" for group in team.groups)
     raise OptionError(
         f"pad=True needs action spaces that are all Discrete or all Box, got {listed}."
@@ -185,15 +176,9 @@ def _widest(team: Team) -> tuple[Space[Any], Callable[[Group, Array], Array]]:
     )
 
 
-def _chosen(group: Group, actions: Array) -> Array:
-    space = group.action_space
-    assert isinstance(space, spaces.Discrete)
-    within: Array = np.where(actions < space.n, actions, 0) + space.start
-    return within
-
-
-def _cut(group: Group, actions: Array) -> Array:
-    shape = group.action_space.shape
-    assert shape is not None
-    size = int(np.prod(shape))
-    return actions[..., :size].reshape(*actions.shape[:2], *shape)
+def _fitted(space: Any, actions: Array) -> Array:
+    """Actions of the widest space as actions of an agent's own."""
+    if isinstance(space, spaces.Discrete):
+        within: Array = np.where(actions < space.n, actions, 0) + space.start
+        return within
+    return actions[..., : flatdim(space)].reshape(*actions.shape[:2], *space.shape)

@@ -16,21 +16,13 @@ from typing import Any
 
 from corral.engine.adapters.multi_agent import Outcome, PettingZooAdapter, info_of
 from corral.engine.adapters.pettingzoo_wrappers import (
+    TABLES,
     PassThroughLayers,
     keeper_of,
 )
 from corral.engine.adapters.roster import Seat, alive
 from corral.engine.layout.info_copy import owned_info
 from corral.errors import SpaceMismatch
-
-_TABLES: dict[str, type] = {
-    "agents": Sequence,
-    "rewards": Mapping,
-    "terminations": Mapping,
-    "truncations": Mapping,
-    "infos": Mapping,
-}
-"""What an AECEnv keeps about its agents."""
 
 
 class AecAdapter(PettingZooAdapter):
@@ -54,20 +46,17 @@ class AecAdapter(PettingZooAdapter):
         """Start an episode."""
         self.start(seed, options, task)
         try:
-            return self._begun()
+            self._keeper, self._passage = keeper_of(self.env)
+            self.roster.begin(self._keeper.agents)
+            self._acting, self._shown, self._last_words = None, [], {}
+            acting = self._next()
+            if acting is None:
+                raise SpaceMismatch("env.reset() left no agent that could act")
+            self._give_turn(acting)
+            return self.observed(), self._infos_of_agents()
         except (AttributeError, TypeError):
             self._check_tables()
             raise
-
-    def _begun(self) -> tuple[Any, dict[str, Any]]:
-        self._keeper, self._passage = keeper_of(self.env)
-        self.roster.begin(self._keeper.agents)
-        self._acting, self._shown, self._last_words = None, [], {}
-        acting = self._next()
-        if acting is None:
-            raise SpaceMismatch("env.reset() left no agent that could act")
-        self._give_turn(acting)
-        return self.observed(), self._infos_of_agents()
 
     def step(self, action: Any) -> Outcome:
         """Let the agent whose turn it is act with its part of the action."""
@@ -90,10 +79,10 @@ class AecAdapter(PettingZooAdapter):
     def _check_tables(self) -> None:
         """After an error: raise if the env's tables are not what they should be."""
         agent = getattr(self.env, "agent_selection", None)
-        for name, kind in _TABLES.items():
-            table = getattr(self.env, name)
-            if not isinstance(table, kind):
-                what = "a list of agents" if name == "agents" else "a dict by agent"
+        for name in sorted(TABLES - {"agent_selection"}):
+            table, listed = getattr(self.env, name), name == "agents"
+            if not isinstance(table, Sequence if listed else Mapping):
+                what = "a list of agents" if listed else "a dict by agent"
                 raise SpaceMismatch(
                     f"env.{name} is {table!r:.80} with agent {agent!r} to act; "
                     f"PettingZoo's API is {what}"

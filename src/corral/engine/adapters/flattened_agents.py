@@ -7,25 +7,28 @@ env takes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
-from gymnasium.spaces.utils import flatdim, flatten_space
+from gymnasium.spaces.utils import flatdim, flatten, flatten_space
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK
 from corral.engine.adapters.multi_agent import layer_with
 from corral.engine.adapters.parallel import ParallelAdapter
-from corral.engine.adapters.pettingzoo import converted, is_aec, is_parallel
+from corral.engine.adapters.pettingzoo import adapt_multi
 from corral.engine.adapters.pettingzoo_wrappers import without_detours
 from corral.engine.adapters.roster import as_mask, as_number
 from corral.engine.adapters.team import MASK_KEY, Agent, Team
+from corral.engine.keywords import check_choice
 from corral.engine.tree import mapped
 from corral.errors import OptionError
 
+Array = NDArray[Any]
 Rewards = Mapping[Agent, float]
 
 
@@ -47,7 +50,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     Discrete actions become one MultiDiscrete, continuous ones one Box; agents of both
     kinds are refused.
 
-    The episode goes on until no agent is left. It is truncated if one of the agents
+    The episode lasts until no agent is left. It is truncated if one of the agents
     that left last was truncated, and terminated otherwise.
 
     `info` has `agent_rewards` and `alive`, one entry per possible agent, and the info
@@ -62,16 +65,30 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def __init__(
         self, env: Any, reward: str | Callable[[Rewards], float] = "sum"
     ) -> None:
-        self.env = env = all_at_once(env)
-        self._adapter = adapter = ParallelAdapter(env)
+        adapter = adapt_multi(env, parallel=True)
+        assert isinstance(adapter, ParallelAdapter)
+        self._adapter = adapter
+        self.env = env = adapter.env
         self.possible_agents = list(env.possible_agents)
-        self._observation = JointObservation(adapter.team)
         self._action = JointAction(adapter.team)
-        self.observation_space = self._observation.space
         self.action_space = self._action.space
+        boxes = [
+            flat_box(f"agent {agent!r}", adapter.team.group_of(agent).observation_space)
+            for agent in self.possible_agents
+        ]
+        self._parts = _side_by_side(self.possible_agents, map(flatdim, boxes))
+        # Zeros stand for agents that are gone, so they must be in the space.
+        low = np.minimum(np.concatenate([box.low for box in boxes]), 0)
+        high = np.maximum(np.concatenate([box.high for box in boxes]), 0)
+        self.observation_space = spaces.Box(
+            low.astype(np.float32), high.astype(np.float32), dtype=np.float32
+        )
         self.metadata = dict(getattr(env, "metadata", None) or {})
         self.render_mode = adapter.spec.render_mode
-        self._reward = _aggregate(reward)
+        if not callable(reward):
+            check_choice("reward", reward, _REWARDS)
+            reward = _REWARDS[reward]
+        self._reward = reward
         self._infos: Mapping[Agent, Any] = {}
 
     def reset(
@@ -112,14 +129,22 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     def _joint(self, observations: Mapping[Agent, Any]) -> NDArray[np.float32]:
         """The observations of the living agents, and of those that have just ended."""
         roster = self._adapter.roster
-        agents = [seat.agent for seat in (*roster.living, *roster.leaving)]
-        return self._observation.of(
-            roster.value, [agent for agent in agents if agent in observations]
-        )
+        joint = np.zeros(flatdim(self.observation_space), np.float32)
+        for seat in (*roster.living, *roster.leaving):
+            if seat.agent in observations:
+                joint[self._parts[seat.agent]] = self._flat(seat.agent)
+        return joint
+
+    def _flat(self, agent: Agent) -> Any:
+        """What the agent sees, as Gymnasium flattens it."""
+        roster = self._adapter.roster
+        group, at = roster.team.place[agent]
+        seen = mapped(lambda leaf: leaf[0, at], roster.value[group.name]["obs"])
+        return flatten(group.observation_space, seen)
 
     def agent_view(self, observation: Any, agent: Agent) -> Any:
         """One agent's part of an observation, or of a batch of observations."""
-        return np.asarray(observation)[..., self._observation.part(agent)]
+        return np.asarray(observation)[..., self._parts[agent]]
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The action masks of all agents, concatenated, as sb3-contrib wants them."""
@@ -176,32 +201,6 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
         return np.ones(size, np.bool_)
 
 
-def _aggregate(reward: Any) -> Callable[[Rewards], float]:
-    if callable(reward):
-        return reward  # type: ignore[no-any-return]
-    if reward not in _REWARDS:
-        raise OptionError(
-            f"reward is {reward!r}; choose {', '.join(_REWARDS)}, or give a function "
-            "of the dict of rewards"
-        )
-    return _REWARDS[reward]
-
-
-def all_at_once(env: Any) -> Any:
-    """A ParallelEnv as it is; an AECEnv converted, if it says that it can be."""
-    if is_parallel(env):
-        return env
-    if not is_aec(env):
-        raise OptionError(
-            f"{type(env).__name__} ({env!r:.80}) is neither PettingZoo's ParallelEnv "
-            "nor its AECEnv, so it has no agents to be seen as one"
-        )
-    return converted(env, "use corral.make_multi, which keeps the turns")
-
-
-Array = NDArray[Any]
-
-
 # Spaces of all agents as one ----------------------------------------------------------
 
 
@@ -213,10 +212,10 @@ class JointAction:
     """
 
     def __init__(self, team: Team) -> None:
-        action_spaces = {one: team.group_of(one).action_space for one in team.agents}
-        kinds = {agent: _kind(agent, space) for agent, space in action_spaces.items()}
+        self._spaces = {one: team.group_of(one).action_space for one in team.agents}
+        kinds = {agent: _kind(agent, space) for agent, space in self._spaces.items()}
         if len(set(kinds.values())) > 1:
-            listed = ", ".join(f"{agent!r} {kinds[agent]}" for agent in kinds)
+            listed = ", ".join(f"{agent!r} {kind}" for agent, kind in kinds.items())
             raise OptionError(
                 "the agents' actions cannot be joined, since some are discrete (sets) "
                 f"and others continuous (numbers): {listed}. Use corral.make_multi, "
@@ -224,21 +223,14 @@ class JointAction:
             )
         self.masked = "sets" in kinds.values()
         """Whether actions can be masked: discrete ones can, numbers cannot."""
-        self._spaces = action_spaces
-        self._parts: dict[Agent, slice] = {}
-        self.space: spaces.MultiDiscrete | spaces.Box
-        end = 0
-        for agent, space in action_spaces.items():
-            size = len(_choices(space)) if self.masked else flatdim(space)
-            self._parts[agent] = slice(end, end := end + size)
-        each: list[Any] = list(action_spaces.values())
+        each = self._spaces.values()
+        self.space: Any = flatten_space(spaces.Tuple(each))
+        sizes = map(flatdim, each)
         if self.masked:
-            counts = [count for space in each for count in _choices(space)]
-            self.space = spaces.MultiDiscrete(counts)
-        else:
-            low = np.concatenate([box.low.ravel() for box in each])
-            high = np.concatenate([box.high.ravel() for box in each])
-            self.space = spaces.Box(low, high, dtype=low.dtype.type)
+            choices = [_choices(space) for space in each]
+            self.space = spaces.MultiDiscrete(np.concatenate(choices))
+            sizes = map(len, choices)
+        self._parts = _side_by_side(team.agents, sizes)
 
     def of(self, action: Any, agent: Agent) -> Any:
         """One agent's own action."""
@@ -252,6 +244,12 @@ class JointAction:
     def choices(self, agent: Agent) -> int:
         """How many entries the agent's mask has."""
         return sum(_choices(self._spaces[agent]))
+
+
+def _side_by_side(agents: Iterable[Agent], sizes: Iterable[int]) -> dict[Agent, slice]:
+    """Each agent's part of a vector in which the parts follow each other."""
+    ends = [0, *accumulate(sizes)]
+    return dict(zip(agents, map(slice, ends, ends[1:]), strict=True))
 
 
 def _kind(agent: Agent, space: Space[Any]) -> str:
@@ -275,72 +273,27 @@ def _choices(space: Any) -> list[int]:
     return space.nvec.ravel().tolist()  # type: ignore[no-any-return]
 
 
-class JointObservation:
-    """One vector for all agents: each observation as Gymnasium flattens it.
-
-    float32, since learners compute with it; zeros for agents that are not alive.
-    """
-
-    def __init__(self, team: Team) -> None:
-        self._team = team
-        self._parts: dict[Agent, slice] = {}
-        low, high = [], []
-        end = 0
-        for agent in team.agents:
-            flat = _flat(agent, team.group_of(agent).observation_space)
-            # Zeros stand for agents that are gone, so they must be in the space.
-            low.append(np.minimum(flat.low, 0).astype(np.float32))
-            high.append(np.maximum(flat.high, 0).astype(np.float32))
-            self._parts[agent] = slice(end, end := end + flat.shape[0])
-        self.space = spaces.Box(
-            np.concatenate(low), np.concatenate(high), dtype=np.float32
+def flat_box(owner: str, space: Space[Any]) -> spaces.Box:
+    """The space as Gymnasium flattens it; OptionError if it cannot be."""
+    flat = flatten_space(space) if space.is_np_flattenable else None
+    if not isinstance(flat, spaces.Box):
+        raise OptionError(
+            f"{owner} has the observation space {space}, which cannot be flattened to "
+            "a vector of fixed size; use corral.make_multi, or wrap the env"
         )
-
-    def of(self, value: dict[str, Any], seen: Collection[Agent]) -> Array:
-        """The joint observation of these agents, out of the team's arrays."""
-        joint = np.zeros(self.space.shape, np.float32)
-        for group in self._team.groups:
-            batch = mapped(lambda leaf: leaf[0], value[group.name]["obs"])
-            flat = flat_batch(group.observation_space, batch, len(group.agents))
-            for agent, own in zip(group.agents, flat, strict=True):
-                if agent in seen:
-                    joint[self._parts[agent]] = own
-        return joint
-
-    def part(self, agent: Agent) -> slice:
-        """Where an agent's observation is in the vector."""
-        return self._parts[agent]
-
-
-def _flat(agent: Agent, space: Space[Any]) -> spaces.Box:
-    if space.is_np_flattenable:
-        flat = flatten_space(space)
-        if isinstance(flat, spaces.Box):
-            return flat
-    raise OptionError(
-        f"agent {agent!r} has the observation space {space}, which cannot be flattened "
-        "to a vector of fixed size; use corral.make_multi, or wrap the env"
-    )
+    return flat
 
 
 def flat_batch(space: Space[Any], batch: Any, count: int) -> Array:
     """`(count, ...)` of a space as `(count, numbers)`; discrete values are one-hot."""
-    if isinstance(space, spaces.Dict):
-        parts = [flat_batch(part, batch[key], count) for key, part in space.items()]
-        return np.concatenate(parts, axis=1)
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space, batch, strict=True)
-        return np.concatenate([flat_batch(p, b, count) for p, b in pairs], axis=1)
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        parts: Any = space.spaces
+        keys = parts if isinstance(parts, dict) else range(len(parts))
+        flat = [flat_batch(parts[key], batch[key], count) for key in keys]
+        return np.concatenate(flat, axis=1)
     values = np.asarray(batch).reshape(count, -1)
-    if isinstance(space, spaces.Discrete):
-        return _one_hot(values[:, 0] - space.start, int(space.n))
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes, first = space.nvec.ravel().tolist(), space.start.ravel()
-        columns = [_one_hot(values[:, i] - first[i], n) for i, n in enumerate(sizes)]
-        return np.concatenate(columns, axis=1)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        from_zero = values - np.ravel(space.start)
+        hot = [np.arange(n) == from_zero[:, [i]] for i, n in enumerate(_choices(space))]
+        values = np.concatenate(hot, axis=1)
     return values.astype(np.float32)
-
-
-def _one_hot(values: Array, size: int) -> Array:
-    hot: Array = (np.arange(size) == values[:, None]).astype(np.float32)
-    return hot

@@ -117,7 +117,7 @@ class ParallelAdapter(PettingZooAdapter):
             else:
                 seat.clear()
         total = roster.pay(rewards)
-        # Some envs go on listing agents that are done, and end them again each time.
+        # Some envs still list agents that are done, and end them again each time.
         for seat in roster.seat(alive(self.env.agents, terminations, truncations)):
             _see(seat, observations)
         terminated, truncated = roster.how()

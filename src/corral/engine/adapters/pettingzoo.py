@@ -32,7 +32,7 @@ def adapt_multi(
     if is_aec(env):
         if not parallel:
             return AecAdapter(env, state, observe)
-        env = converted(env, "leave out parallel=True, and step it in turns")
+        env = _converted(env)
     if is_parallel(env):
         return ParallelAdapter(env, state)
     hint = "; does it end in `return env`?" if env is None else ""
@@ -71,11 +71,12 @@ def has_agents(env: Any) -> bool:
     return callable(getattr(env, "observation_space", None))
 
 
-def converted(env: Any, otherwise: str) -> Any:
+def _converted(env: Any) -> Any:
     """An AECEnv as a ParallelEnv, if it says that its agents may act at once."""
     if not (getattr(env, "metadata", None) or {}).get("is_parallelizable"):
         raise OptionError(
             f"{env} does not say that its agents may act at once "
-            f"(metadata['is_parallelizable']); {otherwise}"
+            "(metadata['is_parallelizable']); use corral.make_multi without "
+            "parallel=True, which steps them in turns"
         )
     return importlib.import_module("pettingzoo.utils.conversions").aec_to_parallel(env)

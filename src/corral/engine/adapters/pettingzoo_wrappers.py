@@ -21,19 +21,11 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-_WRAPPERS = "pettingzoo.utils.wrappers"
-PASS_LEGAL_ACTIONS = {
-    (f"{_WRAPPERS}.assert_out_of_bounds", "AssertOutOfBoundsWrapper"),
-    (f"{_WRAPPERS}.clip_out_of_bounds", "ClipOutOfBoundsWrapper"),
-}
+PASS_LEGAL_ACTIONS = {"AssertOutOfBoundsWrapper", "ClipOutOfBoundsWrapper"}
 """They check that an action is in its space, and pass it on if it is."""
-PASS_ACTIONS = PASS_LEGAL_ACTIONS | {
-    (f"{_WRAPPERS}.order_enforcing", "OrderEnforcingWrapper")
-}
+PASS_ACTIONS = PASS_LEGAL_ACTIONS | {"OrderEnforcingWrapper"}
 """They pass on every action that is in its space, every observation and every table."""
-PASS_TABLES = PASS_ACTIONS | {
-    (f"{_WRAPPERS}.terminate_illegal", "TerminateIllegalWrapper"),
-}
+PASS_TABLES = PASS_ACTIONS | {"TerminateIllegalWrapper"}
 """They pass on every table; what they change in one they change in the env's."""
 
 TABLES = frozenset(
@@ -41,9 +33,10 @@ TABLES = frozenset(
 )
 
 
-def kind_of(layer: Any) -> tuple[str, str]:
-    """The layer's module and class, without importing PettingZoo."""
-    return type(layer).__module__, type(layer).__name__
+def kind_of(layer: Any) -> str:
+    """The class of a layer of PettingZoo's own, without importing it; "" of others."""
+    kind = type(layer)
+    return kind.__name__ if kind.__module__.startswith("pettingzoo.utils.") else ""
 
 
 def is_patched(layer: Any, methods: Iterable[str], tables: Iterable[str] = ()) -> bool:
@@ -94,10 +87,7 @@ class PassThroughLayers:
                 return False
             if type(layer) is not kind:
                 return False
-        for kind, name, method in self._methods:
-            if getattr(kind, name) is not method:
-                return False
-        return True
+        return all(getattr(kind, name) is own for kind, name, own in self._methods)
 
 
 def keeper_of(env: Any) -> tuple[Any, PassThroughLayers]:
@@ -109,7 +99,7 @@ def keeper_of(env: Any) -> tuple[Any, PassThroughLayers]:
 
 
 # Converted envs -----------------------------------------------------------------------
-_CONVERSION = ("pettingzoo.utils.conversions", "aec_to_parallel_wrapper")
+_CONVERSION = "aec_to_parallel_wrapper"
 _COURSE = frozenset(("reset", "step"))
 _ASKED = _COURSE | {"observe", "last", "action_space"}
 """What the conversion calls of a wrapper."""

@@ -30,7 +30,7 @@ from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space
 
 from corral.engine.layout.codec import codec_for, register_codec
-from corral.engine.layout.packed import PackedCodec
+from corral.engine.layout.composite import PackedCodec
 from corral.errors import OptionError
 
 TEAM_KEY = "corral.team"

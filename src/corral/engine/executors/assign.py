@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -74,25 +75,20 @@ def usable_cores() -> int:
 
 def cgroup_limit(root: Path = Path("/sys/fs/cgroup")) -> float:
     """The CPU quota of a container, in cores; infinite without one."""
-    try:
-        quota, period = (root / "cpu.max").read_text().split()
-        return math.inf if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        pass
-    try:
-        microseconds = int((root / "cpu/cpu.cfs_quota_us").read_text())
-        period_us = int((root / "cpu/cpu.cfs_period_us").read_text())
-        return math.inf if microseconds <= 0 else microseconds / period_us
-    except (OSError, ValueError):
-        return math.inf
+    versions = ("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+    for names in versions:
+        with suppress(OSError, ValueError):
+            texts = [(root / name).read_text() for name in names]
+            quota, period = " ".join(texts).split()
+            # Without a quota: "max", or -1.
+            return int(quota) / int(period) if quota.isdigit() else math.inf
+    return math.inf
 
 
 def shards(slots: int, workers: int) -> list[range]:
     """Contiguous shards whose sizes differ by one at most."""
     small, larger = divmod(slots, workers)
-    bounds = [0]
-    for worker in range(workers):
-        bounds.append(bounds[-1] + small + (worker < larger))
+    bounds = [small * worker + min(worker, larger) for worker in range(workers + 1)]
     return [range(first, end) for first, end in pairwise(bounds)]
 
 
@@ -146,7 +142,7 @@ def useful_processes(
 
 FORKS_REASON = (
     "an env forked its process in a trial run, so the slots are in worker processes: "
-    "in the caller a forked child could go on as a copy of your program"
+    "in the caller a forked child could continue as a copy of your program"
 )
 
 

@@ -173,7 +173,7 @@ class Executor(Protocol):
                 ones.
             timeout: seconds; None for no limit.
             is_done: looks at `done`.
-            only_some: whether more than that is under way. A worker that is busy with
+            only_some: whether more commands than that were sent. A worker busy with
                 the rest may then hold a ring back (see `transport.doorbell`).
         """
 

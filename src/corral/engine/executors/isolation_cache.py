@@ -80,7 +80,7 @@ def read_cached(key: CacheKey) -> SharingAnswer | None:
 
 
 def write_cached(key: CacheKey, sharing: SharingAnswer) -> None:
-    """Keep the answer; a folder that cannot be written to is no error."""
+    """Store the answer, unless the folder cannot be written to."""
     if not sharing.sources and sharing.safe is not None:
         return  # without sources it could not be invalidated
     _here[key.digest] = sharing
@@ -88,7 +88,9 @@ def write_cached(key: CacheKey, sharing: SharingAnswer) -> None:
         with suppress(OSError):
             path = _path(key)
             isolation.write_value(path, FORMAT, sharing)
-            _prune(path.parent)
+            files = sorted(path.parent.iterdir(), key=os.path.getmtime)
+            for oldest in files[:-MAX_CACHE_FILES]:
+                oldest.unlink(missing_ok=True)
 
 
 # On disk ------------------------------------------------------------------------------
@@ -117,9 +119,3 @@ def _may_be_others(descriptor: int) -> bool:
         return False
     status = os.fstat(descriptor)
     return status.st_uid != os.getuid() or bool(status.st_mode & 0o022)
-
-
-def _prune(folder: Path) -> None:
-    """Delete the oldest files beyond MAX_CACHE_FILES."""
-    for file in sorted(folder.iterdir(), key=os.path.getmtime)[:-MAX_CACHE_FILES]:
-        file.unlink(missing_ok=True)

@@ -50,12 +50,12 @@ class HelperThreads:
         if self._skipping:
             self._skipping -= 1
         elif self._batch >= MIN_BATCH_SECONDS:
-            self._release(self._runtimes)
+            self._release()
         self._began = perf_counter()
 
-    def _release(self, runtimes: list[ctypes.CDLL]) -> None:
+    def _release(self) -> None:
         began = perf_counter()
-        for runtime in runtimes:
+        for runtime in self._runtimes or ():
             if runtime.omp_get_max_threads() - 1 > self._spare:
                 runtime.omp_pause_resource_all(_PAUSE_SOFT)
         if perf_counter() - began > MAX_PAUSE_SECONDS:

@@ -151,7 +151,7 @@ def _tried(
     request: ProbeRequest,
     decide: Callable[[Measurement, SharingAnswer | None], Placement],
 ) -> tuple[Executor, Placement]:
-    """Try two envs in a worker if need be; it goes on as a worker if processes win.
+    """Try two envs in a worker if need be; it stays a worker if processes win.
 
     Args:
         assignment: what is to be run.

@@ -35,8 +35,8 @@ from corral.engine.executors.start_errors import start_errors
 from corral.engine.executors.uninterrupted import uninterrupted
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults import stacks
+from corral.engine.faults.process_usage import run_delay
 from corral.engine.faults.report import error_for
-from corral.engine.faults.run_delay import run_delay
 from corral.engine.layout import plan
 from corral.engine.layout.codec import Codecs
 from corral.engine.transport import child_processes, descriptors, doorbell
@@ -113,7 +113,7 @@ class ProcessExecutor(SignalledExecutor):
     # Starting -------------------------------------------------------------------------
 
     def launch(self) -> None:
-        """Start the workers that are missing; they import while the parent goes on."""
+        """Start the workers that are missing; they import while the parent works."""
         missing = range(len(self._processes), len(self.shards))
         if not missing:
             return
@@ -184,8 +184,8 @@ class ProcessExecutor(SignalledExecutor):
         self, worker: int, probe_slots: Sequence[int], recorded: bytes, limit: float
     ) -> bool:
         """Whether envs in another process repeat a trial."""
-        message = commands.RepeatRecording(self._job(worker, probe_slots), recorded)
-        self._post(worker, self._pack(message))
+        job = self._job(worker, probe_slots)
+        self._post(worker, self._pack(commands.ProbeEnvs(job, recorded=recorded)))
         return bool(self._await_probe(worker, limit))
 
     def _await_probe(self, worker: int, limit: float) -> Any:
@@ -224,9 +224,7 @@ class ProcessExecutor(SignalledExecutor):
         with closed_on_error(self):
             for worker in workers:
                 self._post(worker, self._pack(commands.BuildShard(self._job(worker))))
-            return [
-                spec for worker in workers for spec in self._await_start(worker).specs
-            ]
+            return [spec for worker in workers for spec in self._await_start(worker)]
 
     def _job(
         self, worker: int, probe_slots: Sequence[int] | None = None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,6 @@ from corral.core import Factory
 from corral.engine.executors.assign import shards
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.isolation_cache import (
-    CacheKey,
     cache_key_of,
     read_cached,
     write_cached,
@@ -46,6 +45,7 @@ MAX_KINDS = 3
 UNSENDABLE_REASON = "the factory cannot be sent to a worker process to be tried"
 
 
+@dataclass
 class SharingProbe:
     """Finds out about the envs of an executor, with its first workers.
 
@@ -55,16 +55,13 @@ class SharingProbe:
         question: what to find out.
     """
 
-    def __init__(
-        self, executor: ProcessExecutor, slots: list[int], question: ProbeRequest
-    ) -> None:
-        self.executor = executor
-        self.slots = slots
-        self.question = question
-        self._used: set[int] = set()
-        """Workers that have built envs."""
-        self._stage = ""
-        self._extra = 0
+    executor: ProcessExecutor
+    slots: list[int]
+    question: ProbeRequest
+    _used: set[int] = field(default_factory=set)
+    """Workers that have built envs."""
+    _stage: str = ""
+    _extra: int = 0
 
     def measure(self) -> Measurement:
         """Run the probe; raises what an env raises in its first constructor."""
@@ -212,9 +209,8 @@ class SharingQuestion:
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
         self.probe_slots = slots_to_probe(assignment.factories)
-        self._key: CacheKey | None = None
-        if self.probe_slots:
-            self._key = cache_key_of(assignment, self.probe_slots)
+        slots = self.probe_slots
+        self._key = cache_key_of(assignment, slots) if slots else None
 
     def known_answer(self) -> SharingAnswer | None:
         """The answer without building anything; None if envs have to be tried."""

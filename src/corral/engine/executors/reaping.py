@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from corral.engine.executors.contract import Assignment
@@ -21,7 +21,6 @@ from corral.engine.faults import stacks
 from corral.engine.faults.report import error_for, signal_name
 from corral.engine.layout import plan
 from corral.engine.transport import child_processes
-from corral.engine.worker.letters import BuildFailed
 from corral.errors import Fault
 
 SILENT_EXIT_SECONDS = 2.0
@@ -38,6 +37,7 @@ COMMAND_NAMES = {
 """How a fault names the current command of a worker."""
 
 
+@dataclass
 class WorkerHealth:
     """Whether workers are alive and in time; the faults of those that are not.
 
@@ -49,39 +49,33 @@ class WorkerHealth:
         mark: by worker, the mark of the processes that its envs have started.
     """
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        control: plan.ControlViews,
-        stack: int,
-        output: WorkerOutput,
-        mark: Callable[[int], str],
-    ) -> None:
-        self.has_deadlines = False
-        """Whether a worker that serves may be late."""
-        self._assignment = assignment
-        self._control = control
-        self._stack = stack
-        self._output = output
-        self._mark = mark
-        self._shards: list[range] = []
-        """By worker, once they serve."""
+    assignment: Assignment
+    control: plan.ControlViews
+    stack: int
+    output: WorkerOutput
+    mark: Callable[[int], str]
+    has_deadlines: bool = False
+    """Whether a worker that serves may be late."""
+    _shards: list[range] = field(default_factory=list)
+    """By worker, once they serve."""
+    _unresponsive: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By worker: the command that it has not taken yet, and since when."""
+
+    def __post_init__(self) -> None:
         self._limits = {
-            plan.STEPPING: assignment.step_timeout,
-            plan.RESETTING: assignment.reset_timeout,
-            plan.CONSTRUCTING: assignment.start_timeout,
-            plan.ANSWERING: assignment.item_timeout,
+            plan.STEPPING: self.assignment.step_timeout,
+            plan.RESETTING: self.assignment.reset_timeout,
+            plan.CONSTRUCTING: self.assignment.start_timeout,
+            plan.ANSWERING: self.assignment.item_timeout,
         }
-        self._unresponsive: dict[int, tuple[int, float]] = {}
-        """By worker: the command that it has not taken yet, and since when."""
 
     def watch(self, shards: list[range]) -> None:
         """The workers serve these slots now; deadlines hold."""
         self._shards = shards
-        limits = [*self._limits.values(), self._assignment.options.memory_limit]
+        limits = [*self._limits.values(), self.assignment.options.memory_limit]
         # A worker that is retired may hang in its last `close`.
         self.has_deadlines = any(limit is not None for limit in limits)
-        self._limits[plan.CLOSING] = self._assignment.close_timeout
+        self._limits[plan.CLOSING] = self.assignment.close_timeout
 
     def forget(self, worker: int) -> None:
         """The worker is replaced."""
@@ -90,8 +84,8 @@ class WorkerHealth:
     def end(self, worker: int, process: subprocess.Popen[bytes]) -> int:
         """End a worker and all processes that its envs have started; its exit code."""
         code = end(process)
-        if self._control.stop[worker, 0] != plan.WORKER_ENDED:
-            child_processes.end_marked(self._mark(worker))
+        if self.control.stop[worker, 0] != plan.WORKER_ENDED:
+            child_processes.end_marked(self.mark(worker))
         return code
 
     def death(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
@@ -104,12 +98,12 @@ class WorkerHealth:
             pid=process.pid,
             exit_code=code,
             signal_name=signal_name(code),
-            output=self._output.tail(worker),
+            output=self.output.tail(worker),
         )
         if not self._shards:
-            return replace(fault, seed=self._assignment.seed)
+            return replace(fault, seed=self.assignment.seed)
         shard = self._shards[worker]
-        command, slot = current_command(self._control, worker, shard)
+        command, slot = current_command(self.control, worker, shard)
         others = len(shard) - (slot is not None)
         return replace(fault, command=command, slot=slot, others=others)
 
@@ -126,7 +120,7 @@ class WorkerHealth:
         limit = self._overrun(worker, sent)
         if limit is None:
             return None
-        stack = stacks.ask_for_stacks(process.pid, self._stack)
+        stack = stacks.ask_for_stacks(process.pid, self.stack)
         return replace(
             self.death(worker, process),
             kind="hung",
@@ -140,10 +134,10 @@ class WorkerHealth:
     def _overrun(self, worker: int, sent: int) -> float | None:
         """The limit that a worker has overrun."""
         now = time.perf_counter()
-        since, doing = self._control.vitals[
+        since, doing = self.control.vitals[
             worker, [plan.BUSY_SINCE, plan.CURRENT_COMMAND]
         ].tolist()
-        taken = int(self._control.consumed[worker][0])
+        taken = int(self.control.consumed[worker][0])
         if since or sent == taken:
             self._unresponsive.pop(worker, None)
         else:  # it has not taken its next command
@@ -151,7 +145,7 @@ class WorkerHealth:
             if self._unresponsive.get(worker, (-1, now))[0] != taken:
                 self._unresponsive[worker] = taken, now
             since = self._unresponsive[worker][1]
-            doing = plan.STEPPING if self._assignment.slots else plan.ANSWERING
+            doing = plan.STEPPING if self.assignment.slots else plan.ANSWERING
         limit = self._limits.get(doing)
         if not since or limit is None or now - since <= limit:
             return None
@@ -160,29 +154,29 @@ class WorkerHealth:
 
     def is_closing(self, worker: int, pid: int) -> bool:
         """Whether a worker that was asked to close is doing something."""
-        busy = self._control.vitals[worker, plan.BUSY_SINCE] or not self._shards
+        busy = self.control.vitals[worker, plan.BUSY_SINCE] or not self._shards
         return bool(busy) and not stacks.is_stopped(pid)
 
     def build_timeout(self, worker: int, pid: int) -> Fault:
         """The fault of a worker that did not build its envs in time."""
-        limit = self._assignment.start_timeout
+        limit = self.assignment.start_timeout
         return Fault(
             kind="hung",
             command="construct",
             worker=worker,
             pid=pid,
-            seed=self._assignment.seed,
+            seed=self.assignment.seed,
             limit=limit,
             error_text=f"longer than {limit:g} s",
-            output=self._output.tail(worker),
-            stack=stacks.ask_for_stacks(pid, self._stack),
+            output=self.output.tail(worker),
+            stack=stacks.ask_for_stacks(pid, self.stack),
         )
 
     def checked(self, worker: int, answer: Any) -> Any:
         """The answer of a worker that builds something; raises if that failed."""
-        if isinstance(answer, BuildFailed):
-            output = self._output.tail(worker)
-            raise error_for(replace(answer.fault, kind="start", output=output))
+        if isinstance(answer, Fault):
+            output = self.output.tail(worker)
+            raise error_for(replace(answer, kind="start", output=output))
         return answer
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
@@ -22,7 +22,6 @@ from corral.engine.executors.contract import (
     Executor,
     Vitals,
 )
-from corral.engine.executors.env_list import EnvList
 from corral.engine.executors.start_errors import construction_fault, start_errors
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
@@ -37,11 +36,11 @@ from corral.engine.worker.commands import (
     as_one_command,
     entry,
 )
-from corral.engine.worker.context import here
+from corral.engine.worker.context import WorkerContext, here
 from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.letters import Letter, Reply, unpickled_copy
 from corral.engine.worker.worker import Worker
-from corral.errors import ClosedError
+from corral.errors import ClosedError, OptionError
 
 Result = TypeVar("Result")
 
@@ -149,16 +148,18 @@ class SerialExecutor(Executor):
 
     def step_inline(self, mode: int) -> None:
         """Step every slot right now: `send_all` and `wait` in one."""
-
-        def step() -> None:
+        # `_inside`, without the calls.
+        outside, here.context = here.context, self._worker.context
+        self._running = True
+        try:
             while self._queue:
                 self._run_next()
             self._worker.shard.step_all(mode)
             self._finished += self._slots
             if self._closed:
                 self._raise_ended()
-
-        self._inside(step)
+        finally:
+            self._leave(outside)
 
     def _inside(self, work: Callable[[], Result]) -> Result:
         """Do work as the worker; the caller's thread may be another pool's outside."""
@@ -167,10 +168,13 @@ class SerialExecutor(Executor):
         try:
             return work()
         finally:
-            self._running = False
-            here.context = outside
-            if self._closed:
-                self._end()
+            self._leave(outside)
+
+    def _leave(self, outside: WorkerContext | None) -> None:
+        self._running = False
+        here.context = outside
+        if self._closed:
+            self._end()
 
     def _run_next(self) -> None:
         if not self._queue:
@@ -188,10 +192,10 @@ class SerialExecutor(Executor):
 
     def _raise_ended(self) -> NoReturn:
         """A signal handler has closed the pool in the middle of a command."""
-        faults = [letter.fault for letter in self._letters if letter.fault is not None]
-        for fault in faults:
-            if isinstance(fault.exception, SystemExit):
-                raise fault.exception  # the handler's own, which came through the env
+        for letter in self._letters:
+            error = letter.fault and letter.fault.exception
+            if isinstance(error, SystemExit):
+                raise error  # the handler's own, which came through the env
         raise ClosedError("this pool was closed while it was waiting")
 
     def ask(self, questions: dict[int, Ask]) -> None:
@@ -237,3 +241,50 @@ class SerialExecutor(Executor):
         for block in (self._block, self._data):
             if block is not None:
                 block.close()
+
+
+class EnvList(list[Any]):
+    """One env per slot: `envs[0] = Wrapper(envs[0])` puts the wrapper into slot 0.
+
+    The number of slots is fixed, so nothing can be added or removed.
+
+    >>> slots = ["a", "b"]
+    >>> envs = EnvList(slots, slots.__setitem__)
+    >>> envs[-1] = "c"
+    >>> envs, slots
+    (['a', 'c'], ['a', 'c'])
+
+    Args:
+        envs: the present envs.
+        exchange: called with a slot and its new env.
+    """
+
+    def __init__(
+        self, envs: Iterable[Any], exchange: Callable[[int, Any], None]
+    ) -> None:
+        super().__init__(envs)
+        self._exchange = exchange
+
+    def __setitem__(self, at: Any, env: Any) -> None:
+        if not isinstance(at, slice):
+            slot = range(len(self))[at]
+            self._exchange(slot, env)
+            super().__setitem__(slot, env)
+            return
+        slots, envs = range(*at.indices(len(self))), list(env)
+        if len(envs) != len(slots):
+            self._refuse()
+        for slot, one in zip(slots, envs, strict=True):
+            self[slot] = one
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise OptionError(
+            f"this list has one env for each of {len(self)} slots, and its length is "
+            "fixed; envs[slot] = env replaces an env"
+        )
+
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
+        return list, (list(self),)  # a copy is a plain list

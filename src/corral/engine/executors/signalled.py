@@ -119,7 +119,7 @@ class SignalledExecutor(Executor):
             self._helpers.before_batch()
         try:
             for worker, queue, bell in self._channels:
-                # There is room: mail leaves one entry, and no slot is under way.
+                # There is room: mail leaves one entry, and no slot is pending.
                 position = sent[worker]
                 queue[position % len(queue)] = command
                 sent[worker] = position + 1 & TICKET_MASK
@@ -228,8 +228,8 @@ class SignalledExecutor(Executor):
 
     def _has_room(self, worker: int) -> bool:
         consumed: int = self._consumed[worker][0]
-        under_way = self._sent[worker] - consumed & TICKET_MASK
-        return under_way < len(self._queues[worker]) - 1  # the last is send_all's
+        pending = self._sent[worker] - consumed & TICKET_MASK
+        return pending < len(self._queues[worker]) - 1  # the last is send_all's
 
     # Receiving ------------------------------------------------------------------------
 

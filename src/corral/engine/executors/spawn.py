@@ -4,7 +4,7 @@ parent ── Popen(python -c bootstrap) ──► worker: own session, SIGINT i
              inherited: block, mailbox, bells, lifeline, log; nothing else
 
 A thread starts a worker that replaces another, and sends it what the worker before it
-knew, so that the others and the caller go on meanwhile. The caller's thread installs it
+knew, so that the others and the caller need not wait. The caller's thread installs it
 between two waits.
 """
 
@@ -54,23 +54,17 @@ from corral.engine.worker import main, serialization
 from corral.engine.worker.commands import ProcessSetup
 from corral.errors import CorralError
 
-# What the parent opens; a test counts them.
-_DESCRIPTORS_PER_POOL = 13
-"""Two blocks and one of shared arrays (of each, mmap keeps a copy), lifeline, stacks,
-output, the parent's bell."""
-_DESCRIPTORS_PER_WORKER = 4 + (doorbell.KIND == "event")
-"""Mailbox, stdout, stderr, log; and its bell."""
-_DESCRIPTORS_PER_START = 8
-"""The worker's ends of these until it has them, and what Popen opens meanwhile."""
-
 
 def descriptors_for(workers: int) -> int:
-    """How many descriptors the parent of so many workers opens."""
-    return (
-        _DESCRIPTORS_PER_POOL
-        + workers * _DESCRIPTORS_PER_WORKER
-        + _DESCRIPTORS_PER_START
-    )
+    """How many descriptors the parent of so many workers opens; a test counts them."""
+    # Two blocks and one of shared arrays (of each, mmap keeps a copy), lifeline,
+    # stacks, output, the parent's bell.
+    pool = 13
+    # Mailbox, stdout, stderr, log; and its bell.
+    each = 4 + (doorbell.KIND == "event")
+    # The worker's ends of these until it has them, and what Popen opens meanwhile.
+    start = 8
+    return pool + workers * each + start
 
 
 @dataclass(slots=True)
@@ -255,6 +249,7 @@ def interpreter() -> list[str]:
 # Replacing ----------------------------------------------------------------------------
 
 
+@dataclass
 class Replacement:
     """One worker that is being started.
 
@@ -267,25 +262,20 @@ class Replacement:
         health: makes its fault if it fails.
     """
 
-    def __init__(
-        self,
-        worker: int,
-        delay: float,
-        spawn: Callable[[], SpawnedWorker],
-        messages: tuple[bytes, bytes, bytes],
-        timeout: float | None,
-        health: WorkerHealth,
-    ) -> None:
-        self.worker = worker
-        self.spawned: SpawnedWorker | None = None
-        self.error: CorralError | None = None
-        """Why the worker could not be started."""
-        self._delay = delay
-        self._spawn, self._messages = spawn, messages
-        self._timeout, self._health = timeout, health
+    worker: int
+    delay: float
+    spawn: Callable[[], SpawnedWorker]
+    messages: tuple[bytes, bytes, bytes]
+    timeout: float | None
+    health: WorkerHealth
+    spawned: SpawnedWorker | None = None
+    error: CorralError | None = None
+    """Why the worker could not be started."""
+
+    def __post_init__(self) -> None:
         self._cancelled = threading.Event()
         self._thread = threading.Thread(
-            target=self._run, name=f"corral-replacement-{worker}", daemon=True
+            target=self._run, name=f"corral-replacement-{self.worker}", daemon=True
         )
         self._thread.start()
 
@@ -295,11 +285,11 @@ class Replacement:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        if self._cancelled.wait(self._delay):
+        if self._cancelled.wait(self.delay):
             return
         try:
             with start_errors(None, self.worker, Exception):
-                self.spawned = self._spawn()
+                self.spawned = self.spawn()
                 if not self._cancelled.is_set():
                     self._prepare(self.spawned)
         except CorralError as error:
@@ -310,8 +300,8 @@ class Replacement:
 
     def _prepare(self, spawned: SpawnedWorker) -> None:
         """Have the process build and bind, as the one before it did."""
-        mailbox, timeout, health = spawned.mailbox, self._timeout, self._health
-        setup, build, bind = self._messages
+        mailbox, timeout, health = spawned.mailbox, self.timeout, self.health
+        setup, build, bind = self.messages
         try:
             mailbox.post_bytes(setup, timeout)
             mailbox.post_bytes(build, timeout)

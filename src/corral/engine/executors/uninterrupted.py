@@ -25,7 +25,7 @@ def uninterrupted(work: Callable[[], object]) -> None:
         work()  # handlers run in the main thread alone; and there are no more threads
         return
     done, errors = threading.Event(), list[BaseException]()
-    # Held by the work from its beginning on, or by a caller who forbids it.
+    # Held by the work from its beginning on, or by a caller that forbids it.
     begins = threading.Lock()
 
     def run() -> None:

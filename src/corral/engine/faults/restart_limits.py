@@ -25,36 +25,21 @@ class RestartBudget:
 
     in_all: int = 100
     per_minute: int = 10
-    _counts: dict[Hashable, int] = field(default_factory=dict)
     _times: dict[Hashable, list[float]] = field(default_factory=dict)
 
     def spend(self, spender: Hashable, now: float) -> float | None:
         """One more restart: the seconds to wait before it, or None if none is left."""
-        recent = len(self._recent(spender, now))
-        if self.count(spender) >= self.in_all or recent >= self.per_minute:
+        times = self._times.get(spender, ())
+        recent = sum(now - time < RATE_WINDOW_SECONDS for time in times)
+        if len(times) >= self.in_all or recent >= self.per_minute:
             return None
         self.note(spender, now)
         return restart_delay(recent)
 
     def count(self, spender: Hashable) -> int:
         """How often it was restarted."""
-        return self._counts.get(spender, 0)
+        return len(self._times.get(spender, ()))
 
     def note(self, spender: Hashable, now: float) -> None:
         """Count a restart, also one that was spent elsewhere."""
-        self._counts[spender] = self.count(spender) + 1
-        self._times[spender] = [*self._recent(spender, now), now]
-
-    def _recent(self, spender: Hashable, now: float) -> list[float]:
-        """The times of its restarts within the last minute."""
-        times = self._times.get(spender, ())
-        return [time for time in times if now - time < RATE_WINDOW_SECONDS]
-
-    def part(self, members: range) -> RestartBudget:
-        """A copy of what these have spent."""
-        part = RestartBudget(self.in_all, self.per_minute)
-        for spender in members:
-            if spender in self._counts:
-                part._counts[spender] = self._counts[spender]
-                part._times[spender] = self._times[spender].copy()
-        return part
+        self._times.setdefault(spender, []).append(now)

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.layout.entries import Column
+from corral.engine.layout.readout import Column
 
 def copy_out(
     columns: list[Column],

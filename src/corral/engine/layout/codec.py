@@ -11,7 +11,7 @@ leaves of their parts, depth first. Every other space (Text, Sequence, Graph, On
 custom ones without a registered codec) is *mailed*: the encoder returns its values, and
 the worker or the pool pickles them.
 
-`casts` says which casts pass, and which raise SpaceMismatch.
+`contract` says which casts pass, and which raise SpaceMismatch.
 """
 
 from __future__ import annotations

@@ -25,22 +25,23 @@ dict. `read` of nine columns of 64 slots takes 3 µs, `Infos.to_vector` 3 µs mo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.layout.entries import (
-    Column,
-    Identity,
-    candidates,
-    described,
-    eligible,
-)
 from corral.engine.layout.fields import aligned
-from corral.engine.layout.readout import ColumnRead, Mask, copy_out
+from corral.engine.layout.info_copy import NUMPY_TYPES
+from corral.engine.layout.readout import (
+    PYTHON_NUMBERS,
+    Column,
+    ColumnRead,
+    Identity,
+    Mask,
+    copy_out,
+)
 
 INFO_ROWS = 3
 FINAL_ROW = 2
@@ -52,6 +53,7 @@ MAX_COLUMNS_PER_PATH = 4
 """An array whose shape keeps changing must not use up the budget of other entries."""
 
 _ALIGNMENT = 16
+_NEVER = frozenset({"final_obs", "final_info"})
 _MAX_WRITE_PLANS = 1024
 # What a memoryview can store an item of; it does so in half the time an array takes.
 _VIEW_FORMATS = frozenset("?bBhHiIlLqQfd")
@@ -216,23 +218,18 @@ class Columns:
         """Write one dict and those below it."""
         remainder: dict[Any, Any] = {}
         for entry, (key, value) in zip(plan.entries, info.items(), strict=True):
-            rest = value
+            column, rest = None, value
             if type(entry) is int:
-                if self._store(entry, position, value):
-                    written.append(entry)
-                    continue
+                column = entry
             elif entry is not None and type(value) is np.ndarray:
                 column = entry.get((value.dtype, value.shape))
-                if column is not None:
-                    self._targets[column][position] = value
-                    written.append(column)
-                    continue
             elif entry is not None and value:  # an empty dict has no column to say so
                 below = self._plan(entry, value)
                 rest = self._write_level(below, position, value, written)
-                if rest is None:
-                    continue
-            remainder[key] = rest
+            if column is not None and self._store(column, position, value):
+                written.append(column)
+            elif rest is not None or value is None:
+                remainder[key] = rest
         return remainder or None
 
     def _store(self, column: int, position: int, value: Any) -> bool:
@@ -264,16 +261,18 @@ class Columns:
         self, path: tuple[str, ...], info: dict[Any, Any], types: list[type]
     ) -> _WritePlan:
         level = eligible(info)
-        entries: list[Any] = []
-        for key, kind in zip(info, types, strict=True):
-            place = (*path, key)
-            found = place if kind is dict else self._entries.get((place, kind))
-            entries.append(found if key in level else None)
+        entries = [
+            self._entry((*path, key), kind) if key in level else None
+            for key, kind in zip(info, types, strict=True)
+        ]
         plain = all(type(entry) is int for entry in entries)
         columns = tuple(entry for entry in entries if type(entry) is int)
         targets = [self._targets[column] for column in columns]
         arrays = [self._arrays[column].reshape(-1) for column in columns]
         return _WritePlan([*info], types, entries, plain, columns, targets, arrays)
+
+    def _entry(self, place: tuple[str, ...], kind: type) -> Any:
+        return place if kind is dict else self._entries.get((place, kind))
 
     # Both halves
 
@@ -350,3 +349,46 @@ def _with_bools(column: Column, values: NDArray[Any], mask: Mask) -> NDArray[Any
 
 
 _BOOL_OBJECTS = np.array([None, np.False_, np.True_], dtype=object)
+
+
+# Which entries of an info can be columns ----------------------------------------------
+
+
+def eligible(info: dict[Any, Any]) -> set[str]:
+    """The keys of a dict that may have columns, or dicts with columns.
+
+    Gymnasium keeps the mask of "key" under "_key". Where an info uses both names the
+    order of its entries matters, and only a remainder keeps that.
+    """
+    if any(f"_{key}" in info for key in info):
+        return set()
+    names = {key for key in info if type(key) is str and key not in _NEVER}
+    return {name for name in names if not name.startswith("_")}
+
+
+def candidates(
+    path: tuple[str, ...], info: dict[Any, Any]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The eligible leaves of an info, with their paths."""
+    names = eligible(info)
+    for key, value in info.items():
+        if key not in names:
+            continue
+        if type(value) is dict:
+            yield from candidates((*path, key), value)
+        else:
+            yield (*path, key), value
+
+
+def described(value: Any) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Dtype and shape of what can be a column."""
+    kind = type(value)
+    if kind is int and not -(2**63) <= value < 2**63:
+        return None
+    if kind in PYTHON_NUMBERS or kind in NUMPY_TYPES:
+        return np.dtype(kind), ()
+    # Long doubles change their meaning from platform to platform, even in a pickle.
+    numeric = kind is np.ndarray and value.dtype.kind in "biufc"
+    if numeric and value.dtype.char not in "gG":
+        return np.dtype(value.dtype.str), value.shape
+    return None

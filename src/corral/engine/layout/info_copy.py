@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.layout.entries import NUMPY_TYPES
-
+NUMPY_TYPES: frozenset[type] = frozenset(
+    {np.bool_, np.float16, np.float32, np.float64, np.complex64, np.complex128}
+    | {np.int8, np.int16, np.int32, np.int64}
+    | {np.uint8, np.uint16, np.uint32, np.uint64}
+)
 _CONSTANT = NUMPY_TYPES | {type(None), bool, int, float, complex, str, bytes}
 _NEW = object()
 
@@ -29,7 +32,7 @@ def owned_info(value: Any) -> Any:
     since a copy would close what the env still uses.
 
     >>> path = [1]
-    >>> kept = owned({"path": path, "again": path})
+    >>> kept = owned_info({"path": path, "again": path})
     >>> path.append(2)
     >>> kept, kept["path"] is kept["again"]
     ({'path': [1], 'again': [1]}, True)

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.layout.entries import Column
-from corral.engine.layout.readout import ColumnRead, Mask, to_dicts
+from corral.engine.layout.readout import Column, ColumnRead, Mask, to_dicts
 
 
 class Infos:

@@ -8,16 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corral.engine.layout.casts import (
-    beyond,
-    castable,
-    casts,
-    described_value,
-    first_changed,
-    unchanged,
-    unreadable,
-    widened,
-)
 from corral.engine.layout.contract import (
     Array,
     Codec,
@@ -27,6 +17,14 @@ from corral.engine.layout.contract import (
     Mail,
     Split,
     Walk,
+    beyond,
+    castable,
+    casts,
+    described_value,
+    first_changed,
+    unchanged,
+    unreadable,
+    widened,
 )
 from corral.errors import SpaceMismatch
 

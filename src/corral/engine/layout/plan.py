@@ -10,6 +10,9 @@ Rows. A slot's ticket counts the commands it was sent. Command t writes observat
 record row `t % 2`, so what the previous command returned stays intact, and reads action
 row `t % action_rows`, so the actions of an episode, or the last of a long one, are in
 the block even after a SIGKILL.
+
+The ticket of slot i is `base + offsets[i]`, counted alike by pool and worker: a command
+to all slots moves the base alone.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.layout.casts import widened
 from corral.engine.layout.codec import Codec
 from corral.engine.layout.columns import ARENA_BYTES_PER_SLOT, INFO_ROWS, MAX_COLUMNS
+from corral.engine.layout.contract import widened
 from corral.engine.layout.durations import BUCKETS
 from corral.engine.layout.fields import Field, Planner
 
@@ -235,3 +238,48 @@ class DataViews:
         self.final_obs = [field.view(memory) for field in plan.final_obs]
         self.arena = plan.arena.view(memory)
         self.presence = plan.presence.view(memory)
+
+
+class Tickets:
+    """The tickets of `count` slots: of a whole pool, or of one worker's shard.
+
+    They grow without bound here; in the block they are words of 32 bits.
+    """
+
+    __slots__ = ("_words", "base", "even", "offsets")
+
+    def __init__(self, count: int) -> None:
+        self.base = 0
+        self.offsets = np.zeros(count, np.int64)
+        self.even = True
+        """Whether all offsets are known to be 0; if not, `level` looks."""
+        self._words = self.offsets.data
+        """The same memory: one item costs a third of what numpy takes for it."""
+
+    def level(self) -> bool:
+        """Whether all slots have the same ticket, which is then the base."""
+        if not self.even and (self.offsets == self._words[0]).all():
+            self.base += self._words[0]
+            self.offsets[:] = 0
+            self.even = True
+        return self.even
+
+    def advance(self, slot: int) -> int:
+        """Count a command to one slot; returns its ticket."""
+        self._words[slot] += 1
+        self.even = False
+        return self.base + self._words[slot]
+
+    def of(self, slot: int) -> int:
+        """The ticket of a slot's last command."""
+        return self.base + self._words[slot]
+
+    def word(self, slot: int) -> int:
+        """The same as a word of the block."""
+        return self.base + self._words[slot] & TICKET_MASK
+
+    def take_over(self, words: list[int]) -> None:
+        """Continue from the tickets of a worker that ended."""
+        self.base = 0
+        self.offsets[:] = words
+        self.even = False

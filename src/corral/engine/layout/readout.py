@@ -11,13 +11,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.layout.entries import Column
+PYTHON_NUMBERS = (float, int, bool)
+Identity = tuple[tuple[str, ...], type, str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One entry's place in the arena, and what the entry is."""
+
+    index: int
+    """Its place in the presence bytes."""
+    path: tuple[str, ...]
+    type: type
+    """The exact type of its values: Python's own, a scalar of numpy, or ndarray."""
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    """In bytes, from the beginning of the arena."""
+
+    @property
+    def identity(self) -> Identity:
+        """What makes two entries the same: path, type, dtype and shape."""
+        return self.path, self.type, self.dtype.str, self.shape
+
+    @property
+    def plain(self) -> bool:
+        """Whether its values are Python's own numbers."""
+        return self.type in PYTHON_NUMBERS
+
 
 Mask = NDArray[np.bool_]
 ColumnRead = tuple[Column, NDArray[Any], Mask]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -16,12 +17,11 @@ from numpy.typing import NDArray
 
 from corral.engine.executors.assign import worker_and_index
 from corral.engine.faults.report import error_for, one_error_for
-from corral.engine.layout.entries import Column
 from corral.engine.layout.plan import TICKET_MASK
+from corral.engine.layout.readout import Column
 from corral.engine.pool.fault_details import Asked, FaultDetails
-from corral.engine.pool.lifecycle import BROKEN, OPEN, SENDING, Lifecycle
 from corral.engine.pool.recovery import Recovery
-from corral.engine.pool.state import Chosen
+from corral.engine.pool.state import BROKEN, OPEN, SENDING, Chosen, Lifecycle
 from corral.engine.worker import commands
 from corral.engine.worker.commands import Verb
 from corral.engine.worker.letters import Letter
@@ -237,8 +237,8 @@ class Dispatcher:
         count: int,
         timeout: float | None,
         enough: Callable[[], bool] | None = None,
-    ) -> bool:
-        """Wait for `count` results; False if the timeout passes first.
+    ) -> None:
+        """Wait for `count` results; TimeoutError if the timeout passes first.
 
         Rings only wake the caller; `done` decides. `enough` is given where the caller
         waits for some of the pending results, and `count` is then the number of rings
@@ -255,8 +255,13 @@ class Dispatcher:
                         recovery.check_workers(perf_counter())
                         # Rings may be missing by then: do not wait for them.
                         if recovery.recovered and is_done():
-                            return True
-                    return executor.wait(target, left, is_done, only_some)
+                            return
+                    if executor.wait(target, left, is_done, only_some):
+                        return
+                    raise TimeoutError(
+                        f"the results did not arrive within {timeout} s; "
+                        f"{state.waiting} slots have a pending command"
+                    )
                 except FaultError as error:
                     self.recover(error)
                 if timeout is not None:
@@ -278,9 +283,7 @@ class Dispatcher:
             self.lifecycle.state = BROKEN
             final = error_for(self.fault_details.of_dead_worker(last.fault, asked))
             assert isinstance(final, FaultError)
-            workers, letters = (
-                range(len(self.executor.shards)),
-                self.executor.last_letters,
-            )
-            self.on_broken(final, [one for each in workers for one in letters(each)])
+            workers = range(len(self.executor.shards))
+            letters = map(self.executor.last_letters, workers)
+            self.on_broken(final, list(chain.from_iterable(letters)))
             raise final from final.__cause__

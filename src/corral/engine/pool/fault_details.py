@@ -6,7 +6,7 @@ the block and the caller's requests are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,10 +45,72 @@ CRASH_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
 
 
 @dataclass(frozen=True, slots=True)
-class FaultDetails:
-    """Completes faults."""
+class Neighbourhood:
+    """Where an env is built: its worker, and the envs beside it."""
 
     assignment: Assignment
+    shards: list[range]
+    """The slots of every worker; [] before they are known."""
+    one_process: bool
+    """Whether all workers run in one process."""
+
+    def rebuild_spec(self, slot: int, shards: list[range] | None = None) -> RebuildSpec:
+        """What it takes to build a slot's env."""
+        assignment, shards = self.assignment, shards or self.shards
+        worker, _ = worker_and_index(slot, shards)
+        options, factory = assignment.options, assignment.factories[slot]
+        return RebuildSpec(
+            slot=slot,
+            worker=worker,
+            shard=shards[worker],
+            root_seed=options.root_seed,
+            isolate_rng=options.isolate_rng,
+            device=assignment.device(worker),
+            functions=(factory, assignment.worker_init, assignment.per_worker),
+            shared=assignment.shared,
+            batched=options.batched,
+        )
+
+    def with_company(self, fault: Fault) -> Fault:
+        """The fault with the number of envs in its process that may be the cause."""
+        slot, company = fault.slot, 0
+        crashed = fault.kind == "died" and fault.signal_name in CRASH_SIGNALS
+        if (
+            slot is not None
+            and self.shards
+            and not self.assignment.options.batched
+            and fault.command in ("construct", "reset", "step")
+            and not isinstance(fault.exception, UsageError)
+            and (crashed or fault.kind in ("raised", "start"))
+        ):
+            shard = self.shards[worker_and_index(slot, self.shards)[0]]
+            mates = range(self.shards[-1].stop) if self.one_process else shard
+            building = fault.command == "construct"
+            company = slot - mates.start if building else len(mates) - 1
+        return replace(fault, company=company)
+
+    def with_rebuild_spec(self, fault: Fault) -> Fault:
+        """The fault of an env that could not be built, with what builds it."""
+        worker, slot, shards = fault.worker, fault.slot, self.shards
+        if worker is None or (fault.kind, fault.command) == ("start", "start"):
+            return fault  # there was no process to build it in
+        if slot is None:
+            shard = shards[worker] if shards else range(1)
+            if fault.kind != "start" and (not shards or len(shard) > 1):
+                return fault
+            slot = shard.start  # what fails before the first factory fails for any slot
+        shards, beside = shards or [range(slot, slot + 1)], None
+        fault = self.with_company(fault)
+        if fault.company:  # the env that was built before it
+            beside = EpisodeRecord(self.rebuild_spec(slot - 1, shards), NO_TASK)
+        kit = self.rebuild_spec(slot, shards)
+        return replace(fault, episode=EpisodeRecord(kit, NO_TASK, beside=beside))
+
+
+@dataclass(frozen=True, slots=True)
+class FaultDetails(Neighbourhood):
+    """Completes faults."""
+
     executor: Executor
     state: PoolState
     actions: Actions
@@ -65,7 +127,7 @@ class FaultDetails:
         if fault.command in QUESTION_COMMANDS:  # another step may have been sent since
             began = int(self.executor.episode[fault.slot, BEGIN_TICKET])
             ticket = began + (fault.step or 0)
-        return self._with_episode(self._with_company(fault), ticket, asked)
+        return self._with_episode(self.with_company(fault), ticket, asked)
 
     def of_dead_worker(self, fault: Fault, asked: Asked | None = None) -> Fault:
         """The fault of a worker that ended: of the slot that it was running, if any.
@@ -76,14 +138,13 @@ class FaultDetails:
         """
         if fault.worker is None:
             return fault
-        shards = self.executor.shards
         building = fault.command in ("start", "construct") and fault.slot is None
         if fault.kind == "start" or building:
-            return with_rebuild_spec(fault, self.assignment, shards, self._one_process)
+            return self.with_rebuild_spec(fault)
         if fault.command in QUESTION_COMMANDS and fault.slot is not None:
             return self.of_lost_slot(fault, fault.slot, asked)
         # The slot that it was running, if that is not done; else the first such slot.
-        late = self.state.unfinished(shards[fault.worker])
+        late = self.state.unfinished(self.shards[fault.worker])
         if not late:
             return replace(fault, slot=None)
         return self.of_lost_slot(fault, fault.slot if fault.slot in late else late[0])
@@ -117,8 +178,8 @@ class FaultDetails:
             has_task=task is not NO_TASK,
             options=about["options"],
         )
-        fault = self._with_company(fault)
-        return self._with_episode(fault, ticket, asked, about["missing"])
+        missing = about["missing"]
+        return self._with_episode(self.with_company(fault), ticket, asked, missing)
 
     def episode_is_over(self, slot: int) -> bool:
         """Whether the slot's last finished command ended an episode and began none."""
@@ -129,15 +190,6 @@ class FaultDetails:
         """The task of the slot's episode, if the caller gave one."""
         first = int(self.executor.episode[slot, FIRST_BEGIN_TICKET])
         return self.state.request_of(slot, first).get("task", NO_TASK)
-
-    @property
-    def _one_process(self) -> bool:
-        """Whether all slots run in one process."""
-        return not self.executor.capabilities.survives_deaths
-
-    def _with_company(self, fault: Fault) -> Fault:
-        shards, one_process = self.executor.shards, self._one_process
-        return with_company(fault, self.assignment, shards, one_process)
 
     def _known_of(self, slot: int, has_begun: bool = True) -> dict[str, Any]:
         """Seed, options and task of the slot's episode; why its task is missing."""
@@ -180,7 +232,7 @@ class FaultDetails:
             return with_actions
         before, beside = self._beside(fault, actions)
         episode = EpisodeRecord(
-            kit=rebuild_spec_of(self.assignment, fault.slot, self.executor.shards),
+            kit=self.rebuild_spec(fault.slot),
             seed=fault.seed,
             options=fault.options,
             task=fault.task if fault.has_task else NO_TASK,
@@ -200,15 +252,13 @@ class FaultDetails:
         slot = fault.slot
         if not fault.company or slot is None:
             return (), None
-        before: tuple[Any, ...] = ()
-        if fault.command == "reset":
-            before = self._last_steps(slot, STEPS_BEFORE_RESET)
-        shards = self.executor.shards
-        first = 0 if self._one_process else shards[fault.worker or 0].start
+        steps = STEPS_BEFORE_RESET if fault.command == "reset" else 0
+        before = self._last_steps(slot, steps)
+        first = 0 if self.one_process else self.shards[fault.worker or 0].start
         other = slot - 1 if slot > first else slot + 1
         about = self._known_of(other)
         return before, EpisodeRecord(
-            rebuild_spec_of(self.assignment, other, shards),
+            self.rebuild_spec(other),
             task=about["task"],
             seed=about["seed"],
             options=about["options"],
@@ -253,70 +303,3 @@ def _is_replayable(fault: Fault) -> bool:
     # The caller's mistakes, such as a step after the end, are not the env's.
     mistake = isinstance(fault.exception, UsageError)
     return not mistake or isinstance(fault.exception, SpaceMismatch)
-
-
-def rebuild_spec_of(
-    assignment: Assignment, slot: int, shards: Sequence[range]
-) -> RebuildSpec:
-    """What it takes to build a slot's env."""
-    worker, _ = worker_and_index(slot, shards)
-    options, factory = assignment.options, assignment.factories[slot]
-    return RebuildSpec(
-        slot=slot,
-        worker=worker,
-        shard=shards[worker],
-        root_seed=options.root_seed,
-        isolate_rng=options.isolate_rng,
-        device=assignment.device(worker),
-        functions=(factory, assignment.worker_init, assignment.per_worker),
-        shared=assignment.shared,
-        batched=options.batched,
-    )
-
-
-def with_company(
-    fault: Fault, assignment: Assignment, shards: list[range], one_process: bool
-) -> Fault:
-    """The fault with the number of other envs in its process, if they may be the cause.
-
-    Args:
-        fault: of an env that raised, or whose process crashed.
-        assignment: what the executor runs.
-        shards: the slots of every worker.
-        one_process: whether all workers run in one process.
-    """
-    slot, company = fault.slot, 0
-    crashed = fault.kind == "died" and fault.signal_name in CRASH_SIGNALS
-    if (
-        slot is not None
-        and not assignment.options.batched
-        and fault.command in ("construct", "reset", "step")
-        and not isinstance(fault.exception, UsageError)
-        and (crashed or fault.kind in ("raised", "start"))
-    ):
-        shard = shards[worker_and_index(slot, shards)[0]]
-        mates = range(shards[-1].stop) if one_process else shard
-        building = fault.command == "construct"
-        company = slot - mates.start if building else len(mates) - 1
-    return replace(fault, company=company)
-
-
-def with_rebuild_spec(
-    fault: Fault, assignment: Assignment, shards: list[range], one_process: bool
-) -> Fault:
-    """The fault of an env that could not be built, with what it takes to build it."""
-    worker, slot = fault.worker, fault.slot
-    if worker is None or (fault.kind, fault.command) == ("start", "start"):
-        return fault  # there was no process to build it in
-    if slot is None:
-        shard = shards[worker] if shards else range(1)
-        if fault.kind != "start" and (not shards or len(shard) > 1):
-            return fault
-        slot = shard.start  # what fails before the first factory fails for any slot
-    shards = shards or [range(slot, slot + 1)]
-    fault = with_company(fault, assignment, shards, one_process)
-    beside = None
-    if fault.company:  # the env that was built before it
-        beside = EpisodeRecord(rebuild_spec_of(assignment, slot - 1, shards), NO_TASK)
-    kit = rebuild_spec_of(assignment, slot, shards)
-    return replace(fault, episode=EpisodeRecord(kit, NO_TASK, beside=beside))

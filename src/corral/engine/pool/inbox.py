@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from corral.core import Step
 from corral.engine.layout.codec import Codec
 from corral.engine.layout.columns import FINAL_ROW, Columns
-from corral.engine.layout.entries import Column
 from corral.engine.layout.infos import NO_INFOS, Infos
+from corral.engine.layout.readout import Column
 from corral.engine.pool.state import Chosen
 from corral.engine.worker.letters import Letter, merged
 from corral.errors import Fault
@@ -38,9 +38,7 @@ class Inbox:
         """Keep letters until their slots are taken."""
         for letter in letters:
             earlier = self.letters.get(letter.slot)
-            if earlier is not None:
-                letter = merged(letter, earlier)
-            self.letters[letter.slot] = letter
+            self.letters[letter.slot] = merged(letter, earlier) if earlier else letter
 
     def add_restart(self, slot: int, fault: Fault) -> None:
         """Note that the slot's result follows a fault that ended in a restart."""
@@ -48,7 +46,11 @@ class Inbox:
 
     def of(self, slots: Chosen) -> list[Letter]:
         """The letters of these slots."""
-        return [self.letters[slot] for slot in slots.tolist() if slot in self.letters]
+        return list(self._by_position(slots).values())
+
+    def _by_position(self, slots: Chosen) -> dict[int, Letter]:
+        known = self.letters
+        return {at: known[s] for at, s in enumerate(slots.tolist()) if s in known}
 
     def faults(self, slots: Chosen) -> list[Fault]:
         """The faults of slots being received; their letters are removed."""
@@ -62,17 +64,11 @@ class Inbox:
     def infos(self, slots: Chosen, row: int | NDArray[np.int64], whole: bool) -> Infos:
         """Infos from columns and letters."""
         columns = self.columns.read(row, None if whole else slots)
-        remainders = {}
-        for position, slot in enumerate(slots.tolist() if self.letters else ()):
-            letter = self.letters.get(slot)
-            if letter is not None and letter.restarted is not None:
-                remainders[position] = {
-                    **(letter.info or {}),
-                    "fault": letter.restarted,
-                }
-            elif letter is not None and letter.info:
-                remainders[position] = letter.info
-        self._define(remainders)
+        remainders: dict[int, dict[str, Any]] = {}
+        if self.letters:
+            letters = self._by_position(slots).items()
+            remainders = {at: info for at, one in letters if (info := _info_in(one))}
+            self._define(remainders)
         return Infos(columns, remainders) if columns or remainders else NO_INFOS
 
     def take_finals(self, step: Step) -> None:
@@ -81,10 +77,8 @@ class Inbox:
         if not len(ended):
             return
         slots = step.slots[ended]
-        letters = ((at, self.letters.get(s)) for at, s in enumerate(slots.tolist()))
-        remainders = {
-            at: one.final_info for at, one in letters if one and one.final_info
-        }
+        letters = self._by_position(slots).items()
+        remainders = {at: one.final_info for at, one in letters if one.final_info}
         infos = Infos(self.columns.read(FINAL_ROW, slots), remainders)
         pairs = zip(ended.tolist(), infos.to_list(len(slots)), strict=True)
         step.final_infos = {
@@ -99,10 +93,9 @@ class Inbox:
 
     def complete(self, step: Step) -> None:
         """Add to a Step what came by letter."""
-        for position, slot in enumerate(step.slots.tolist()):
-            letter = self.letters.pop(slot, None)
-            if letter is None:
-                continue
+        for position, letter in self._by_position(step.slots).items():
+            slot = letter.slot
+            del self.letters[slot]
             cut = step.truncated[position] and not step.valid[position]
             if letter.restarted is not None and cut:
                 # An episode that was cut off ends with the observation before.
@@ -131,3 +124,9 @@ class Inbox:
         nothing = [None] * self._codec.mailed
         rows = [values.get(slot, nothing) for slot in slots.tolist()]
         return list(zip(*rows, strict=True))
+
+
+def _info_in(letter: Letter) -> dict[str, Any]:
+    """What a letter adds to its slot's info."""
+    fault = {} if letter.restarted is None else {"fault": letter.restarted}
+    return {**(letter.info or {}), **fault}

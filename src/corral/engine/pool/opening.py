@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from corral.core import EnvSpec
+from corral.engine.adapters.isolation import ISOLATION_KEY
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import Assignment, Executor, closed_on_error
 from corral.engine.executors.placement import place
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import DataViews
-from corral.engine.pool.fault_details import with_rebuild_spec
-from corral.engine.pool.options import ApiOptions, PoolOptions, own_process_reason
+from corral.engine.pool.fault_details import Neighbourhood
+from corral.engine.pool.options import ApiOptions, PoolOptions
 from corral.errors import FaultError, IsolationError
 
-
-@dataclass(frozen=True, slots=True)
-class OpenWorkers:
-    """Workers that wait for their first command."""
-
-    executor: Executor
-    layout: Placement
-    specs: list[EnvSpec]
-    """What each env said about itself."""
-    spec: EnvSpec
-    """What they agree on."""
-    codecs: Codecs
-    views: DataViews
+OpenWorkers = tuple[Executor, Placement, list[EnvSpec], EnvSpec, Codecs, DataViews]
+"""Workers that wait for their first command; the specs of the envs, and the one that
+they agree on."""
 
 
 def open_workers(
@@ -41,14 +32,16 @@ def open_workers(
         if options.backend not in ("auto", "process") or given:
             raise
         apart = replace(options, workers=None, isolation="slot")
-        opened = _open(assignment, apart, api)
-        layout = replace(opened.layout, reason=own_process_reason(opened.spec))
-        return replace(opened, layout=layout)
+        executor, layout, specs, spec, codecs, views = _open(assignment, apart, api)
+        declared = spec.metadata.get(ISOLATION_KEY)
+        said = f'metadata["{ISOLATION_KEY}"] is "{declared}"'
+        saved = "`corral doctor --save` found that envs disturb each other"
+        reason = f"one process per slot, since {said if declared else saved}"
+        return executor, replace(layout, reason=reason), specs, spec, codecs, views
 
 
 def _open(assignment: Assignment, options: PoolOptions, api: ApiOptions) -> OpenWorkers:
-    shards: list[range] = []
-    one_process = False
+    beside = Neighbourhood(assignment, [], one_process=False)
     try:
         executor, layout = place(
             assignment,
@@ -57,14 +50,14 @@ def _open(assignment: Assignment, options: PoolOptions, api: ApiOptions) -> Open
             options.isolation,
             api.own_processes,
         )
-        shards, one_process = executor.shards, layout.backend != "process"
+        one_process = layout.backend != "process"
+        beside = Neighbourhood(assignment, executor.shards, one_process)
         with closed_on_error(executor):
             specs = executor.build()
             spec = api.agree(specs)
             codecs = Codecs.of(spec)
             views = executor.bind(codecs)
-            return OpenWorkers(executor, layout, specs, spec, codecs, views)
+            return executor, layout, specs, spec, codecs, views
     except FaultError as error:
-        fault = with_rebuild_spec(error.fault, assignment, shards, one_process)
-        complete = error_for(fault)
+        complete = error_for(beside.with_rebuild_spec(error.fault))
         raise complete from complete.__cause__

@@ -1,4 +1,4 @@
-"""The options of a pool, checked before anything is built."""
+"""The options of a pool, checked before anything is built; limits of batched envs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK, Autoreset, EnvSpec
-from corral.engine.adapters import isolation as verdicts
+from corral.engine.adapters.batched import AUTORESET_KEY, STEP_MASK_KEY
 from corral.engine.adapters.factories import Wrap
 from corral.engine.adapters.team import TEAM_KEY
 from corral.engine.executors.assign import usable_cores
@@ -24,7 +25,7 @@ from corral.engine.keywords import (
     is_number,
 )
 from corral.engine.layout.action_check import ActionCheck
-from corral.engine.worker.autoreset import MODES
+from corral.engine.worker.autoreset import MODES, OFF, SAME_STEP
 from corral.engine.worker.commands import ShardOptions
 from corral.errors import OptionError, SpacesDiffer
 
@@ -133,9 +134,8 @@ class PoolOptions:
                 "memory_limit gives a slot a new process, so every slot needs one of "
                 'its own: add isolation="slot"'
             )
-        for name in ("isolate_rng", "memory_limit"):
-            value = getattr(self, name)
-            if self.batched and value:
+        for name in ("isolate_rng", "memory_limit") if self.batched else ():
+            if value := getattr(self, name):
                 raise OptionError(
                     f"{name}={value!r} works slot by slot, and batched=True has all "
                     "slots of a worker in one env; leave out one of the two"
@@ -192,14 +192,6 @@ class PoolOptions:
         )
 
 
-def own_process_reason(spec: EnvSpec) -> str:
-    """Why every slot got a process of its own without being asked for."""
-    declared = spec.metadata.get(verdicts.ISOLATION_KEY)
-    said = f'metadata["{verdicts.ISOLATION_KEY}"] is "{declared}"'
-    saved = "`corral doctor --save` found that envs disturb each other"
-    return f"one process per slot, since {said if declared else saved}"
-
-
 def episode_requests(
     slots: list[int],
     seeds: Sequence[int | None] | None,
@@ -238,10 +230,9 @@ def episode_requests(
             message["options"] = asked
         if task is not NO_TASK:
             message["task"] = task
-        if message:
-            requests[slot] = message
         numbers.append(number)
-    return numbers, requests
+        requests[slot] = message
+    return numbers, {slot: about for slot, about in requests.items() if about}
 
 
 def mode_of(autoreset: str) -> int:
@@ -252,13 +243,13 @@ def mode_of(autoreset: str) -> int:
 
 def info_choice(infos: str | Sequence[str]) -> str | tuple[str, ...]:
     """Which infos are kept."""
-    if isinstance(infos, str):
-        if infos not in ("all", "final", "none"):
-            raise OptionError(
-                f'infos is {infos!r}; choose "all", "final", "none" or a list of keys'
-            )
-        return infos
-    return tuple(infos)
+    if not isinstance(infos, str):
+        return tuple(infos)
+    if infos not in ("all", "final", "none"):
+        raise OptionError(
+            f'infos is {infos!r}; choose "all", "final", "none" or a list of keys'
+        )
+    return infos
 
 
 def root_seed(seed: int | None) -> int:
@@ -267,3 +258,68 @@ def root_seed(seed: int | None) -> int:
         return int.from_bytes(os.urandom(8), "little") >> 1
     check_count("seed", seed, least=0)
     return int(seed)
+
+
+_MODE_NAMES = {number: name for name, number in MODES.items()}
+
+
+class BatchedEnvs:
+    """Refuses what a pool's batched envs cannot do, before anything is sent.
+
+    Args:
+        spec: the spec of the envs.
+        shards: the slots of each env.
+    """
+
+    def __init__(self, spec: EnvSpec, shards: Sequence[range]) -> None:
+        self._shards = shards
+        self._masks_steps = bool(spec.metadata.get(STEP_MASK_KEY))
+        self._only = MODES.get(AutoresetMode(spec.metadata[AUTORESET_KEY]).name.lower())
+        """The mode in which the env restarts episodes by itself, if it does."""
+
+    def check_mode(self, mode: int) -> None:
+        """Refuse an autoreset mode that the env does not support."""
+        name = _MODE_NAMES[mode]
+        if self._only is not None and mode != self._only:
+            raise OptionError(
+                f"autoreset is {name!r}, but the batched env restarts its episodes by "
+                f'itself; use autoreset="{_MODE_NAMES[self._only]}", or an env whose '
+                'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
+            )
+        if self._only is None and not self._masks_steps and mode != SAME_STEP:
+            waits = "stays" if mode == OFF else "is reset"
+            raise OptionError(
+                f"autoreset={name!r}: a slot whose episode has ended {waits} while "
+                "others step, but the batched env is always stepped as a whole; use "
+                'autoreset="same_step", or give its step a step_mask argument'
+            )
+
+    def check_restarts(self, wanted: bool) -> None:
+        """Refuse restarts of an env whose slots cannot be reset one by one."""
+        if wanted and self._only is not None:
+            raise OptionError(
+                'on_fault="restart" begins the episode of one slot again, but the '
+                "batched env restarts its episodes by itself; it needs one whose "
+                'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
+            )
+
+    def check_step(self, slots: NDArray[np.intp]) -> None:
+        """Refuse to step a part of a batch that is stepped as a whole."""
+        if not self._masks_steps:
+            self._check_whole(slots, "stepped", "its step takes no step_mask")
+
+    def check_reset(self, slots: NDArray[np.intp]) -> None:
+        """Refuse to reset a part of a batch that is reset as a whole."""
+        if self._only is not None:
+            self._check_whole(slots, "reset", "it restarts its episodes by itself")
+
+    def _check_whole(self, slots: NDArray[np.intp], done: str, reason: str) -> None:
+        chosen = set(slots.tolist())
+        for worker, shard in enumerate(self._shards):
+            part = chosen.intersection(shard)
+            if part and len(part) < len(shard):
+                raise OptionError(
+                    f"slots {sorted(part)} are a part of worker {worker}'s batch "
+                    f"({shard.start} to {shard.stop - 1}), which is {done} as a whole: "
+                    f"{reason}"
+                )

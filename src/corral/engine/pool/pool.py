@@ -20,29 +20,37 @@ from corral.engine.adapters.factories import (
 )
 from corral.engine.executors.assign import Placement
 from corral.engine.executors.contract import closed_on_error
+from corral.engine.faults.process_usage import run_delay
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.keywords import checked_keywords
 from corral.engine.layout.columns import Columns
 from corral.engine.pool.actions import Actions
-from corral.engine.pool.batched_envs import BatchedEnvs
 from corral.engine.pool.dispatch import Dispatcher, Payload, Question
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
-from corral.engine.pool.lifecycle import CLOSED, OPEN, Lifecycle
 from corral.engine.pool.opening import OpenWorkers, open_workers
 from corral.engine.pool.options import (
     ApiOptions,
+    BatchedEnvs,
     PoolOptions,
     episode_requests,
     limits_for,
     mode_of,
     root_seed,
 )
-from corral.engine.pool.receive import Receiver
+from corral.engine.pool.receive import Receiver, StaleViews
 from corral.engine.pool.recovery import Recovery
-from corral.engine.pool.stale_views import StaleViews
-from corral.engine.pool.state import Chosen, PoolState, Slots, chosen_slots
-from corral.engine.pool.stats import CpuContention, Stats, stats_of
+from corral.engine.pool.state import (
+    CLOSED,
+    HAVE_WORKERS,
+    OPEN,
+    Chosen,
+    Lifecycle,
+    PoolState,
+    Slots,
+    chosen_slots,
+)
+from corral.engine.pool.stats import Stats, stats_of
 from corral.engine.worker.autoreset import SAME_STEP
 from corral.errors import EnvError, Fault, OptionError, OrderError, SpaceMismatch
 
@@ -174,7 +182,7 @@ class Pool:
         self.seed = self._assignment.options.root_seed
         self.num_envs = self._assignment.slots
         opened = open_workers(self._assignment, options, api)
-        with closed_on_error(opened.executor):
+        with closed_on_error(opened[0]):
             self._connect(opened, options, budget)
             self._lifecycle.open()
 
@@ -182,26 +190,32 @@ class Pool:
         self, opened: OpenWorkers, options: PoolOptions, budget: RestartBudget
     ) -> None:
         """Sending, receiving and recovery, over one state, if the envs allow it."""
-        self._executor = executor = opened.executor
-        self.layout, self.specs, self.spec = opened.layout, opened.specs, opened.spec
+        executor, self.layout, self.specs, self.spec, codecs, self._views = opened
+        self._executor, self._codec = executor, codecs.action
         self._batches: BatchedEnvs | None = None
         if options.batched:
             self._batches = BatchedEnvs(self.spec, executor.shards)
             self._batches.check_mode(self._mode)
             self._batches.check_restarts(options.restarts_workers)
         self._action_check = limits_for(self.spec) if self.check_actions else None
-        self._views, codecs = opened.views, opened.codecs
-        self._codec = codecs.action
         self._state = PoolState(self.num_envs, executor.done)
         self._inline = executor.capabilities.inline and not codecs.action.mailed
-        self._contention = CpuContention(vitals.pid for vitals in executor.vitals())
+        pids = [vitals.pid for vitals in executor.vitals()]
+        self._run_delays = {pid: run_delay(pid) or 0.0 for pid in pids}
         self._stale_views = StaleViews()
         empty_finals = self._api.empty_finals and options.infos != "none"
         columns = Columns(self._views.arena, self._views.presence)
         self._inbox = Inbox(codecs.obs, columns, empty_finals)
         actions = Actions(codecs.action, self._views)
+        one_process = not executor.capabilities.survives_deaths
         details = FaultDetails(
-            self._assignment, executor, self._state, actions, self._views
+            self._assignment,
+            executor.shards,
+            one_process,
+            executor,
+            self._state,
+            actions,
+            self._views,
         )
         self._recovery = Recovery(options, budget, self._inbox, details)
         self._dispatcher = Dispatcher(self._lifecycle, details, self._recovery)
@@ -301,8 +315,7 @@ class Pool:
     def assign(self, slot: int, task: Any) -> None:
         """Give a task to the slot's next episode, after the commands already sent."""
         self._lifecycle.check()
-        (chosen,) = self._state.choose([slot]).tolist()
-        self._dispatcher.assign(chosen, task)
+        self._dispatcher.assign(int(self._state.choose([slot])[0]), task)
 
     def _expire_views(self, slots: Chosen) -> None:
         if self._stale_views.lent:
@@ -354,8 +367,7 @@ class Pool:
             chosen = self._first_ready(min_slots, max_slots, timeout)
         else:
             count = state.waiting
-            if not self._dispatcher.wait(count, timeout):
-                raise self._timeout_error(count, timeout)
+            self._dispatcher.wait(count, timeout)
             whole = count == state.count
             whole = whole and (state.tickets.even or state.tickets.level())
             chosen = None if whole else state.pending()
@@ -381,8 +393,7 @@ class Pool:
             ready = state.ready()
             return len(ready) >= low
 
-        if not self._dispatcher.wait(low, timeout, enough):
-            raise self._timeout_error(low, timeout)
+        self._dispatcher.wait(low, timeout, enough)
         return state.oldest(ready, high)
 
     def _wait_for_slots(self, slots: Slots, timeout: float | None) -> Chosen:
@@ -393,17 +404,10 @@ class Pool:
         state.enter()
         # In this order: a slot done meanwhile is in neither, never in both.
         ready, missing = len(state.ready()), state.missing(chosen)
-        if missing and not self._dispatcher.wait(
-            ready + missing, timeout, lambda: not state.missing(chosen)
-        ):
-            raise self._timeout_error(missing, timeout)
+        if missing:
+            enough = ready + missing
+            self._dispatcher.wait(enough, timeout, lambda: not state.missing(chosen))
         return chosen
-
-    def _timeout_error(self, count: int, timeout: float | None) -> TimeoutError:
-        return TimeoutError(
-            f"{count} results did not arrive within {timeout} s; "
-            f"{self._state.waiting} slots have a pending command"
-        )
 
     def drain(self) -> None:
         """Wait for every pending result, and drop it; errors of envs are not raised."""
@@ -564,7 +568,7 @@ class Pool:
     def stats(self) -> Stats:
         """How busy workers and caller were, and how long steps took."""
         self._lifecycle.check()
-        return stats_of(self._executor, self._state, self._contention)
+        return stats_of(self._executor, self._state, self._run_delays)
 
     @property
     def shards(self) -> tuple[range, ...]:
@@ -611,7 +615,7 @@ class Pool:
 
     def close(self, timeout: float | None = None) -> None:
         """Close every env and end every worker; bounded, idempotent, never raises."""
-        if self._lifecycle.has_workers:
+        if self._lifecycle.state in HAVE_WORKERS:
             try:
                 self._lifecycle.close()
             finally:  # a signal handler may raise at any line

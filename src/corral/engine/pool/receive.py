@@ -1,7 +1,8 @@
-"""The receiver makes a Step of the rows of the block, and of letters."""
+"""The receiver makes a Step of the rows of the block, and of letters; stale views."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +17,58 @@ from corral.engine.layout.infos import NO_INFOS
 from corral.engine.layout.plan import SCALAR_FIELDS, DataViews
 from corral.engine.pool.dispatch import Dispatcher
 from corral.engine.pool.inbox import Inbox
-from corral.engine.pool.stale_views import StaleViews
 from corral.engine.pool.state import Chosen
+from corral.engine.tree import mapped
 from corral.engine.worker.letters import Letter
-from corral.errors import Fault, FaultError
+from corral.errors import Fault, FaultError, StaleViewError
+
+
+class StaleViews:
+    """(debug) Views that were handed out and have not expired.
+
+    In debug mode the views of a Step are private copies. When the memory that they
+    stand for is about to be reused, the copies are overwritten, and a caller that still
+    holds one gets an error.
+    """
+
+    def __init__(self) -> None:
+        self.lent: list[tuple[dict[int, int], list[weakref.ref[NDArray[Any]]]]] = []
+        """For each Step: the row of each slot, and the copies behind its views."""
+
+    def track(self, step: Step, rows: NDArray[np.int64]) -> None:
+        """Swap a Step's views for copies whose use can be noticed once they expire."""
+        copies: list[weakref.ref[NDArray[Any]]] = []
+
+        def private(leaf: Any) -> Any:
+            if isinstance(leaf, np.ndarray):
+                leaf = leaf.copy()
+                copies.append(weakref.ref(leaf))
+            return leaf
+
+        for name in ("obs", "final_obs", *SCALAR_FIELDS):
+            setattr(step, name, mapped(private, getattr(step, name)))
+        row_of = dict(zip(step.slots.tolist(), rows.tolist(), strict=True))
+        self.lent.append((row_of, copies))
+
+    def expire(self, slots: Chosen, rows: NDArray[np.int64]) -> None:
+        """These slots will write these rows: views of them expire.
+
+        Called before anything is changed, so that a refused send was not sent.
+        """
+        written = dict(zip(slots.tolist(), rows.tolist(), strict=True)).items()
+        for lent in [one for one in self.lent if one[0].items() & written]:
+            self.lent.remove(lent)
+            row_of, copies = lent
+            held = [array for array in (ref() for ref in copies) if array is not None]
+            for array in held:
+                array.reshape(-1).view(np.uint8).fill(0xFB)
+            if held:
+                raise StaleViewError(
+                    f"your code still holds a view of slots {sorted(row_of)} from an "
+                    "earlier recv, and its memory is about to be reused; copy what you "
+                    "keep, or use copy=True"
+                )
+
 
 RowViews = tuple[list[NDArray[Any]], list[NDArray[Any]], list[NDArray[Any]]]
 """Leaves of observations, leaves of last observations, and `SCALAR_FIELDS`."""

@@ -20,7 +20,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from corral.core import NO_TASK
 from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.plan import AFTER_STEP, EPISODE_NUMBER, EPISODE_RESTARTS
@@ -114,13 +113,13 @@ class Recovery:
         if worker is None or not self.active:
             raise error
         stage = self._executor.retirement_stage(worker)
-        if not stage and not self._options.restarts(error.fault.kind):
+        if not (stage or self._options.restarts(error.fault.kind)):
             raise error
         # Keep what it posted about finished results; a worker that was retired after a
         # step has finished that step.
         self._inbox.add(self._executor.last_letters(worker))
         if stage != AFTER_STEP:
-            for slot in self._unfinished(worker):
+            for slot in self._state.unfinished(self._executor.shards[worker]):
                 self._inbox.letters.pop(slot, None)
         fault = self._fault_details.of_dead_worker(error.fault)
         delay = 0.0 if stage else self._delay(fault, worker)
@@ -138,9 +137,6 @@ class Recovery:
             restarts = self._budget.count(spender)
             raise error_for(replace(fault, restarts=restarts, gave_up=True))
         return delay
-
-    def _unfinished(self, worker: int) -> list[int]:
-        return self._state.unfinished(self._executor.shards[worker])
 
     def _resume(self, worker: int, fault: Fault, stage: int) -> ResumeState:
         """Where the new worker continues; unfinished episodes are lost."""
@@ -185,27 +181,24 @@ class Recovery:
 
     def _worker_returned(self, worker: int) -> None:
         """Send a new worker what the others know, and the pending commands again."""
-        executor, first = self._executor, self._executor.shards[worker].start
+        executor, shard = self._executor, self._executor.shards[worker]
         executor.post(worker, commands.NewColumns(list(self._inbox.columns.defined)))
         if self._root is not None and self._new_roots.get(worker) != self._root:
             executor.post(worker, commands.NewRootSeed(self._root))
-        assigned = self._state.assigned
-        for slot in executor.shards[worker]:
-            after, task = assigned.get(slot, (0, NO_TASK))
-            if task is not NO_TASK and not self._has_begun(slot, after):
-                executor.post(worker, commands.NextEpisode(slot - first, task=task))
+        for slot in sorted(self._state.assigned.keys() & shard):
+            after, task = self._state.assigned[slot]
+            # An episode that began with it may not have been received yet.
+            done = int(executor.done[slot])
+            if done <= after or not self._record["started"][done & 1, slot]:
+                index = slot - shard.start
+                executor.post(worker, commands.NextEpisode(index, task=task))
         by_command: dict[Command, list[int]] = {}
-        for slot in self._unfinished(worker):
+        for slot in self._state.unfinished(shard):
             for message in self._state.messages.get(slot, ()):
                 executor.post(worker, message)
             by_command.setdefault(self._state.command(slot), []).append(slot)
         for command, slots in by_command.items():
             executor.send(np.array(slots), *command)
-
-    def _has_begun(self, slot: int, after: int) -> bool:
-        """Whether an episode began after that ticket and was not received yet."""
-        done = int(self._executor.done[slot])
-        return done > after and bool(self._record["started"][done & 1, slot])
 
     def env_rebuilt(self, fault: Fault) -> None:
         """Count the restart of an env that its worker has built again."""

@@ -1,5 +1,10 @@
 """The state of a pool: what each slot was sent, what is pending, where time went.
 
+    unbuilt -> open <-> sending -> closed
+
+A pool is broken once a worker has ended that is not replaced, and forked in a child of
+the process that made it.
+
 Sending, receiving and recovery use it; nothing else keeps anything about a command.
 What is known slot by slot is in arrays of fixed layout, what is known of the whole pool
 in attributes: a Python number in an array costs twice as much.
@@ -7,18 +12,79 @@ in attributes: a Python number in an array costs twice as much.
 
 from __future__ import annotations
 
+import os
 import sys
+import weakref
 from collections.abc import Sequence
+from threading import get_ident
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.engine.layout.plan import TICKET_MASK
-from corral.engine.layout.tickets import Tickets
+from corral.engine.layout.plan import TICKET_MASK, Tickets
 from corral.engine.worker.commands import Verb
-from corral.errors import OptionError, OrderError
+from corral.errors import ClosedError, OptionError, OrderError, OwnershipError
+
+UNBUILT, OPEN, SENDING, CLOSED = "unbuilt", "open", "sending", "closed"
+BROKEN, FORKED = "broken", "forked"
+HAVE_WORKERS = (OPEN, SENDING, BROKEN)
+"""The states in which this process has workers to end."""
+_UNUSABLE = {
+    SENDING: (
+        ClosedError,
+        "a send was interrupted; close this pool and make a new one",
+    ),
+    BROKEN: (ClosedError, "a worker of this pool died; close it and make a new one"),
+    CLOSED: (ClosedError, "this pool is closed; make another one"),
+    FORKED: (
+        OwnershipError,
+        "this pool belongs to the parent of this forked process; make one here",
+    ),
+}
+
+
+class Lifecycle:
+    """The state of one pool, made by the thread that the pool belongs to."""
+
+    def __init__(self) -> None:
+        self.state = UNBUILT
+        self.owner = get_ident()
+
+    def open(self) -> None:
+        """Everything is built."""
+        self.state = OPEN
+        _open_pools.add(self)
+
+    def close(self) -> None:
+        """The pool cannot be used any more."""
+        self.state = CLOSED
+        _open_pools.discard(self)
+
+    def check(self) -> None:
+        """Raise unless the pool is open and used by the thread that owns it."""
+        if self.state != OPEN:
+            kind, why = _UNUSABLE.get(self.state, _UNUSABLE[CLOSED])
+            raise kind(why)
+        if get_ident() != self.owner:
+            raise OwnershipError(
+                "this pool belongs to the thread that made it; make one pool per "
+                "thread, or make the calls from its thread"
+            )
+
+
+_open_pools: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
+
+
+def _disown_in_child() -> None:
+    for life in list(_open_pools):
+        life.state = FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_in_child)
+
 
 Slots = Sequence[int] | NDArray[np.integer]
 Chosen = NDArray[np.intp]
@@ -50,22 +116,6 @@ class PoolState:
         done: the block's words for the ticket that each slot has finished; the workers
             write them.
     """
-
-    __slots__ = (
-        *("_commands", "_pending", "_reset_at", "_sent_at", "_started", "_whole"),
-        *("_whole_mode", "_whole_sent_at", "all", "copying_seconds", "count"),
-        *(
-            "_requests",
-            "assigned",
-            "done",
-            "mark",
-            "messages",
-            "opened_at",
-            "policy_seconds",
-        ),
-        *("question_count", "send_count", "taken", "tickets"),
-        *("unstarted", "waiting", "waiting_seconds"),
-    )
 
     def __init__(self, count: int, done: NDArray[np.uint32]) -> None:
         self.count = count
@@ -228,9 +278,7 @@ class PoolState:
 
     def pending(self) -> Chosen:
         """The slots with a pending command."""
-        if self._whole:
-            self._spread()
-        return np.flatnonzero(self._pending)
+        return self.all if self._whole else np.flatnonzero(self._pending)
 
     def _spread(self) -> None:
         """Mark slot by slot that a command to all is pending."""
@@ -248,11 +296,9 @@ class PoolState:
 
     def ready(self) -> Chosen:
         """The slots whose results are there."""
-        if self._whole:
-            self._spread()
         tickets = self.tickets
         finished = self.done == tickets.base + tickets.offsets & TICKET_MASK
-        return np.flatnonzero(self._pending & finished)
+        return np.flatnonzero(finished if self._whole else self._pending & finished)
 
     def missing(self, slots: Chosen) -> int:
         """How many of these slots' results are not there yet."""
@@ -261,12 +307,9 @@ class PoolState:
 
     def unfinished(self, slots: Sequence[int]) -> list[int]:
         """Those of these slots with a pending command that is not done."""
-        if self._whole:
-            self._spread()
-        chosen = np.asarray(slots, np.intp)
+        chosen = np.intersect1d(slots, self.pending())
         late = self.done[chosen] != self.tickets_of(chosen) & TICKET_MASK
-        found: list[int] = chosen[self._pending[chosen] & late].tolist()
-        return found
+        return list(chosen[late].tolist())
 
     def oldest(self, slots: Chosen, count: int) -> Chosen:
         """At most `count` of these slots, those sent to longest ago; ascending.
@@ -300,10 +343,8 @@ class PoolState:
 
     def check_sendable(self, slots: Chosen, started: bool) -> None:
         """None of them may have a pending command; `started`: all need a reset."""
-        if self._whole:
-            self._spread()
-        if self._pending[slots].any():
-            busy = slots[self._pending[slots]]
+        busy = slots if self._whole else slots[self._pending[slots]]
+        if len(busy):
             raise OrderError(
                 f"slots {busy.tolist()} have a pending command; call recv first"
             )
@@ -316,9 +357,7 @@ class PoolState:
 
     def check_pending(self, slots: Chosen) -> None:
         """All of them must have a pending command."""
-        if self._whole:
-            self._spread()
-        idle = slots[~self._pending[slots]]
+        idle = slots[:0] if self._whole else slots[~self._pending[slots]]
         if len(idle):
             raise OrderError(
                 f"slots {idle.tolist()} have no pending command; send to them first"

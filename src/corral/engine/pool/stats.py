@@ -6,7 +6,7 @@ Workers count times all the time, so `pool.stats()` costs nothing until it is ca
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.engine.executors.contract import Executor
-from corral.engine.faults.process_memory import memory_of
-from corral.engine.faults.run_delay import run_delay
+from corral.engine.faults.process_usage import memory_of, run_delay
 from corral.engine.layout.durations import duration_text, percentile
 from corral.engine.pool.state import PoolState
 
@@ -105,16 +104,14 @@ class WorkerStats:
 
     def _since(self, earlier: WorkerStats) -> WorkerStats:
         """The same for the time since `earlier`."""
-        busy, starved = self.busy_seconds, self.starved_seconds
-        if self.pid == earlier.pid:  # one that replaced it counts from its own start
-            busy -= earlier.busy_seconds
-            starved = (
-                None if starved is None else starved - (earlier.starved_seconds or 0.0)
-            )
+        starved = self.starved_seconds
+        same = self.pid == earlier.pid  # one that replaced it counts from its own start
+        if same and starved is not None:
+            starved -= earlier.starved_seconds or 0.0
         return replace(
             self,
             _seconds=self._seconds - earlier._seconds,
-            busy_seconds=busy,
+            busy_seconds=self.busy_seconds - same * earlier.busy_seconds,
             starved_seconds=starved,
         )
 
@@ -193,32 +190,21 @@ class Stats:
         return "\n".join(lines)
 
 
-class CpuContention:
-    """How long worker processes waited for a core since the pool was opened.
+def stats_of(
+    executor: Executor, state: PoolState, run_delays: Mapping[int, float]
+) -> Stats:
+    """The stats of a pool now.
 
-    Other programs, or the policy, had the cores meanwhile.
+    Args:
+        executor: of the pool.
+        state: of the pool.
+        run_delays: by pid, the seconds that a worker waited for a core while it was
+            started; they belong to no step. A worker that replaced another is not in
+            it and counts from its own start.
     """
-
-    def __init__(self, pids: Iterable[int]) -> None:
-        # What they waited while they were started belongs to no step.
-        self._before = {pid: run_delay(pid) or 0.0 for pid in pids}
-
-    def seconds(self, pid: int) -> float | None:
-        """Seconds so far; None where they are not counted, or for the caller's process.
-
-        A worker that was replaced meanwhile counts from its own start.
-        """
-        now = None if pid == os.getpid() else run_delay(pid)
-        return None if now is None else now - self._before.get(pid, 0.0)
-
-
-def stats_of(executor: Executor, state: PoolState, contention: CpuContention) -> Stats:
-    """The stats of a pool now."""
     now = perf_counter()
-    seconds, pairs = (
-        now - state.opened_at,
-        zip(executor.shards, executor.vitals(), strict=True),
-    )
+    seconds = now - state.opened_at
+    pairs = zip(executor.shards, executor.vitals(), strict=True)
     workers = [
         WorkerStats(
             worker,
@@ -230,7 +216,7 @@ def stats_of(executor: Executor, state: PoolState, contention: CpuContention) ->
             if vitals.busy_seconds is None
             else vitals.busy_seconds,
             memory_of(vitals.pid),
-            contention.seconds(vitals.pid),
+            _starved(vitals.pid, run_delays.get(vitals.pid, 0.0)),
         )
         for worker, (slots, vitals) in enumerate(pairs)
     ]
@@ -244,6 +230,12 @@ def stats_of(executor: Executor, state: PoolState, contention: CpuContention) ->
         reset=_times(executor.times, "reset"),
         workers=tuple(workers),
     )
+
+
+def _starved(pid: int, before: float) -> float | None:
+    """Seconds without a core; None where they are not counted, or for the caller."""
+    now = None if pid == os.getpid() else run_delay(pid)
+    return None if now is None else now - before
 
 
 def _times(times: NDArray[np.void], kind: str) -> Times:

@@ -15,6 +15,7 @@ Assumes:
 from __future__ import annotations
 
 import errno
+import math
 import os
 
 try:
@@ -55,16 +56,12 @@ def make_room(count: int) -> None:
 
 def needed_limit(wanted: int, soft: int, hard: int) -> int | None:
     """The soft limit to have, at most `hard`; None if that is not enough."""
-    if _within(wanted, soft):
+    usable, most = (math.inf if limit < 0 else limit for limit in (soft, hard))
+    if wanted <= usable:  # RLIM_INFINITY is -1
         return soft
-    if not _within(wanted, hard):
+    if wanted > most:
         return None
-    ample = wanted + SPARE_DESCRIPTORS
-    return ample if _within(ample, hard) else hard
-
-
-def _within(wanted: int, limit: int) -> bool:
-    return limit < 0 or wanted <= limit  # RLIM_INFINITY is -1
+    return int(min(wanted + SPARE_DESCRIPTORS, most))
 
 
 def open_count() -> int:

@@ -92,7 +92,10 @@ def watch(
         mark: by which its offspring is known; "" where it has none.
     """
     os.set_inheritable(descriptor, False)
-    _continue_when_orphaned()
+    if sys.platform == "linux":
+        # Have the kernel wake us, if we are stopped, when our parent is gone. For the
+        # main thread to ask: the request ends with the thread that made it.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
     if doorbell.KIND == "futex":
         begins = f"{child_processes.MARK_VARIABLE}={mark}".encode() if mark else b""
         doorbell._doorbell.watch(
@@ -107,15 +110,6 @@ def watch(
         name="corral-lifeline",
         daemon=True,
     ).start()
-
-
-def _continue_when_orphaned() -> None:
-    """Have the kernel wake us, if we are stopped, when our parent is gone.
-
-    For the main thread to ask: the request ends with the thread that made it.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 
 def end_with_offspring(descriptor: int, mark: str, seconds: float = 0.0) -> None:

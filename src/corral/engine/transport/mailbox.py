@@ -26,6 +26,7 @@ import struct
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass, field
 from threading import Event
 from typing import TypeAlias
 
@@ -42,20 +43,18 @@ class MailboxClosed(ConnectionError):
     """The other end is gone, or this one was closed."""
 
 
+@dataclass(slots=True, eq=False)
 class _Transfer:
-    """Some bytes under way, and how many of them each system call has moved.
+    """Some bytes in transfer, and how many of them each system call has moved.
 
     Ctrl-C may come after any call, so also between sending some bytes and remembering
     how many. Therefore `moved` is extended by `map(send, ...)`, which does both inside
     one call, and everything else follows from it.
     """
 
-    __slots__ = ("data", "is_length", "moved")
-
-    def __init__(self, data: bytes | bytearray, is_length: bool = False) -> None:
-        self.data = data
-        self.is_length = is_length
-        self.moved: list[int] = []
+    data: bytes | bytearray
+    is_length: bool = False
+    moved: list[int] = field(default_factory=list)
 
     def rest(self) -> memoryview:
         """What has not been moved yet."""

@@ -19,58 +19,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from corral.engine.layout.plan import AFTER_STEP, BEFORE_RESET, CONSTRUCTING, STEPPING
-from corral.engine.worker.commands import ShardOptions
-from corral.engine.worker.forked_copies import Guard
-from corral.engine.worker.info_writer import InfoWriter
 from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEXT_EPISODE_DUE
-from corral.engine.worker.shard_envs import ShardEnvs
+from corral.engine.worker.shard_rows import ShardRows
 from corral.errors import EpisodeOver, Fault, OrderError, SpacesDiffer
 
 NEXT_STEP, SAME_STEP, OFF = range(3)
 MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF}
 
 
-class ShardEpisodes(Protocol):
-    """What the end of an episode asks of a shard, which is a `shard.Shard`."""
-
-    care: bytearray
-    guard: Guard
-    info_writer: InfoWriter
-    options: ShardOptions
-    slots: range
-
-    @property
-    def envs(self) -> ShardEnvs: ...
-
-    def begin(self, index: int, row: int) -> None: ...
-
-    def begin_next(self, index: int, row: int) -> None: ...
-
-    def break_off(self, index: int) -> None: ...
-
-    def cut(self, index: int, row: int) -> None: ...
-
-    def described(self, index: int, command: str, error: BaseException) -> Fault: ...
-
-    def lose_episode(self, index: int, repeated: bool) -> None: ...
-
-    def mark(self, doing: int) -> None: ...
-
-    def retire_if_outgrown(self, stage: int) -> None: ...
-
-    def write_final(self, index: int, obs: Any) -> None: ...
-
-    def write_started(self, index: int, row: int, valid: bool) -> None: ...
-
-
-def instead_of_stepping(shard: ShardEpisodes, index: int, row: int, mode: int) -> None:
+def instead_of_stepping(shard: ShardRows, index: int, row: int, mode: int) -> None:
     """Obey a step command in a slot whose episode is over or lost."""
     care = shard.care[index]
     if care & EPISODE_LOST:
-        shard.break_off(index)
+        shard.care[index] &= ~EPISODE_LOST
+        shard.plan.break_off(index)  # the next episode is this one again
         after_a_fault(shard, index, row, mode)
         return
     if care & NEXT_EPISODE_DUE:
@@ -82,17 +47,11 @@ def instead_of_stepping(shard: ShardEpisodes, index: int, row: int, mode: int) -
         )
     shard.retire_if_outgrown(BEFORE_RESET)
     # An episode that ended under `off` or `next_step` is restarted in either mode.
-    shard.begin(index, row)
-    shard.write_started(index, row, valid=False)
+    shard.begin(index, row, valid=False)
 
 
 def after_the_end(
-    shard: ShardEpisodes,
-    index: int,
-    row: int,
-    mode: int,
-    obs: Any,
-    info: dict[str, Any],
+    shard: ShardRows, index: int, row: int, mode: int, obs: Any, info: dict[str, Any]
 ) -> None:
     """Handle a step that ended the episode."""
     shard.write_final(index, obs)
@@ -105,11 +64,10 @@ def after_the_end(
     shard.begin_next(index, row)
 
 
-def after_a_fault(shard: ShardEpisodes, index: int, row: int, mode: int) -> None:
+def after_a_fault(shard: ShardRows, index: int, row: int, mode: int) -> None:
     """Truncate an episode that broke off, and begin the next one as the mode says."""
     if shard.care[index] & EPISODE_OVER:  # one had ended, and the next could not begin
-        shard.begin(index, row)
-        shard.write_started(index, row, valid=False)
+        shard.begin(index, row, valid=False)
         return
     shard.cut(index, row)
     if mode == SAME_STEP:
@@ -119,7 +77,7 @@ def after_a_fault(shard: ShardEpisodes, index: int, row: int, mode: int) -> None
 
 
 def answered_anew(
-    shard: ShardEpisodes,
+    shard: ShardRows,
     index: int,
     row: int,
     mode: int | None,
@@ -165,7 +123,7 @@ def answered_anew(
 
 
 def _begin_anew(
-    shard: ShardEpisodes, index: int, row: int, mode: int | None, standing: bool
+    shard: ShardRows, index: int, row: int, mode: int | None, standing: bool
 ) -> None:
     """Write the row that the command asked for, from the new env."""
     if standing:
@@ -173,7 +131,6 @@ def _begin_anew(
         return
     shard.info_writer.discard(index)  # what was said of the outcome is void
     if mode is None:
-        shard.begin(index, row)
-        shard.write_started(index, row, valid=True)
+        shard.begin(index, row, valid=True)
     else:
         after_a_fault(shard, index, row, mode)

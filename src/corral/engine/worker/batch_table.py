@@ -27,9 +27,7 @@ _NONE: Rows = np.zeros(0, np.intp)
 class BatchTable:
     """A shard's part of the block, as arrays over its slots."""
 
-    def __init__(
-        self, views: DataViews, part: slice, times: NDArray[np.void] | None
-    ) -> None:
+    def __init__(self, views: DataViews, part: slice, times: NDArray[np.void]) -> None:
         records = views.record[:, part]
         self._fields = {name: records[name] for name in records.dtype.names or ()}
         self._obs = views.obs[0][:, part]
@@ -38,20 +36,12 @@ class BatchTable:
         self._times = times
         self._count = part.stop - part.start
 
-    @classmethod
-    def of(
-        cls,
-        codecs: Codecs,
-        views: DataViews,
-        part: slice,
-        times: NDArray[np.void] | None,
-    ) -> BatchTable | None:
-        """The table, if observations and actions are one plain array each."""
+    @staticmethod
+    def fits(codecs: Codecs, views: DataViews) -> bool:
+        """Whether observations and actions are one plain array each."""
         leaves = (views.obs, views.action, views.wide_action)
         plain = codecs.obs.plain and codecs.action.plain and not codecs.action.mailed
-        if not plain or any(len(arrays) != 1 for arrays in leaves):
-            return None
-        return cls(views, part, times)
+        return plain and all(len(arrays) == 1 for arrays in leaves)
 
     def actions(self, ticket: int, wide: int) -> NDArray[Any]:
         """What was sent with a command, one row for each slot."""
@@ -73,8 +63,6 @@ class BatchTable:
         if infos != {} or not self._fits(obs, reward, terminated, truncated):
             return _NONE
         plain = np.flatnonzero(free & ~(terminated | truncated))
-        if not len(plain):
-            return _NONE
         at = slice(None) if len(plain) == self._count else plain
         self._obs[row, at] = obs[at]
         self._write(row, at, np.asarray(reward[at], np.float64), seconds)
@@ -93,9 +81,8 @@ class BatchTable:
             fields[name][row, at] = False
         fields["valid"][row, at] = True
         fields["step_time"][row, at] = seconds
-        if self._times is not None:
-            self._times["step"][at, bucket_of(seconds)] += 1
-            self._times["step_seconds"][at] += seconds
+        self._times["step"][at, bucket_of(seconds)] += 1
+        self._times["step_seconds"][at] += seconds
 
     def _fits(self, obs: Any, reward: Any, terminated: Any, truncated: Any) -> bool:
         count = (self._count,)

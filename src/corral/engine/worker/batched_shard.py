@@ -23,7 +23,6 @@ from corral.core import EnvSpec
 from corral.engine.adapters.batched import Outcome
 from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import (
-    BEFORE_RESET,
     BUSY_SINCE,
     CURRENT_COMMAND,
     CURRENT_SLOT,
@@ -54,7 +53,8 @@ class BatchedShard(Shard):
 
     def build(self, factories: Sequence[Callable[..., Any]]) -> list[EnvSpec]:
         """Build the one env; the factory is the same for every slot."""
-        self._gathered: list[tuple[int, int | None]] = []
+        self._gathered: dict[int, int | None] = {}
+        """The slots of a command so far, and the seeds of their resets."""
         self._prepared: dict[int, BaseException | None] = {}
         """Slots whose next episode is decided; or what kept it from being so."""
         self._began: dict[int, tuple[Any, float]] = {}
@@ -62,9 +62,9 @@ class BatchedShard(Shard):
         self._lost: dict[int, Fault] = {}
         """Slots whose episode ended with the env, and why."""
         specs = super().build(factories)
-        self._batch = self.envs.batch
-        if self._batch.resets_itself is not None:
-            name = type(self._batch.env).__name__
+        batch = self.envs.batch
+        if batch.resets_itself is not None:
+            name = type(batch.env).__name__
             self.plan = EpisodePlan(self.slots, self.options, self_resetting=name)
         return specs
 
@@ -78,7 +78,9 @@ class BatchedShard(Shard):
         """Take this shard's part of the block, or take it over."""
         super().bind(views, codecs, endpoint, resume)
         part = slice(self.slots.start, self.slots.stop)
-        self._table = BatchTable.of(codecs, views, part, endpoint.control.times[part])
+        fits = BatchTable.fits(codecs, views)
+        times = endpoint.control.times[part]
+        self._table = BatchTable(views, part, times) if fits else None
         self._tickets_done = np.asarray(self._done)
         self._cares = np.frombuffer(self.care, np.uint8)
         if resume is not None:
@@ -88,107 +90,64 @@ class BatchedShard(Shard):
 
     def step_all(self, mode: int) -> None:
         """Step every slot of the shard."""
-        going = self._cares & NEEDS_CARE == 0
-        if self._table is None or not going.any() or not self.tickets.level():
-            self._step_together(list(range(len(self.slots))), mode)
-            return
-        wide, mode = divmod(mode, WIDE_ACTIONS)
-        self._step_whole(self._table, going, mode, wide)
-
-    def _step_whole(
-        self, table: BatchTable, going: NDArray[np.bool_], mode: int, wide: int
-    ) -> None:
-        """The same with arrays; results that are not plain are handled one by one."""
-        self.tickets.base += 1
-        ticket, rest = self.tickets.base, list(range(len(self.slots)))
-        result: Any = None
-        error: BaseException | None = None
-        began = time.perf_counter()
-        self._vitals[BUSY_SINCE], self._vitals[CURRENT_SLOT] = began, 0
-        # An env that restarts its episodes by itself does so when it is stepped.
-        itself = self._batch.resets_itself is not None
-        mask = None if itself or going.all() else going
-        share = 0.0
-        try:
-            result = self._batch.call(table.actions(ticket, wide), mask)
-            self.guard()
-            share = (time.perf_counter() - began) / len(rest)
-            plain = table.record(ticket & 1, result, self._cares == 0, share)
-            if len(plain):
-                rest = np.delete(rest, plain).tolist()
-                self._vitals[CURRENT_SLOT] = NO_SLOT
-                self._tickets_done[plain] = ticket & TICKET_MASK
-                if self._ring is not None:
-                    self._ring(len(plain))
-        except BaseException as raised:
-            self.guard(raised)
-            error = raised
-        stepped = [i for i in rest if itself or going[i]]
-        self._see_to(dict.fromkeys(rest, ticket), stepped, mode, share, result, error)
+        self._step_together(range(len(self.slots)), mode, self._table)
 
     def step(self, index: int, mode: int) -> None:
         """Step one slot; together with those that follow, if MORE_FOLLOWS."""
-        self._gathered.append((index, None))
+        self._gathered[index] = None
         if not mode & MORE_FOLLOWS:
-            gathered, self._gathered = self._gathered, []
-            self._step_together([index for index, _ in gathered], mode)
+            gathered, self._gathered = self._gathered, {}
+            self._step_together(list(gathered), mode)
 
     def reset(self, index: int, seed: int | None, mode: int = 0) -> None:
         """Start an episode because the caller asked for it; the same."""
-        self._gathered.append((index, seed))
-        if not mode & MORE_FOLLOWS:
-            gathered, self._gathered = self._gathered, []
-            self._reset_together(gathered)
-
-    def _reset_together(self, gathered: list[tuple[int, int | None]]) -> None:
-        tickets = {index: self._advance(index) for index, _ in gathered}
-        for index, seed in gathered:
-            self.plan.reset(index, seed)
+        self._gathered[index] = seed
+        if mode & MORE_FOLLOWS:
+            return
+        gathered, self._gathered = self._gathered, {}
+        tickets = {index: self._advance(index) for index in gathered}
+        for one, asked in gathered.items():
+            self.plan.reset(one, asked)
         self.plan.resets_all = True
         self._begin_together(list(tickets))
-        for index, ticket in tickets.items():
-            row = ticket & 1
-            try:
-                self._vitals[CURRENT_SLOT] = index
-                self.retire_if_outgrown(BEFORE_RESET)
-                self.begin(index, row)
-                self.write_started(index, row, valid=True)
-            except BaseException as error:
-                self._fail(index, row, None, error)
-            self._publish(index, ticket)
+        for one, ticket in tickets.items():
+            self._vitals[CURRENT_SLOT] = one
+            self._reset_asked(one, ticket)
         self.plan.resets_all = False
 
-    def _step_together(self, indexes: list[int], mode: int) -> None:
+    def _step_together(
+        self, indexes: Sequence[int], mode: int, table: BatchTable | None = None
+    ) -> None:
+        """Step these slots with one call.
+
+        Args:
+            indexes: the slots.
+            mode: the command's.
+            table: handles plain results of a whole shard with arrays; the others are
+                handled one by one.
+        """
         wide, mode = divmod(mode % MORE_FOLLOWS, WIDE_ACTIONS)
         tickets = self._tickets(indexes)
-        stepped, result = list[int](), None
+        # An env that restarts its episodes by itself does so when it is stepped.
+        itself = self.envs.batch.resets_itself is not None
+        going = (self._cares & NEEDS_CARE == 0) | itself
+        if not (self.tickets.even and going.any()):
+            table = None
+        outcomes: dict[int, Outcome] = {}
         error: BaseException | None = None
-        began = time.perf_counter()
+        share, began = 0.0, time.perf_counter()
         self._vitals[BUSY_SINCE], self._vitals[CURRENT_SLOT] = began, indexes[0]
         try:
-            stepped, result = self._stepped(tickets, wide)
+            result = self._stepped(tickets, wide, going, table)
             self.guard()
+            share = (time.perf_counter() - began) / len(indexes)
+            if table is not None:
+                tickets = self._record_plain(table, result, share)
+            stepped = [i for i in tickets if going[i]]
+            if stepped:
+                outcomes = self.envs.batch.outcomes(result, stepped)
         except BaseException as raised:
             self.guard(raised)
-            error = raised
-        share = (time.perf_counter() - began) / len(indexes)
-        self._see_to(tickets, stepped, mode, share, result, error)
-
-    def _see_to(
-        self,
-        tickets: dict[int, int],
-        stepped: list[int],
-        mode: int,
-        share: float,
-        result: Any,
-        error: BaseException | None,
-    ) -> None:
-        """Begin and record what a step command came to, slot by slot."""
-        outcomes: dict[int, Outcome] = {}
-        try:
-            if error is None and stepped:
-                outcomes = self._batch.outcomes(result, stepped)
-        except BaseException as raised:
             error = raised
         if error is None:
             self._begin_together(self._beginning(outcomes, tickets, mode))
@@ -197,20 +156,49 @@ class BatchedShard(Shard):
             self._vitals[BUSY_SINCE] = time.perf_counter() - share
             self._answer(index, ticket, mode, outcomes.get(index), error)
 
-    def _tickets(self, indexes: list[int]) -> dict[int, int]:
+    def _tickets(self, indexes: Sequence[int]) -> dict[int, int]:
         """Count a command to these slots."""
         if len(indexes) == len(self.slots) and self.tickets.level():
             self.tickets.base += 1
             return dict.fromkeys(indexes, self.tickets.base)
         return {index: self._advance(index) for index in indexes}
 
-    def _stepped(self, tickets: dict[int, int], wide: int) -> tuple[list[int], Any]:
+    def _stepped(
+        self,
+        tickets: dict[int, int],
+        wide: int,
+        going: NDArray[np.bool_],
+        table: BatchTable | None,
+    ) -> Any:
         """Step those slots of a command that have an episode, with one call."""
+        batch = self.envs.batch
+        if table is not None:
+            actions = table.actions(self.tickets.base, wide)
+            return batch.call(actions, None if going.all() else going)
         chosen = {i: self._action(i, ticket, wide) for i, ticket in tickets.items()}
-        # An env that restarts its episodes by itself does so when it is stepped.
-        if self._batch.resets_itself is None:
-            chosen = {i: a for i, a in chosen.items() if not self.care[i] & NEEDS_CARE}
-        return list(chosen), self._batch.step(chosen) if chosen else None
+        chosen = {i: action for i, action in chosen.items() if going[i]}
+        return batch.step(chosen) if chosen else None
+
+    def _record_plain(
+        self, table: BatchTable, result: Any, share: float
+    ) -> dict[int, int]:
+        """Record and publish the slots with plain results; returns the other tickets.
+
+        Args:
+            table: what records them.
+            result: what the batched env's step returned.
+            share: seconds of each slot.
+        """
+        ticket = self.tickets.base
+        plain = table.record(ticket & 1, result, self._cares == 0, share)
+        if len(plain):
+            self._vitals[CURRENT_SLOT] = NO_SLOT
+            self._tickets_done[plain] = ticket & TICKET_MASK
+            if self._ring is not None:
+                self._ring(len(plain))
+        rest = np.ones(len(self.slots), np.bool_)
+        rest[plain] = False
+        return dict.fromkeys(np.flatnonzero(rest).tolist(), ticket)
 
     def _answer(
         self,
@@ -249,9 +237,9 @@ class BatchedShard(Shard):
         self, outcomes: dict[int, Outcome], tickets: dict[int, int], mode: int
     ) -> list[int]:
         """The slots of a step command whose next episode begins in it, and by us."""
-        if self._batch.resets_itself is not None:
-            for index, begun in self._batch.begun.items():
-                self._began[index] = begun, 0.0
+        batch = self.envs.batch
+        if batch.resets_itself is not None:
+            self._began.update((i, (begun, 0.0)) for i, begun in batch.begun.items())
             return []
         ended = [i for i, outcome in outcomes.items() if outcome[2] or outcome[3]]
         over = [i for i in tickets if self.care[i] & NEEDS_CARE == EPISODE_OVER]
@@ -275,13 +263,13 @@ class BatchedShard(Shard):
             except BaseException as error:
                 self._prepared[index] = error
         chosen = [index for index in indexes if self._prepared[index] is None]
-        vitals, began = self._vitals, time.perf_counter()
+        vitals, began, batch = self._vitals, time.perf_counter(), self.envs.batch
         vitals[BUSY_SINCE], vitals[CURRENT_COMMAND] = began, RESETTING
         vitals[CURRENT_SLOT] = indexes[0]
         try:
-            if len(chosen) > 1 or self._batch.resets_itself is not None:
+            if len(chosen) > 1 or batch.resets_itself is not None:
                 episodes = [(i, self.plan.episodes[i]) for i in chosen]
-                results = self._batch.reset(
+                results = batch.reset(
                     {i: (one.seed, one.options, one.task) for i, one in episodes}
                 )
                 self.guard()
@@ -291,7 +279,7 @@ class BatchedShard(Shard):
             self.guard(error)
             if isinstance(error, KeyboardInterrupt) and self._ring is None:
                 raise  # the user's Ctrl-C under serial
-            if self._batch.resets_itself is not None:  # there is no other way
+            if batch.resets_itself is not None:  # there is no other way
                 self._prepared.update(dict.fromkeys(chosen, error))
         vitals[CURRENT_COMMAND] = STEPPING
 
@@ -322,12 +310,6 @@ class BatchedShard(Shard):
 
     def lose_episode(self, index: int, repeated: bool) -> None:
         """The slot's episode went with the env; all slots lose theirs."""
-        self._batch = self.envs.batch
-        self._lose_others(index)
-        super().lose_episode(index, repeated)
-
-    def _lose_others(self, index: int) -> None:
-        """Slots beside the one that failed are without their episodes too."""
         self._began.clear()
         for other, episode in enumerate(self.plan.episodes):
             running = episode.number >= 0 and not self.care[other] & NEEDS_CARE
@@ -339,10 +321,11 @@ class BatchedShard(Shard):
             beside = self.slots[index]
             self._lost[other] = replace(fault, kind="shardmate", beside=beside)
         self._make_steppable()
+        super().lose_episode(index, repeated)
 
     def _make_steppable(self) -> None:
         """A new env that is stepped as a whole: also before all slots have begun."""
-        if not self._batch.masks_steps:
+        if not self.envs.batch.masks_steps:
             tasks = [episode.task for episode in self.plan.episodes]
-            self._batch.reset({i: (0, None, task) for i, task in enumerate(tasks)})
+            self.envs.batch.reset({i: (0, None, task) for i, task in enumerate(tasks)})
             self.guard()

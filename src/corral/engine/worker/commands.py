@@ -1,9 +1,9 @@
 """The commands and questions that a worker obeys and answers.
 
 Until it serves, a worker process reads messages from its mailbox: ProcessSetup,
-ProbeEnvs*, RepeatRecording*, BuildShard, BindBlock. From then on, a frequent command is
-one 32-bit entry in its queue: verb, autoreset mode and slot. Everything else is a
-message in the mailbox, announced by a MAIL entry so that it keeps its place::
+ProbeEnvs*, BuildShard, BindBlock. From then on, a frequent command is one 32-bit entry
+in its queue: verb, autoreset mode and slot. Everything else is a message in the
+mailbox, announced by a MAIL entry so that it keeps its place::
 
     entry   | verb : 4 | mode : 4 | index : 24 |
 """
@@ -201,19 +201,12 @@ class ProbeRequest:
 
 @dataclass(slots=True)
 class ProbeEnvs:
-    """Try some envs before the shard is built: time them, close them."""
+    """Try some envs before the shard is built, and close them."""
 
     job: Job
-    question: ProbeRequest
-
-
-@dataclass(slots=True)
-class RepeatRecording:
-    """Repeat alone what envs did elsewhere; the answer says whether it is the same."""
-
-    job: Job
-    recorded: bytes
-    """See `probe.Doubt`."""
+    question: ProbeRequest = field(default_factory=ProbeRequest)
+    recorded: bytes | None = None
+    """What envs did elsewhere, to be repeated alone: see `probe.Doubt`."""
 
 
 @dataclass(slots=True)

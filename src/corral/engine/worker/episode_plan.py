@@ -7,24 +7,21 @@ the parent still knows which episode it was.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK
-from corral.engine.layout.plan import (
-    BEGIN_TICKET,
-    EPISODE_NUMBER,
-    EPISODE_RESTARTS,
-    EPISODE_SEED,
-    FIRST_BEGIN_TICKET,
-)
 from corral.engine.worker.commands import ShardOptions
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError
+
+_WORDS = struct.Struct("5q")
+"""EPISODE_NUMBER to FIRST_BEGIN_TICKET, in the order of `layout.plan`."""
 
 
 @dataclass(slots=True)
@@ -43,9 +40,8 @@ class SlotEpisode:
     options: dict[str, Any] | None = None
     seed: int | None = None
     task: Any = NO_TASK
-    next_task: Any = NO_TASK
-    next_options: dict[str, Any] | None = None
-    next_seed: int | None = None
+    asked: dict[str, Any] = field(default_factory=dict)
+    """What was asked of the next one, by name: seed, options, task."""
 
     @property
     def seed_word(self) -> int:
@@ -82,34 +78,36 @@ class EpisodePlan:
     def begin(self, index: int, ticket: int) -> SlotEpisode:
         """Count to the slot's next episode, which begins in this command."""
         episode, slot = self.episodes[index], self.slots[index]
-        _count(episode, ticket)
-        episode.seed = self._next_seed(slot, episode)
+        asked, episode.asked = episode.asked, {}
+        if episode.broken:  # it keeps its number
+            episode.restarts += 1
+        else:
+            episode.number, episode.restarts = episode.number + 1, 0
+        if not episode.broken or "task" in asked:
+            episode.first_began = ticket
+        episode.began, episode.broken = ticket, False
+        episode.seed = self._seed(slot, episode, asked.get("seed"))
         # Before any code of the user's is run: it may end this process.
-        words = self._words[index]
-        words[EPISODE_NUMBER] = episode.number
-        words[EPISODE_RESTARTS] = episode.restarts
-        words[EPISODE_SEED] = episode.seed_word
-        words[BEGIN_TICKET], words[FIRST_BEGIN_TICKET] = ticket, episode.first_began
-        episode.options, episode.next_options = episode.next_options, None
-        episode.task = self._next_task(slot, episode)
+        counts = episode.number, episode.restarts, episode.seed_word
+        _WORDS.pack_into(self._words[index], 0, *counts, ticket, episode.first_began)
+        episode.options = asked.get("options")
+        episode.task = self._task(slot, episode, asked.get("task", NO_TASK))
         self.has_begun = True
         return episode
 
-    def _next_seed(self, slot: int, episode: SlotEpisode) -> int | None:
-        seed, episode.next_seed = episode.next_seed, None
+    def _seed(self, slot: int, episode: SlotEpisode, asked: int | None) -> int | None:
         if self._self_resetting and not (self.resets_all and slot == self.slots.start):
             return None  # it is given one seed, when it is reset as a whole
         root, number = self.options.root_seed, episode.number
-        if seed is None and episode.restarts:
+        if asked is None and episode.restarts:
             # Also where resets are bare: an env that is new was never given a seed.
             again = SeedDomain.RESTARTS, episode.restarts
             return episode_seed(root, slot, number, *again)
-        if seed is None and self.options.seeded:
+        if asked is None and self.options.seeded:
             return episode_seed(root, slot, number)
-        return seed
+        return asked
 
-    def _next_task(self, slot: int, episode: SlotEpisode) -> Any:
-        task, episode.next_task = episode.next_task, NO_TASK
+    def _task(self, slot: int, episode: SlotEpisode, task: Any) -> Any:
         if task is NO_TASK and episode.restarts:
             task = episode.task
         if task is NO_TASK:
@@ -131,13 +129,13 @@ class EpisodePlan:
         task: Any = NO_TASK,
     ) -> None:
         """Take what was asked of a slot's next episode; the rest stays as it was."""
-        episode = self.episodes[index]
-        if seed is not None:
-            episode.next_seed = seed
-        if options is not None:
-            episode.next_options = options
-        if task is not NO_TASK:
-            episode.next_task = task
+        given = (
+            ("seed", seed, None),
+            ("options", options, None),
+            ("task", task, NO_TASK),
+        )
+        asked = {name: value for name, value, none in given if value is not none}
+        self.episodes[index].asked.update(asked)
 
     def reset(self, index: int, seed: int | None) -> None:
         """The caller begins another episode, also after one that broke off."""
@@ -160,26 +158,11 @@ class EpisodePlan:
     def take_over(self, tasks: Sequence[Any], broken: Sequence[bool]) -> None:
         """Continue where the worker before was, as far as the block tells."""
         for index, episode in enumerate(self.episodes):
-            words, seed = self._words[index], self._words[index][EPISODE_SEED]
-            episode.number = words[EPISODE_NUMBER]
-            episode.restarts = words[EPISODE_RESTARTS]
-            episode.began = words[BEGIN_TICKET]
-            episode.first_began = words[FIRST_BEGIN_TICKET]
+            words = _WORDS.unpack_from(self._words[index])
+            episode.number, episode.restarts, seed, *tickets = words
+            episode.began, episode.first_began = tickets
             episode.seed = None if seed < 0 else seed
             episode.task, episode.broken = tasks[index], broken[index]
-
-
-def _count(episode: SlotEpisode, ticket: int) -> None:
-    """Number an episode; one that broke off keeps its number."""
-    episode.began = ticket
-    if episode.broken:
-        episode.restarts += 1
-    else:
-        episode.number += 1
-        episode.restarts = 0
-    if not (episode.broken and episode.next_task is NO_TASK):
-        episode.first_began = ticket
-    episode.broken = False
 
 
 def sampled_task(options: ShardOptions, slot: int, number: int) -> Any:

@@ -23,8 +23,10 @@ Assumes:
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 COPY_EXIT_CODE = 1
@@ -34,18 +36,13 @@ Guard = Callable[..., None]
 """Called where the user's code returned, with the exception if it raised."""
 
 
-def _fork_counter() -> Callable[[], int]:
-    """Return a function whose result differs in every forked copy."""
-    if os.environ.get("CORRAL_PURE_PYTHON") == "1":
-        return os.getpid
-    try:
-        from corral.engine.worker._record import forks
-    except ImportError:
-        return os.getpid
-    return forks
-
-
-count_forks = _fork_counter()
+C_PART: Any = None
+"""The C part of the worker; None where its Python twins are used."""
+if os.environ.get("CORRAL_PURE_PYTHON") != "1":
+    with suppress(ImportError):
+        C_PART = importlib.import_module("corral.engine.worker._record")
+count_forks: Callable[[], int] = getattr(C_PART, "forks", os.getpid)
+"""Its result differs in every forked copy."""
 
 
 def no_guard(error: BaseException | None = None) -> None:

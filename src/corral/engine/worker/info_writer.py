@@ -67,14 +67,10 @@ class InfoWriter:
     def write_step(self, index: int, row: int, info: Any) -> None:
         """The same for a step in the middle of an episode: most infos are of one."""
         self.write(index, row, info)
-        if self._offered is not self.columns.expected:
-            self._offer()
-
-    def _offer(self) -> None:
-        """Have the recorder write infos like the last one, if it can."""
         plan = self.columns.expected
-        if plan is None or self.wanted != "all":
+        if plan is self._offered or plan is None or self.wanted != "all":
             return
+        # Have the recorder write infos like this one, if it can.
         self._offered = plan
         self.is_relieved = self.recorder.expect(
             plan.keys,

@@ -37,6 +37,7 @@ import random
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,10 +90,9 @@ class IsolatedRng:
 
     def of(self, slot: int) -> AbstractContextManager[None]:
         """Return a context in which the slot's states are live."""
-        states = self._slots.get(slot)
-        if states is None:
-            states = self._slots[slot] = _States(self, slot)
-        return states
+        if slot not in self._slots:
+            self._slots[slot] = _States(self, slot)
+        return self._slots[slot]
 
     def forget(self, slot: int) -> None:
         """Seed the slot again when it is next entered, as after a restart."""
@@ -114,7 +114,8 @@ class IsolatedRng:
             self._exchange(self._outside)
         self._torch_hook.stop()
 
-    def _enter(self, states: _States) -> None:
+    def enter(self, states: _States) -> None:
+        """Make a slot's states live, until `leave`."""
         self._lock.__enter__()
         try:
             assert self._inside is None, "another slot is inside"
@@ -130,7 +131,8 @@ class IsolatedRng:
             self._lock.__exit__(None, None, None)
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Make the outside states live again, unless the slot's linger."""
         self._inside = None
         try:
             if not self._lingers:
@@ -183,23 +185,21 @@ class IsolatedRng:
             self._torch.set_state(self._fresh_torch(self._live))
 
 
+@dataclass(slots=True, eq=False)
 class _States:
     """The generators' states of one slot, or of outside, while they are not live."""
 
-    __slots__ = ("_isolation", "numpy", "python", "slot", "torch")
-
-    def __init__(self, isolation: IsolatedRng, slot: int = -1) -> None:
-        self._isolation = isolation
-        self.slot = slot
-        self.python: Any = None
-        self.numpy: Any = None
-        self.torch: Any = None
+    isolation: IsolatedRng
+    slot: int = -1
+    python: Any = None
+    numpy: Any = None
+    torch: Any = None
 
     def __enter__(self) -> None:
-        self._isolation._enter(self)
+        self.isolation.enter(self)
 
     def __exit__(self, *exception: object) -> None:
-        self._isolation._leave()
+        self.isolation.leave()
 
 
 class MT19937(np.random.MT19937):
@@ -255,8 +255,8 @@ class _TorchImportHook:
             return None
         self.stop()
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
+        loader: Any = spec and spec.loader
+        if loader is not None:
             execute = loader.exec_module
 
             def execute_and_call(module: Any) -> None:

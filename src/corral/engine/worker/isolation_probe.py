@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.faults.run_delay import own_time
 from corral.engine.worker.probed_env import ProbedEnv
 
 RECORDED_ENDS = 2
@@ -84,9 +83,9 @@ class Recording:
 
     def take(self, guest: ProbedEnv, turn: Turn) -> Any:
         """Have the env take a turn, and record it."""
-        outcome = getattr(guest, turn[0])(turn[1])
+        outcome, response = take_turn(guest, turn)
         self.turns.append(turn)
-        self.responses.append(_response(turn, outcome))
+        self.responses.append(response)
         return outcome
 
 
@@ -107,8 +106,6 @@ class Difference:
 
     def repeats(self, then: Sequence[Response], now: Sequence[Response]) -> bool:
         """Whether the env did the same twice, in one of these places at least."""
-        if self.turn >= len(now):
-            return False
         first, second = then[self.turn], now[self.turn]
         return any(first.get(place) == second.get(place) for place in self.places)
 
@@ -119,25 +116,6 @@ class OutOfTime(BaseException):
 
 class GuestFailed(Exception):
     """An env failed beside another: which one, and in what; its error is the cause."""
-
-    def __init__(self, name: str, call: str) -> None:
-        super().__init__(f"{name} fails in {call}()")
-        self.at_once = (name, call) == ("the second env", "reset")
-
-
-class Stopwatch:
-    """Seconds of this thread, without those in which others had the cores."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._began, self._own = time.perf_counter(), own_time()
-
-    def check(self) -> None:
-        """Raises OutOfTime when the limit has passed."""
-        # What others took can only shorten it: mostly there is no need to ask.
-        late = time.perf_counter() - self._began > self._limit
-        if late and own_time() - self._own > self._limit:
-            raise OutOfTime
 
 
 # Alone --------------------------------------------------------------------------------
@@ -243,7 +221,7 @@ def differences(
 ) -> list[Difference]:
     """Have an env take a turn again; where it did something else, if it did."""
     command, then = recording.turns[turn], recording.responses[turn]
-    now = response_of(guest, command)
+    _, now = take_turn(guest, command)
     places = tuple(
         place
         for place in ({**now, **then} if now != then else ())
@@ -257,11 +235,6 @@ def differences(
     return [Difference(place, turn, places, f"{name}, {kind} {count}: {values}")]
 
 
-def response_of(guest: ProbedEnv, turn: Turn) -> Response:
-    """Have an env take a turn; returns what it answered."""
-    return _response(turn, getattr(guest, turn[0])(turn[1]))
-
-
 # What an env returned, in short -------------------------------------------------------
 
 RESULT_PARTS = {
@@ -271,13 +244,14 @@ RESULT_PARTS = {
 }
 
 
-def _response(turn: Turn, outcome: Any) -> Response:
-    """Place -> value of everything in it, as it is at this moment."""
+def take_turn(guest: ProbedEnv, turn: Turn) -> tuple[Any, Response]:
+    """Have an env take a turn; returns its result, as it is and in short."""
+    outcome = getattr(guest, turn[0])(turn[1])
     found: Response = {}
     parts = RESULT_PARTS[turn[0]]
     for name, value in zip(parts, outcome if parts else (), strict=True):
         _flatten(name, value, found)
-    return found
+    return outcome, found
 
 
 def _flatten(place: str, value: Any, found: Response) -> None:
@@ -297,9 +271,8 @@ def _short(value: Any) -> Any:
         return repr(value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         kept = value.shape, value.dtype.str, value.tobytes()
-        if value.nbytes <= MAX_KEPT_BYTES:
-            return kept
-        return _digest(repr(kept[:2]).encode() + kept[2])
+        short = value.nbytes <= MAX_KEPT_BYTES
+        return kept if short else _digest(repr(kept[:2]).encode() + kept[2])
     try:
         return _digest(pickle.dumps(value))
     except Exception:

@@ -1,4 +1,4 @@
-"""What a worker posts: letters about a slot, replies, and news of its shard."""
+"""What a worker posts: letters about a slot, and replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 import cloudpickle
 
-from corral.core import EnvSpec
 from corral.engine.faults.report import (
     MAX_TEXT_CHARACTERS,
     MAX_TRACEBACK_CHARACTERS,
@@ -92,20 +91,6 @@ class Reply:
     def failed(self, fault: Fault) -> Reply:
         """What is sent instead."""
         return Reply([], [fault])
-
-
-@dataclass(slots=True)
-class ShardBuilt:
-    """The shard is built."""
-
-    specs: list[EnvSpec]
-
-
-@dataclass(slots=True)
-class BuildFailed:
-    """The shard could not be built, and why."""
-
-    fault: Fault
 
 
 def describe(
@@ -187,13 +172,11 @@ def _exception_or_none(data: bytes) -> BaseException | None:
     return error if isinstance(error, BaseException) else None
 
 
-def _packed(error: BaseException) -> bytes | None:
-    """The exception as bytes, if they are that exception again when unpickled."""
+def _packed(error: BaseException | None) -> Any:
+    """The exception, if it can be pickled and is the same again when unpickled."""
     try:
-        data: bytes = cloudpickle.dumps(_trimmed(error))
-        if len(data) > MAX_EXCEPTION_BYTES:
-            return None
-        copy = pickle.loads(data)
+        data: bytes = cloudpickle.dumps(_trimmed(error)) if error is not None else b""
+        copy = pickle.loads(data) if 0 < len(data) <= MAX_EXCEPTION_BYTES else None
     except BaseException:  # SystemExit in a __reduce__ must not end the worker
         return None
     same = type(copy) is type(error) or (
@@ -201,7 +184,7 @@ def _packed(error: BaseException) -> bytes | None:
         type(copy).__qualname__ == type(error).__qualname__
         and sys.modules.get(type(error).__module__) is not None
     )
-    return data if same else None
+    return Packed(data, _exception_or_none) if same and data else None
 
 
 def _trimmed(error: BaseException) -> BaseException:
@@ -219,12 +202,12 @@ def _trimmed(error: BaseException) -> BaseException:
 
 def for_travel(fault: Fault) -> Fault:
     """Return the fault with its exception packed, or without one that cannot be."""
-    fault = replace(fault, task=_sendable(fault.task), options=_sendable(fault.options))
-    if fault.exception is None:
-        return fault
-    data = _packed(fault.exception)
-    exception: Any = None if data is None else Packed(data, _exception_or_none)
-    return replace(fault, exception=exception)
+    return replace(
+        fault,
+        task=_sendable(fault.task),
+        options=_sendable(fault.options),
+        exception=_packed(fault.exception),
+    )
 
 
 def _sendable(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 bootstrap (path set, package imported)
   -> main: lifeline, signals, output
-  -> mailbox: ProcessSetup, ProbeEnvs*, RepeatRecording*, BuildShard, BindBlock
+  -> mailbox: ProcessSetup, ProbeEnvs*, BuildShard, BindBlock
   -> serve until the parent closes it
   -> every env closed, whichever way it ended
 """
@@ -17,8 +17,10 @@ import pickle
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -34,7 +36,7 @@ from corral.engine.worker import commands, letters, probe, serialization
 from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.forked_copies import guard_of
 from corral.engine.worker.serve import serve
-from corral.engine.worker.shard import WorkerRetired
+from corral.engine.worker.shard_rows import WorkerRetired
 from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 
@@ -99,7 +101,9 @@ def main(
     finally:
         process.guard()  # a copy's hanging up would be the worker's
         box.close()
-        _flush_output()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # the parent no longer reads it
+                stream.flush()
 
 
 @dataclass
@@ -140,80 +144,62 @@ class _WorkerProcess:
         """Answer probes, build the shard, then serve."""
         build = _expect(self._probe_until_build(), commands.BuildShard)
         self._open_shared(build.job)
-        self.worker = Worker(build.job, guard=self.guard)
-        if self._tried is not None:
-            self.worker.take_over(self._tried)
+        self.worker = worker = Worker(build.job, guard=self.guard)
+        first, self._kept = self._kept, None
         try:
-            first, self._kept = self._kept, None
-            if self._post_result(
-                lambda _: letters.ShardBuilt(self.worker.build(first)), build
-            ):
-                self._serve(
-                    self.worker, _expect(self.mailbox.fetch(), commands.BindBlock)
-                )
+            built = partial(worker.build, first, self._tried)
+            if self._post_result(build.job, built):
+                self._serve(worker, _expect(self.mailbox.fetch(), commands.BindBlock))
         finally:
             self.guard()
             # Seen by a parent that waits for us: this may take as long as it needs.
             vitals = self.views.vitals[self.index].data
             vitals[plan.BUSY_SINCE] = time.perf_counter()
             vitals[plan.CURRENT_COMMAND] = plan.CLOSING
-            self.worker.shard.close()
+            worker.shard.close()
 
     def _probe_until_build(self) -> Any:
         """Answer all probes; returns the first message that asks for something else."""
         try:
-            message = self.mailbox.fetch()
-            while isinstance(message, (commands.ProbeEnvs, commands.RepeatRecording)):
+            while isinstance(message := self.mailbox.fetch(), commands.ProbeEnvs):
                 self._open_shared(message.job)
-                is_first = isinstance(message, commands.ProbeEnvs)
-                self._post_result(self._probe if is_first else self._repeat, message)
-                message = self.mailbox.fetch()
+                self._post_result(message.job, partial(self._probe, message))
             return message
         except BaseException:
             if self._kept is not None:
                 self._kept.close()
             raise
 
-    def _resources(self, job: commands.Job) -> Worker:
-        if self._tried is None:
-            self._tried = Worker(
-                replace(job, slots=range(0), factories=()), guard=self.guard
-            )
-            self._tried.prepare()
-        return self._tried
-
     def _probe(self, message: commands.ProbeEnvs) -> Any:
-        worker = self._resources(message.job)
-        trial = probe.Probe(worker, message.job, message.question, self.mailbox.post)
-        measured = trial.run()
-        self._kept = trial.kept
+        if self._tried is None:
+            job = replace(message.job, slots=range(0), factories=())
+            self._tried = Worker(job, guard=self.guard)
+            self._tried.prepare()
+        trial = probe.Probe(
+            self._tried, message.job, message.question, self.mailbox.post
+        )
+        if message.recorded is not None:
+            return trial.repeats(message.recorded)
+        measured, self._kept = trial.run(), trial.kept
         return measured
-
-    def _repeat(self, message: commands.RepeatRecording) -> bool:
-        worker, asked = self._resources(message.job), commands.ProbeRequest()
-        return probe.Probe(worker, message.job, asked).repeats(message.recorded)
 
     @staticmethod
     def _open_shared(job: commands.Job) -> None:
         if isinstance(job.shared, SharedArrays):
             job.shared = job.shared.open()
 
-    def _post_result(
-        self,
-        work: Any,
-        message: commands.ProbeEnvs | commands.RepeatRecording | commands.BuildShard,
-    ) -> bool:
+    def _post_result(self, job: commands.Job, work: Callable[[], Any]) -> bool:
         """Post the result; returns False if the work failed."""
         try:
-            answer = cloudpickle.dumps(work(message))
+            answer = cloudpickle.dumps(work())
             self.guard()
             self.mailbox.post_bytes(answer)
         except MailboxClosed:
             raise
         except BaseException as error:
             self.guard(error)
-            fault = self._explained(error, message.job)
-            self.mailbox.post(letters.BuildFailed(letters.for_travel(fault)))
+            fault = self._explained(error, job)
+            self.mailbox.post(letters.for_travel(fault))
             return False
         return True
 
@@ -284,12 +270,9 @@ class _LogHandler(logging.Handler):
 
 def portable(record: logging.LogRecord) -> dict[str, Any]:
     """A log record with its message formatted, so that nothing odd is pickled."""
-    fields = dict(record.__dict__)
-    fields["msg"] = record.getMessage()
-    fields["args"] = None
+    fields = {**vars(record), "msg": record.getMessage(), "args": None}
     if record.exc_info:
         fields["exc_text"] = logging.Formatter().formatException(record.exc_info)
-        fields["exc_info"] = None
     plain = (str, int, float, bool, type(None))
     return {key: value for key, value in fields.items() if isinstance(value, plain)}
 
@@ -305,9 +288,3 @@ def _expect(message: Any, kind: type[Any]) -> Any:
     if not isinstance(message, kind):
         raise MailboxClosed(f"expected {kind.__name__}, got {message!r:.80}")
     return message
-
-
-def _flush_output() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the parent no longer reads it
-            stream.flush()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from corral.engine.adapters.isolation import isolation_of
-from corral.engine.faults.run_delay import own_time
+from corral.engine.faults.process_usage import own_time
 from corral.engine.transport.child_processes import listed_children
 from corral.engine.worker import shared_state
 from corral.engine.worker.commands import Job, ProbeRequest
@@ -34,12 +34,11 @@ from corral.engine.worker.isolation_probe import (
     Recording,
     Response,
     SharingAnswer,
-    Stopwatch,
     differences,
     guest_name,
     record,
-    response_of,
     rounds,
+    take_turn,
 )
 from corral.engine.worker.probed_env import (
     ProbedEnv,
@@ -111,12 +110,13 @@ class Measurement:
     @classmethod
     def of(cls, *times: StepTimes) -> Measurement:
         """The mean of all these steps."""
-        steps = sum(one.steps for one in times)
-        stepping = max(1e-9, sum(one.stepping for one in times))
-        computing = sum(one.computing for one in times)
+        steps, stepping, computing = (
+            sum(getattr(one, name) for one in times)
+            for name in ("steps", "stepping", "computing")
+        )
         if not steps:
             return cls(0.0)
-        return cls(stepping / steps, min(1.0, computing / stepping))
+        return cls(stepping / steps, min(1.0, computing / max(1e-9, stepping)))
 
 
 class SameEnvTwice(Exception):
@@ -146,10 +146,14 @@ class Probe:
     _sources: dict[str, str] = field(default_factory=dict)
     _gain: float = 1.0
     _before: Snapshot | None = None
+    _after: Snapshot | None = None
 
     def __post_init__(self) -> None:
         self.worker.context.slots = self.job.slots
         self._factories: list[Any] = opened(self.job.factories)
+        made_by = [id(factory) for factory in self._factories]
+        self._slots = [made_by.index(one) for one in made_by]
+        """By env, the first with the same factory: what they do has to be the same."""
 
     def run(self) -> Measurement:
         """Find out; every env that is not kept is closed."""
@@ -180,23 +184,23 @@ class Probe:
         return replace(measured, sharing=sharing, forks=forks, kept=kept, left=left)
 
     def _run(self) -> Measurement:
-        first = self._new(0)
+        first, asked = self._new(0), self.question
         with timed_imports() as imports:
             began = own_time()
-            threads = first.build()
+            first.build()
             building = own_time() - began - sum(imports)
         self.reached("built")
-        asked = self.question
         if asked.thorough:
             return self._compare_sharing(first)
         minds = asked.judges or self.job.options.checks_sharing
         known = _known_sharing(first, self.job) if minds else None
+        threads = first.declares_threads
         if known is None and threads and asked.judges:
             text = 'metadata["corral.threads"] is True'
             known = SharingAnswer(True, text, seen=False)
         times_threads = threads and asked.seconds
         if (times_threads or not asked.judges) and (known is None or known.safe):
-            measured = self._in_turn(first, threads)
+            measured = self._in_turn(first)
             return replace(measured, sharing=known if asked.judges else None)
         if known is None and building > asked.long_to_build:
             text = f"an env takes {building:.1f} s to build, too long to build others"
@@ -215,23 +219,14 @@ class Probe:
 
     def _new(self, guest: int) -> ProbedEnv:
         made_by, guard = self._factories[guest], self.worker.shard.guard
-        probed_env = ProbedEnv(self.job, self._slot_of(guest), made_by, guard)
-        self._trials.append(probed_env)
+        self._trials.append(ProbedEnv(self.job, self._slots[guest], made_by, guard))
         self._extra += 1
-        return probed_env
-
-    def _slot_of(self, guest: int) -> int:
-        """The first with the same factory: what they do has to be the same."""
-        made_by = self._factories[guest]
-        return next(i for i, one in enumerate(self._factories) if one is made_by)
+        return self._trials[-1]
 
     def _by_factory(self, work: Callable[[int], T]) -> list[T]:
         """The results for all envs; those of one factory do the same."""
-        found: list[T] = []
-        for guest in range(len(self._factories)):
-            slot = self._slot_of(guest)
-            found.append(found[slot] if slot < guest else work(guest))
-        return found
+        found = {slot: work(slot) for slot in dict.fromkeys(self._slots)}
+        return [found[slot] for slot in self._slots]
 
     def _clear(self) -> None:
         while self._trials:
@@ -243,21 +238,17 @@ class Probe:
         until = time.perf_counter() + self.question.seconds / 2
         return probed_env.run(until, MAX_TIMED_STEPS)
 
-    def _in_turn(self, first: ProbedEnv, declared: bool) -> Measurement:
+    def _in_turn(self, first: ProbedEnv) -> Measurement:
         """Time one env, then another, or both at once."""
-        times = self._timed(first)
+        times, declared = self._timed(first), first.declares_threads
         measured = Measurement.of(times)
-        if declared or self._may_use_threads(first, measured):
-            found = self._at_once([] if declared else self._alone(first))
-            threads = self._declared if declared else not found
-            return replace(self._gained(measured, threads), declared=declared)
-        second = self._new(1)
-        second.build()
-        return self._with_another(times, second)
-
-    def _gained(self, measured: Measurement, threads: bool) -> Measurement:
-        gain = self._gain
-        return replace(measured, thread_gain=gain, declared=False, threads=threads)
+        if not (declared or self._may_use_threads(first, measured)):
+            return self._with_another(times, self._new(1).build())
+        found = self._at_once([] if declared else self._alone(first))
+        threads = self._declared if declared else not found
+        return replace(
+            measured, threads=threads, thread_gain=self._gain, declared=declared
+        )
 
     def _with_another(self, times: StepTimes, second: ProbedEnv) -> Measurement:
         measured, others = Measurement.of(times), self._timed(second)
@@ -269,25 +260,31 @@ class Probe:
 
     def _compare_sharing(self, first: ProbedEnv) -> Measurement:
         """Run alone, then together; errors of an env become part of the answer."""
-        measured, watch = Measurement(0.0), Stopwatch(self.question.limit)
+        measured, self._began = Measurement(0.0), (time.perf_counter(), own_time())
         try:
             states, times = self._streams.states(), None
             recordings = self._alone(first)
-            envs = [one.env for one in self._trials]
-            self._sources = shared_state.sources(envs, self._factories)
+            self._sources = shared_state.sources(
+                [one.env for one in self._trials], self._factories
+            )
             drawn = self._streams.drawn_since(states)
             measured = Measurement.of(first.times)
             at_once = self._may_use_threads(first, measured)
             if self.question.seconds and not at_once:
                 times = self._timed(first)
                 measured = Measurement.of(times)
-                watch = Stopwatch(self.question.limit)
+                self._began = time.perf_counter(), own_time()
             if drawn:
                 return replace(measured, sharing=_draws(drawn, "in reset or step"))
             self.reached("alone")
-            sharing, doubt = self._tried(recordings, watch, at_once)
+            sharing, doubt = self._tried(recordings, at_once)
             if at_once:
-                measured = self._gained(measured, doubt is None)
+                measured = replace(
+                    measured,
+                    threads=doubt is None,
+                    thread_gain=self._gain,
+                    declared=False,
+                )
             elif times is not None and sharing.safe and doubt is None:
                 measured = self._with_another(times, self._trials[-1])
             return replace(measured, sharing=sharing, doubt=doubt)
@@ -302,9 +299,7 @@ class Probe:
         patience = THOROUGH_PATIENCE if self.question.thorough else 1.0
 
         def alone(guest: int) -> Recording:
-            probed_env = self._new(guest) if guest else first
-            if guest:
-                probed_env.build()
+            probed_env = self._new(guest).build() if guest else first
             return record(probed_env, self.question.seeded, patience)
 
         return self._by_factory(alone)
@@ -318,20 +313,17 @@ class Probe:
         return bool(self.question.seconds) and waits and not alone
 
     def _tried(
-        self, recordings: list[Recording], watch: Stopwatch, at_once: bool
+        self, recordings: list[Recording], at_once: bool
     ) -> tuple[SharingAnswer, Doubt | None]:
         self._before = self._snapshot()
         self._clear()
-        watch.check()
+        self._check_time()
         try:
-            if at_once:
-                found = self._at_once(recordings)
-            else:
-                found = self._together(recordings, watch)
+            found = (self._at_once if at_once else self._together)(recordings)
         except SameEnvTwice:
             return SharingAnswer(None, "the factory returns the same env again"), None
         except Exception as error:
-            return self._tried_again(recordings, watch, error)
+            return self._tried_again(recordings, error)
         assert self._after is not None
         changed = shared_state.first_change(self._before, self._after)
         seen = next((one.text for one in found if not one.in_infos_alone), "")
@@ -344,29 +336,44 @@ class Probe:
         unread = self._before.unread or self._after.unread
         if unread:
             text = f"{UNREAD_REASON}: {unread}"
-        differs = "an env behaves differently when another env runs in its process"
-        doubt = _doubt(differs, recordings, found) if found else None
+        doubt = None
+        if found:
+            differs = "an env behaves differently when another env runs in its process"
+            mild = all(one.in_infos_alone for one in found)
+            doubt = Doubt(differs, mild, dumps((recordings, found)))
         return SharingAnswer(None if unread else True, text, difference=seen), doubt
 
-    def _together(
-        self, recordings: list[Recording], watch: Stopwatch
-    ) -> list[Difference]:
+    def _check_time(self) -> None:
+        """Raises OutOfTime when the limit has passed, for this thread alone."""
+        limit, (began, own) = self.question.limit, self._began
+        # What others took can only shorten it: mostly there is no need to ask.
+        if time.perf_counter() - began > limit and own_time() - own > limit:
+            raise OutOfTime
+
+    def _together(self, recordings: list[Recording]) -> list[Difference]:
         """Run the recordings by turns, until what a learner sees differs."""
         self._streams.restore()
         self._drawn: list[str] = []
-        self._after: Snapshot | None = None
+        self._after = None
         found: list[Difference] = []
         guests: list[ProbedEnv] = []
+        count = len(recordings)
         try:
             for what, place, turn in rounds(recordings, self.question.thorough):
                 if what == "build":
-                    guests.append(self._beside(place % len(recordings), guests))
+                    guests.append(self._beside(place % count, guests))
                 elif what == "close":
                     self._after = self._snapshot(self._before)
                     guests[0].close()
                 else:
-                    watch.check()
-                    found += _turn_again(guests[place], place, recordings, turn)
+                    self._check_time()
+                    name, number = guest_name(place, count), place % count
+                    again = (guests[place], number, name, recordings[number], turn)
+                    try:
+                        found += differences(*again)
+                    except Exception as error:
+                        call = recordings[number].turns[turn][0]
+                        raise GuestFailed(f"{name} fails in {call}()") from error
                     if found and not found[-1].in_infos_alone:
                         break
             return found
@@ -376,8 +383,7 @@ class Probe:
     def _beside(self, guest: int, others: list[ProbedEnv]) -> ProbedEnv:
         """Build an env in the process of others."""
         before = self._streams.states()
-        probed_env = self._new(guest)
-        probed_env.build()
+        probed_env = self._new(guest).build()
         if any(probed_env.made is other.made for other in others):
             raise SameEnvTwice
         self._drawn += self._streams.drawn_since(before)
@@ -404,7 +410,8 @@ class Probe:
         pairs = list(zip(threads, trials, strict=True))
         try:
             before = self._streams.states()
-            self._declared = all([t.submit(env.build).result() for t, env in pairs])
+            built = [thread.submit(env.build).result() for thread, env in pairs]
+            self._declared = all(env.declares_threads for env in built)
             self._drawn = self._streams.drawn_since(before)
             guests = range(len(recordings))
             lives = [threads[guest].submit(life, guest) for guest in guests]
@@ -439,18 +446,19 @@ class Probe:
         return min(gains)
 
     def _tried_again(
-        self, recordings: list[Recording], watch: Stopwatch, failure: Exception
+        self, recordings: list[Recording], failure: Exception
     ) -> tuple[SharingAnswer, Doubt | None]:
         """One failed beside another: once more, since it may also do so by chance."""
         self._clear()
         try:
-            self._together(recordings, watch)
+            self._together(recordings)
         except Exception as error:
-            told = _error_text(error)
-            text = f"side by side in one process {error}: {told}"
-            if not isinstance(error, GuestFailed) or error.at_once:
-                text = f"the second one in a process cannot be built and reset ({told})"
-            return SharingAnswer(None, text), _doubt(text, recordings, [])
+            text = f"side by side in one process {error}: {_error_text(error)}"
+            if not isinstance(error, GuestFailed):
+                told = _error_text(error)
+                text = f"the second one in a process cannot be built ({told})"
+            doubt = Doubt(text, False, dumps((recordings, [])))
+            return SharingAnswer(None, text), doubt
         text = f"{FAILED_ONCE_REASON}, and then not ({_error_text(failure)})"
         return SharingAnswer(None, text), None
 
@@ -468,11 +476,10 @@ class Probe:
         recordings, found = pickle.loads(packed)
 
         def again(guest: int) -> list[Response]:
-            probed_env = self._new(guest)
             try:
-                probed_env.build()
+                probed_env = self._new(guest).build()
                 turns = recordings[guest].turns
-                return [response_of(probed_env, one) for one in turns]
+                return [take_turn(probed_env, one)[1] for one in turns]
             finally:
                 self._clear()
 
@@ -485,11 +492,6 @@ class Probe:
             one.repeats(recordings[one.guest].responses, now[one.guest])
             for one in found
         )
-
-
-def _doubt(reason: str, recordings: list[Recording], found: list[Difference]) -> Doubt:
-    mild = bool(found) and all(one.in_infos_alone for one in found)
-    return Doubt(reason, mild, dumps((recordings, found)))
 
 
 def _known_sharing(first: ProbedEnv, job: Job) -> SharingAnswer | None:
@@ -516,18 +518,6 @@ def _draws(names: list[str], where: str) -> SharingAnswer:
     return SharingAnswer(False, text)
 
 
-def _turn_again(
-    guest: ProbedEnv, place: int, recordings: list[Recording], turn: int
-) -> list[Difference]:
-    """As `differences`; an error says which env failed."""
-    number, name = place % len(recordings), guest_name(place, len(recordings))
-    recording = recordings[number]
-    try:
-        return differences(guest, number, name, recording, turn)
-    except Exception as error:
-        raise GuestFailed(name, recording.turns[turn][0]) from error
-
-
 def _error_text(error: BaseException) -> str:
     if isinstance(error, GuestFailed) and error.__cause__ is not None:
         error = error.__cause__
@@ -539,7 +529,4 @@ def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
     # Here, since it takes 5 ms and most workers never need it.
     from concurrent.futures import ThreadPoolExecutor
 
-    def enter() -> None:
-        here.context = context
-
-    return ThreadPoolExecutor(1, "corral-probe", enter)
+    return ThreadPoolExecutor(1, "corral-probe", setattr, (here, "context", context))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.faults.run_delay import own_time
+from corral.engine.faults.process_usage import own_time
 from corral.engine.worker.commands import Job
 from corral.engine.worker.context import WorkerContext
 from corral.engine.worker.episode_plan import sampled_task
@@ -65,8 +65,8 @@ class ProbedEnv:
         self._factory = factory
         self._episode = 0
 
-    def build(self) -> bool:
-        """Build it; returns whether the env declares that it releases the GIL."""
+    def build(self) -> ProbedEnv:
+        """Build it."""
         (spec,) = self.envs.build([self._make])
         self._adapter = self.envs.adapters[0]
         # A copy: the env's own space, which others may share, stays as it is. Drawn
@@ -75,7 +75,9 @@ class ProbedEnv:
         space.seed(0)
         self.actions = cycle([space.sample() for _ in range(SAMPLED_ACTIONS)])
         self.refuses_threads = spec.metadata.get(THREADS_KEY) is False
-        return bool(spec.metadata.get(THREADS_KEY))
+        self.declares_threads = bool(spec.metadata.get(THREADS_KEY))
+        """Whether it declares that its steps release the GIL."""
+        return self
 
     def _make(self) -> Any:
         self.made = self._factory()

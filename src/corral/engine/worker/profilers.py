@@ -13,23 +13,19 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import suppress
 
 
-def stop_profilers() -> bool:
-    """Stop the profilers of loaded simulators; returns whether one was running.
+def stop_profilers() -> None:
+    """Stop the profilers of loaded simulators.
 
     For a process of our own, whenever envs were built in it: in some versions, building
     one starts the profiler again.
     """
     mujoco = sys.modules.get("mujoco")
-    try:
-        if mujoco is None or mujoco.get_mjcb_time() is not None:
-            return False
-        # The package can only set a clock, so we reach for the variable of its library.
-        library = ctypes.CDLL(mujoco._callbacks.__file__)
-        clock = ctypes.c_void_p.in_dll(library, "mjcb_time")
-    except (AttributeError, OSError, ValueError):
-        return False  # another MuJoCo than we know: its steps are timed as before
-    running = clock.value is not None
-    clock.value = None
-    return running
+    # Steps of another MuJoCo than we know are timed as before.
+    with suppress(AttributeError, OSError, ValueError):
+        if mujoco is not None and mujoco.get_mjcb_time() is None:
+            # The package can only set a clock, so we reach for its library's variable.
+            library = ctypes.CDLL(mujoco._callbacks.__file__)
+            ctypes.c_void_p.in_dll(library, "mjcb_time").value = None

@@ -15,7 +15,6 @@ stopped at is not published, and recorded only as far as the flags say.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from corral.engine.layout.durations import bucket_of
 from corral.engine.layout.plan import BUSY_SINCE, CURRENT_SLOT, NO_SLOT
-from corral.engine.worker.forked_copies import Guard, no_guard
+from corral.engine.worker.forked_copies import C_PART, Guard, no_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,14 +213,5 @@ class PythonRecorder:
         return left | EPISODE_ENDED if terminated or truncated else left
 
 
-def _choose() -> tuple[Callable[..., Any], str]:
-    if os.environ.get("CORRAL_PURE_PYTHON") == "1":
-        return PythonRecorder, "python"
-    try:
-        from corral.engine.worker._record import Recorder
-    except ImportError:
-        return PythonRecorder, "python"
-    return Recorder, "c"
-
-
-Recorder, KIND = _choose()
+Recorder: Callable[..., Any] = getattr(C_PART, "Recorder", PythonRecorder)
+KIND = "python" if C_PART is None else "c"

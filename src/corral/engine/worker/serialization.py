@@ -48,7 +48,7 @@ def absolute_path() -> list[str]:
     for entry in list(sys.path):
         with contextlib.suppress(TypeError, ValueError, OSError):
             path = str.__str__(os.fsdecode(entry))  # of a subclass, the text alone
-            found += [] if "\0" in path else [os.path.abspath(path)]
+            found += [os.path.abspath(path)] if "\0" not in path else []
     return found
 
 
@@ -85,19 +85,17 @@ def importable(name: str) -> bool:
     if getattr(module, "__file__", None) is None:
         # Built-in, frozen and namespace modules have a spec; made-up ones do not.
         return getattr(module, "__spec__", None) is not None
-    found: importlib.machinery.ModuleSpec | None = None
     path: Any = None
+    origin: str | None = None
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
         found = importlib.machinery.PathFinder.find_spec(".".join(parts[:depth]), path)
         if found is None:
             # Not on the path: maybe an import hook (editable installs) knows it.
             return _known_to_a_hook(parts[0])
-        path = found.submodule_search_locations
-    assert found is not None
-    if found.origin is None:
-        return True
-    return os.path.realpath(found.origin) == os.path.realpath(str(module.__file__))
+        path, origin = found.submodule_search_locations, found.origin
+    real = os.path.realpath
+    return origin is None or real(origin) == real(str(module.__file__))
 
 
 def _known_to_a_hook(top: str) -> bool:
@@ -126,17 +124,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 @contextlib.contextmanager
 def _by_value(module: types.ModuleType) -> Iterator[None]:
     """Register a module for cloudpickle's by-value path, for a moment."""
-    name = module.__name__
-    ours = name != "__main__" and (
-        name not in cloudpickle.list_registry_pickle_by_value()
-    )
-    if ours:
-        cloudpickle.register_pickle_by_value(module)
+    known = ("__main__", *cloudpickle.list_registry_pickle_by_value())
+    if module.__name__ in known:
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
     try:
         yield
     finally:
-        if ours:
-            cloudpickle.unregister_pickle_by_value(module)
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def dumps(value: Any) -> bytes:
@@ -198,10 +194,8 @@ def pack_registry() -> list[bytes]:
     """Pickle every env that the parent has registered, if it can be pickled."""
     packed = []
     for spec in gymnasium.registry.values():
-        try:
+        with contextlib.suppress(Exception):  # a worker then says "not registered"
             packed.append(dumps(spec))
-        except Exception:  # a worker that needs it says "not registered"
-            continue
     return packed
 
 
@@ -216,10 +210,8 @@ def unpack_registry(packed: list[bytes]) -> None:
 def unpacked_specs(packed: list[bytes]) -> Iterator[Any]:
     """What `pack_registry` packed."""
     for data in packed:
-        try:
+        with contextlib.suppress(Exception):  # its module may be missing here
             yield pickle.loads(data)
-        except Exception:  # its module is missing here; asking for it says so
-            continue
 
 
 def pack_log_levels() -> dict[str, int]:

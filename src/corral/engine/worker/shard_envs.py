@@ -78,7 +78,13 @@ class ShardEnvs:
 
     def _built(self, index: int) -> Any:
         with self.randomness_of(self._slots[index]):
-            return _adapted(self._factories[index]())
+            env = self._factories[index]()
+            try:
+                return adapt(env)
+            except BaseException:
+                with suppress(Exception):  # it may still own processes and sockets
+                    env.close()
+                raise
 
     def _stepper(self, index: int) -> Any:
         stepper = self.adapters[index].stepper
@@ -96,25 +102,20 @@ class ShardEnvs:
     def rebuild(self, index: int) -> None:
         """Put a new env in the place of one that failed."""
         spec = self.adapters[index].spec
-        self._close_failed(index)
+        if index not in self._closed:
+            self._closed.add(index)
+            self.leave_slots()
+            try:
+                self.adapters[index].close()
+            except BaseException as error:  # SystemExit too: it has failed already
+                self._guard(error)
+            self._guard()
         built = self._built(index)
         self._guard()
         if self._owns_process:
             stop_profilers()
         _refuse_other_spaces(built, spec)
         self._install(index, built)
-
-    def _close_failed(self, index: int) -> None:
-        """Close an env that has failed, once; errors are ignored."""
-        if index in self._closed:
-            return
-        self._closed.add(index)
-        self.leave_slots()
-        try:
-            self.adapters[index].close()
-        except BaseException as error:  # SystemExit too: it has failed already
-            self._guard(error)
-        self._guard()
 
     def _install(self, index: int, built: Any) -> None:
         self.adapters[index] = built
@@ -197,16 +198,6 @@ def _isolated(stepper: Any, isolation: IsolatedRng, slot: int) -> Any:
             return stepper.step(action)
 
     return SimpleNamespace(step=step)
-
-
-def _adapted(env: Any) -> Adapter:
-    """The env's adapter; what cannot have one may still own processes and sockets."""
-    try:
-        return adapt(env)
-    except BaseException:
-        with suppress(Exception):
-            env.close()
-        raise
 
 
 def _check_may_share(env: Any) -> None:

@@ -20,6 +20,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,11 @@ LIBRARY_MODULES = ("pettingzoo.utils", "gymnasium.envs.registration")
 
 def generator_states() -> dict[str, Any]:
     """The states of the global generators, by name."""
-    states: dict[str, Any] = {"random": random.getstate()}
     kind, words, *rest = np.random.get_state()
-    states["numpy.random"] = (kind, np.asarray(words).tobytes(), *rest)
+    states: dict[str, Any] = {
+        "random": random.getstate(),
+        "numpy.random": (kind, np.asarray(words).tobytes(), *rest),
+    }
     torch: Any = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_rng_state"):
         states["torch"] = torch.get_rng_state().numpy().tobytes()
@@ -133,10 +136,10 @@ def first_change(before: Snapshot, now: Snapshot) -> str:
             plain = isinstance(old, SHOWN_TYPES) and isinstance(value, SHOWN_TYPES)
             both = f" from {old!s:.40} to {value!s:.40}" if plain else ""
             return f"{name} changed{both}"
-    for name, value in now.cached.items():
-        if before.cached.get(name, value) != value:
-            return f"{name} changed"
-    return ""
+    again = (
+        n for n, value in now.cached.items() if before.cached.get(n, value) != value
+    )
+    return next((f"{name} changed" for name in again), "")
 
 
 def sources(envs: Iterable[Any], factories: Iterable[Any]) -> dict[str, str]:
@@ -163,11 +166,9 @@ def _namespaces(
     found: dict[str, Mapping[str, Any]] = {
         one.__qualname__: vars(one) for one in classes
     }
-    functions = list(_functions(factories))
-    for one in classes:
-        functions += [
-            part for part in vars(one).values() if isinstance(part, types.FunctionType)
-        ]
+    parts = (part for one in classes for part in vars(one).values())
+    methods = (part for part in parts if isinstance(part, types.FunctionType))
+    functions = [*_functions(factories), *methods]
     for function in functions:
         # Of a class that was sent by value this is not a module's dict.
         home = function.__globals__.get("__name__", "")
@@ -194,7 +195,7 @@ def _is_held(kind: type) -> bool:
     return value is kind
 
 
-def _layers(env: Any) -> Iterator[Any]:
+def _layers(env: Any) -> Iterable[Any]:
     """The env, and what is inside its wrappers."""
     seen, waiting = dict[int, Any](), [env]
     while waiting and len(seen) < MAX_LAYERS:
@@ -204,7 +205,7 @@ def _layers(env: Any) -> Iterator[Any]:
             inside = getattr(layer, "__dict__", {})
             names = ("env", "_env", "aec_env", "par_env", "unwrapped")
             waiting += [inside[name] for name in names if name in inside]
-    yield from seen.values()
+    return seen.values()
 
 
 def _functions(values: Iterable[Any], depth: int = 4) -> Iterator[Any]:
@@ -227,10 +228,8 @@ def _variables(function: Any) -> dict[str, Any]:
     found = {}
     names = function.__code__.co_freevars
     for name, cell in zip(names, function.__closure__ or (), strict=True):
-        try:
+        with suppress(ValueError):  # it has none yet
             found[name] = cell.cell_contents
-        except ValueError:  # it has none yet
-            continue
     return found
 
 
@@ -258,10 +257,8 @@ def _is_own(name: str, module: types.ModuleType) -> bool:
 @functools.cache
 def _is_the_envs(module: str) -> bool:
     """Whether what it holds may be an env's, and not a library's own."""
+    if module.startswith((*LIBRARY_MODULES, *ENV_MODULES)):
+        return not module.startswith(LIBRARY_MODULES)
     top = module.partition(".")[0]
-    if module.startswith(LIBRARY_MODULES):
-        return False
-    if module.startswith(ENV_MODULES):
-        return True
     standard = top in sys.stdlib_module_names and top != "__main__"
     return bool(top) and top not in LIBRARY_PACKAGES and not standard

@@ -32,6 +32,7 @@ import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,8 @@ TYPING_MODULES = ("typing", "typing_extensions")
 """Modules whose objects describe types."""
 
 
-class OutOfBudget(Exception):
-    """There is more than may be looked at."""
+class OutOfBudget(BaseException):
+    """There is more than may be looked at; it passes by handlers of other errors."""
 
 
 class StateReader:
@@ -125,18 +126,15 @@ class StateReader:
         kind = type(value)
         if kind in PLAIN_TYPES:
             self._marks.append((kind, repr(value) if kind is float else value))
-            return
-        if id(value) in self._seen:
+        elif id(value) in self._seen:
             self._marks.append(id(value))
-            return
-        self._count(value)
-        self._marks.append(kind.__qualname__)
-        try:
-            self._into(value)
-        except OutOfBudget:
-            raise
-        except Exception as error:  # the value's own code
-            self._miss(f"{self._what(value)} cannot be read ({error!r:.80})")
+        else:
+            self._count(value)
+            self._marks.append(kind.__qualname__)
+            try:
+                self._into(value)
+            except Exception as error:  # the value's own code
+                self._miss(f"{self._what(value)} cannot be read ({error!r:.80})")
 
     def _count(self, value: Any) -> None:
         self._seen[id(value)] = value
@@ -159,13 +157,12 @@ class StateReader:
     # Kinds ----------------------------------------------------------------------------
 
     def _into(self, value: Any) -> None:
-        typing = type(value).__module__ in TYPING_MODULES
-        if typing or isinstance(value, STATELESS_TYPES):
+        if type(value).__module__ in TYPING_MODULES:
             return
-        for kinds, read in _READERS:
-            if isinstance(value, kinds):
-                read(self, value)
-                return
+        readers = (read for kinds, read in _READERS if isinstance(value, kinds))
+        next(readers, StateReader._of_other)(self, value)
+
+    def _of_other(self, value: Any) -> None:
         if not (self._of_compiled(value) or self._of_torch(value)):
             self._of_instance(value)
 
@@ -234,9 +231,7 @@ class StateReader:
             self._mark(tuple(value.shape), value._version)
             if value.device.type == "cpu" and value.layout == torch.strided:
                 self._sum(value.detach().contiguous().view(torch.uint8).numpy())
-        else:
-            return False
-        return True
+        return isinstance(value, (torch.Generator, torch.Tensor))
 
     def _of_array(self, array: np.ndarray[Any, Any]) -> None:
         self._mark(array.shape, array.dtype.str)
@@ -258,15 +253,11 @@ class StateReader:
     def _of_instance(self, value: Any) -> None:
         held = self._of_container(value) or self._of_buffer(value)
         inside = _dict_of(value)
-        if inside is not None:
-            held = True
-            self._mark(*inside)
-            self._push(*inside.values())
-        for name, part in _slots_of(value):
-            self._mark(name)
-            self._push(part)
+        parts = {**(inside or {}), **dict(_slots_of(value))}
+        self._mark(*parts)
+        self._push(*parts.values())
         held |= any("__slots__" in vars(kind) for kind in type(value).__mro__)
-        if not held and type(value) is not object:
+        if not held and inside is None and type(value) is not object:
             self._of_opaque(value)
 
     def _of_container(self, value: Any) -> bool:
@@ -303,12 +294,11 @@ class StateReader:
         """Objects implemented in C."""
         kind: Any = type(value)
         plain = kind.__reduce__ is object.__reduce__
-        if plain and kind.__reduce_ex__ is object.__reduce_ex__:
-            # Of Python's own types only iterators have a state that is not shown.
-            if kind.__module__ != "builtins" or hasattr(kind, "__next__"):
-                self._miss(f"{self._what(value)} does not show its state")
-        else:
+        if not (plain and kind.__reduce_ex__ is object.__reduce_ex__):
             self._of_reduced(value)
+        # Of Python's own types only iterators have a state that is not shown.
+        elif kind.__module__ != "builtins" or hasattr(kind, "__next__"):
+            self._miss(f"{self._what(value)} does not show its state")
 
     def _of_reduced(self, value: Any) -> None:
         """By what it returns to `pickle`."""
@@ -320,9 +310,11 @@ class StateReader:
 
 
 _READERS: tuple[tuple[Any, Callable[[StateReader, Any], None]], ...] = (
-    (types.GeneratorType, StateReader._of_running),
-    (types.CoroutineType, StateReader._of_running),
-    (types.AsyncGeneratorType, StateReader._of_running),
+    (STATELESS_TYPES, lambda reader, it: None),
+    (
+        (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
+        StateReader._of_running,
+    ),
     (contextvars.ContextVar, lambda reader, it: reader._push(it.get(None))),
     (types.ModuleType, StateReader._of_module),
     (type, StateReader._of_class),
@@ -375,7 +367,5 @@ def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
     for kind in type(value).__mro__:
         for name, member in list(vars(kind).items()):
             if isinstance(member, types.MemberDescriptorType):
-                try:
+                with suppress(AttributeError):  # it is empty
                     yield name, member.__get__(value)
-                except AttributeError:  # it is empty
-                    continue

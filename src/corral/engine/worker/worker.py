@@ -6,6 +6,7 @@ run `serve` around it.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -49,49 +50,39 @@ class Worker:
             rng=worker_rng(job.options.root_seed, job.slots),
         )
         kind = BatchedShard if job.options.batched else Shard
-        self.shard = kind(
-            job.worker, job.slots, job.options, lock, guard, job.owns_process
-        )
+        self.shard = kind(job, lock, guard)
         self.closing = False
-        self._prepared = False
-        self._vitals: Any = [0.0] * (
-            plan.CACHE_LINE_BYTES // 8
-        )  # until there is a block
+        # Until there is a block:
+        self._vitals: Any = [0.0] * (plan.CACHE_LINE_BYTES // 8)
 
     def prepare(self) -> None:
-        """What envs find in their worker."""
-        here.context = self.context
-        job = self.job
+        """Make what envs find in their worker."""
+        here.context, job = self.context, self.job
         if job.owns_process:
             seed_globals(self._globals_seed(job.options.root_seed))
-            _limit_torch_threads(job.threads)
-        worker_init = opened(job.worker_init)
-        if worker_init is not None:
-            worker_init()
+            torch = sys.modules.get("torch")
+            if job.threads is not None and torch is not None:
+                torch.set_num_threads(job.threads)
+        if job.worker_init is not None:
+            opened(job.worker_init)()
             self.guard()
-        per_worker = opened(job.per_worker)
-        if per_worker is not None:
-            self.context.resource = per_worker()
+        if job.per_worker is not None:
+            self.context.resource = opened(job.per_worker)()
             self.guard()
-        self._function = opened(job.function)
-        self._prepared = True
 
-    def take_over(self, tried: Worker) -> None:
-        """Take the resources of a worker that has tried envs in this process."""
-        self.context.resource = tried.context.resource
-        self.context.rng = tried.context.rng
-        self._function = opened(self.job.function)
-        here.context = self.context
-        self._prepared = True
-
-    def build(self, first: Any = None) -> list[EnvSpec]:
+    def build(self, first: Any = None, tried: Worker | None = None) -> list[EnvSpec]:
         """Resources first, then the envs that use them.
 
         Args:
             first: the env of the first slot, where it was made before.
+            tried: a worker that has tried envs in this process, and has resources.
         """
-        if not self._prepared:
+        if tried is None:
             self.prepare()
+        else:
+            here.context, made = self.context, tried.context
+            self.context.resource, self.context.rng = made.resource, made.rng
+        self._function = opened(self.job.function)
         factories = list(opened(self.job.factories) or [])
         if first is not None:
             kept, make = [first], factories[0]
@@ -157,25 +148,19 @@ class Worker:
             case commands.NewColumns(columns):
                 shard.columns.adopt(columns)
             case commands.NewRootSeed(seed):
-                self._reroot(seed)
+                shard.plan.restart_count(seed)
+                if self.job.owns_process:
+                    shard.envs.leave_slots()  # their streams are seeded with episodes
+                    seed_globals(self._globals_seed(seed))
             case Ask():
-                self._ask(message)
+                reply = self.answer(message)
+                # Before the caller has the reply, and may want a step in time.
+                self._mark(plan.STEPPING)
+                self._endpoint.send(reply)
+                if message.verb == "run" and self._endpoint.ring is not None:
+                    self._endpoint.ring()  # an item is announced like a slot
             case _:
                 raise AssertionError(f"no such message: {message!r:.80}")
-
-    def _reroot(self, seed: int) -> None:
-        self.shard.plan.restart_count(seed)
-        if self.job.owns_process:
-            self.shard.envs.leave_slots()  # their streams are seeded with episodes
-            seed_globals(self._globals_seed(seed))
-
-    def _ask(self, message: Ask) -> None:
-        reply = self.answer(message)
-        # Before the caller has the reply, and may want a step in time.
-        self._mark(plan.STEPPING)
-        self._endpoint.send(reply)
-        if message.verb == "run" and self._endpoint.ring is not None:
-            self._endpoint.ring()  # an item that is done is announced like a slot
 
     def answer(self, message: Ask) -> Reply:
         """Answer a question, slot by slot."""
@@ -187,9 +172,10 @@ class Worker:
             return self._attempt(
                 "map", [None], lambda _: self._function(opened(payload))
             )
-        command = command_of(verb, payload)
+        if verb == "call" and payload[0] == "render":
+            verb = "render"
         return self._attempt(
-            command, message.indexes, lambda index: self._value(index, message)
+            verb, message.indexes, lambda index: self._value(index, message)
         )
 
     def _attempt(
@@ -197,14 +183,12 @@ class Worker:
     ) -> Reply:
         values: list[Any] = []
         faults: list[Fault] = []
-        slots: list[int] = []
-        for index in indexes:
-            slot = None if index is None else self.job.slots[index]
-            if slot is not None:
+        slots = [self.job.slots[index] for index in indexes if index is not None]
+        for index, slot in itertools.zip_longest(indexes, slots, fillvalue=-1):
+            if index is not None:
                 self._vitals[plan.CURRENT_SLOT] = index
-                slots.append(slot)
             try:
-                with self.shard.envs.randomness_of(-1 if slot is None else slot):
+                with self.shard.envs.randomness_of(slot):
                     values.append(work(index))
                 self.guard()
             except BaseException as error:
@@ -246,14 +230,3 @@ def worker_rng(root: int, slots: range) -> np.random.Generator:
     """What `corral.this_worker().rng` draws from, in the worker of these slots."""
     seed = episode_seed(root, slots.start, SeedDomain.WORKERS)
     return np.random.default_rng(seed)
-
-
-def command_of(verb: str, payload: Any) -> str:
-    """How a fault names a question."""
-    return "render" if verb == "call" and payload[0] == "render" else verb
-
-
-def _limit_torch_threads(threads: int | None) -> None:
-    torch = sys.modules.get("torch")
-    if threads is not None and torch is not None:
-        torch.set_num_threads(threads)

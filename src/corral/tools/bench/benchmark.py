@@ -40,7 +40,7 @@ from corral.tools.bench.results import (
 from corral.train.run import machine
 
 if TYPE_CHECKING:
-    from corral.train.sinks.progress import ProgressBar
+    from corral.train.sinks.console import ProgressBar
 
 INTERRUPTED_CLOSE_SECONDS = 2.0
 """Seconds that candidates have to close after Ctrl-C."""

@@ -31,7 +31,7 @@ from corral.tools.bench.candidates import (
 )
 from corral.tools.bench.libraries import Build, builder_of
 from corral.tools.bench.measure import compute, draw_actions
-from corral.train.run import process_usage
+from corral.train.run import machine
 
 # Nothing but sys before the path is in place; see `worker.main`.
 BOOTSTRAP = (
@@ -51,11 +51,11 @@ class CandidateRunner:
         build = _builder(order.candidate)
         # Around nothing but the building: later candidates would share our pages, and
         # what is shared counts by its share.
-        weight = process_usage.memory()
+        weight = machine.memory()
         began = time.perf_counter()
         self._stepped = stepped = build(order, name.factory)
         startup = time.perf_counter() - began
-        memory = max(0, process_usage.memory() - weight)
+        memory = max(0, machine.memory() - weight)
         spaces = str(stepped.observation_space), str(stepped.action_space)
         self.built = EnvsBuilt(
             startup,
@@ -73,10 +73,10 @@ class CandidateRunner:
         stepped = self._stepped
         before = stepped.stats() if stepped.stats else None
         episodes = stepped.episodes() if stepped.episodes else 0
-        cpu, queued = process_usage.cpu_seconds(), process_usage.queued_seconds()
+        cpu, queued = machine.cpu_seconds(), machine.queued_seconds()
         seconds, policy = self._step(batches)
-        queued = process_usage.queued_seconds() - queued
-        cpu = process_usage.cpu_seconds() - cpu
+        queued = machine.queued_seconds() - queued
+        cpu = machine.cpu_seconds() - cpu
         times: Any = ()
         if stepped.stats and before:
             times = _caller_times(stepped.stats().since(before))

@@ -11,9 +11,8 @@ hangs loses its own row only.
 
 from __future__ import annotations
 
-import multiprocessing.connection
+import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -53,10 +52,9 @@ class CandidateProcess:
         """Seconds it may take to build, and then for each turn."""
         self._lifeline = Lifeline()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
-        ours, theirs = socket.socketpair()
+        self._connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = _start(theirs.fileno(), self._lifeline, self._output)
-        self._connection = multiprocessing.connection.Connection(ours.detach())
 
     def build(self) -> EnvsBuilt:
         """Have the envs built and reset."""
@@ -89,7 +87,9 @@ class CandidateProcess:
                 if time.monotonic() > until:
                     end(self._process)
                     text = f"no answer within {self.deadline:g} s"
-                    raise self._fault("hung", command, f"{text}; use --deadline")
+                    raise self._fault(
+                        "hung", command, f"{text}; --deadline allows more"
+                    )
             if self._connection.poll():
                 return self._connection.recv()
         except (EOFError, ConnectionError):
@@ -99,11 +99,10 @@ class CandidateProcess:
 
     def _how_it_ended(self) -> str:
         code = end(self._process)
-        name = signal_name(code)
-        how = f"ended by {name}" if name else f"ended with exit code {code}"
+        how = f"by {name}" if (name := signal_name(code)) else f"with exit code {code}"
         lines = self._last_output().splitlines()[-LAST_LINES:]
         said = "; its last output: " + " / ".join(lines) if lines else ""
-        return f"its process {how}{said}"
+        return f"its process ended {how}{said}"
 
     def _fault(
         self, kind: str, command: str, text: str, traceback: str | None = None
@@ -154,20 +153,20 @@ def close_all(processes: Iterable[CandidateProcess], timeout: float = 10.0) -> N
 
 
 def _start(descriptor: int, lifeline: Lifeline, output: Any) -> subprocess.Popen[bytes]:
+    descriptors = (descriptor, lifeline.read_descriptor)
     command = [
         sys.executable,
         *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
         "-c",
         BOOTSTRAP,
         ascii(serialization.absolute_path()),
-        str(descriptor),
-        str(lifeline.read_descriptor),
+        *map(str, descriptors),
     ]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        pass_fds=(descriptor, lifeline.read_descriptor),
+        pass_fds=descriptors,
         start_new_session=True,
     )

@@ -12,19 +12,18 @@ from corral.tools.bench.results import BenchReport, CandidateResult, SizeResults
 from corral.train.reports.charts import COLORS, INK, Curve, StackedBar, bars, curves
 from corral.train.reports.page import Page
 
-LIBRARY_COLORS = {
+ROW_COLORS = {
     "loop": INK,
     "gymnasium": COLORS["gray"],
     "sb3": COLORS["purple"],
     "agilerl": COLORS["gold"],
     "supersuit": COLORS["red"],
-}
-BACKEND_COLORS = {
     "serial": COLORS["blue"],
     "thread": COLORS["green"],
     "process": COLORS["orange"],
     "auto": COLORS["orange"],
 }
+"""By the library; of our own layouts, by the backend."""
 PART_COLORS = {
     "env": COLORS["green"],
     "policy": COLORS["purple"],
@@ -106,9 +105,7 @@ def _has_one_each(row: CandidateResult, report: BenchReport) -> bool:
 def _color(row: CandidateResult, report: BenchReport) -> str:
     if _has_one_each(row, report):
         return COLORS["cyan"]
-    if row.ours:
-        return BACKEND_COLORS[row.candidate.kind]
-    return LIBRARY_COLORS[row.candidate.library]
+    return ROW_COLORS[row.candidate.kind if row.ours else row.candidate.library]
 
 
 def _bar_colors(report: BenchReport) -> dict[str, str]:

@@ -68,6 +68,7 @@ class EpisodeDriver:
         seed: of episodes and actions.
         slot: which one of several; each plays something else.
         around: entered around each call of the env.
+        small_seeds: whether episodes have seeds of 31 bits, instead of a pool's.
     """
 
     def __init__(
@@ -76,8 +77,10 @@ class EpisodeDriver:
         seed: int = 0,
         slot: int = 0,
         around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        small_seeds: bool = True,
     ) -> None:
         self._seed, self._slot, self._around = seed, slot, around
+        self._small_seeds = small_seeds
         with around():
             self.env = factory()
         self.kind = kind_of(self.env)
@@ -98,20 +101,20 @@ class EpisodeDriver:
         """The next reset or step."""
         if self._last is None or self._last.over:
             seed = episode_seed(self._seed, self._slot, self._episode)
-            return self.reset(seed & SMALL_SEED_RANGE)
+            return self.reset(seed & SMALL_SEED_RANGE if self._small_seeds else seed)
         return self.step(self.draw())
 
     def reset(self, seed: int | None) -> EnvResponse:
         """Start an episode."""
-        what = f"reset {self._episode}"
         self._episode += 1
         with self._around():
-            result = self.env.reset() if seed is None else self.env.reset(seed=seed)
-            if self.kind == "aec":
-                return self._turn(what)
-        obs, info = two_of(result)
-        begun = ({}, {}, {}) if self.several else (0.0, False, False)
-        self._last = EnvResponse(what, obs, *begun, info, False)
+            result = self.env.reset(**({} if seed is None else {"seed": seed}))
+            parts = self._turn() if self.kind == "aec" else ()
+        if not parts:
+            obs, info = two_of(result)
+            begun = ({}, {}, {}) if self.several else (0.0, False, False)
+            parts = obs, *begun, info, False
+        self._last = EnvResponse(f"reset {self._episode - 1}", *parts)
         return self._last
 
     def draw(self) -> Any:
@@ -141,27 +144,24 @@ class EpisodeDriver:
     def step(self, drawn: Any) -> EnvResponse:
         """Take what was drawn."""
         self._steps += 1
-        what = f"step {self._steps}"
         with self._around():
             result = self.env.step(drawn)
-            if self.kind == "aec":
-                return self._turn(what)
-        obs, reward, terminated, truncated, info = five_of(result)
-        over = not self.env.agents if self.several else bool(terminated or truncated)
-        self._last = EnvResponse(what, obs, reward, terminated, truncated, info, over)
+            parts = self._turn() if self.kind == "aec" else ()
+        if not parts:
+            parts = five_of(result)
+            over = not self.env.agents if self.several else bool(parts[2] or parts[3])
+            parts = *parts, over
+        self._last = EnvResponse(f"step {self._steps}", *parts)
         return self._last
 
-    def _turn(self, what: str) -> EnvResponse:
+    def _turn(self) -> tuple[Any, ...]:
+        """What the agent whose turn it is sees, and whether the episode is over."""
         env = self.env
-        agent = env.agent_selection if env.agents else None
-        obs = {} if agent is None else {agent: env.observe(agent)}
+        if not env.agents:
+            return {}, {}, {}, {}, {}, True
         parts = (env.rewards, env.terminations, env.truncations, env.infos)
-        reward, terminated, truncated, info = (
-            {} if agent is None else dict(part) for part in parts
-        )
-        over = agent is None
-        self._last = EnvResponse(what, obs, reward, terminated, truncated, info, over)
-        return self._last
+        agent = env.agent_selection
+        return {agent: env.observe(agent)}, *map(dict, parts), False
 
     def play(self, moments: int) -> Iterator[EnvResponse]:
         """So many resets and steps."""

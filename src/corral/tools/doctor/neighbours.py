@@ -81,17 +81,10 @@ class NeighbourCheck:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _NeighbourTask:
-    """One run for a worker."""
-
-    episode: EpisodeRecord
-    command: str
-    """What failed."""
-    beside: EpisodeRecord | None
-    head_start: int = 0
-    """Steps that the neighbour takes before."""
-    shared: dict[str, NDArray[Any]] | None = None
+Turn = Callable[[], None]
+Task = tuple[EpisodeRecord, EpisodeRecord | None, str, int, Any]
+"""One run for a worker: the episode, its neighbour's, the command that failed, steps
+that the neighbour takes before, and arrays that were too big to be saved."""
 
 
 def check_neighbours(
@@ -106,14 +99,12 @@ def check_neighbours(
     """
     episode = _repeatable(episode_of(fault))
     neighbour = _repeatable(_neighbour_of(episode))
-    alone = _NeighbourTask(episode, failing_of(fault)[0], None, shared=shared)
-    beside = [
-        replace(alone, beside=neighbour, head_start=number % 2)
-        for number in range(RUNS)
-    ]
+    command = failing_of(fault)[0]
+    alone: list[Task] = [(episode, None, command, 0, shared)] * RUNS
+    beside = [(episode, neighbour, command, n % 2, shared) for n in range(RUNS)]
     answers = run_in_workers(
         _failure,
-        [*[alone] * RUNS, *beside],
+        [*alone, *beside],
         workers=2 * RUNS,
         on_fault="restart",
         max_restarts=0,
@@ -160,54 +151,54 @@ def _is_like(answer: Any, fault: Fault, alone: bool) -> bool:
 # In a worker --------------------------------------------------------------------------
 
 
-def _failure(task: _NeighbourTask) -> tuple[str, At] | None:
+def _failure(task: Task) -> tuple[str, At] | None:
     """The type of what the slot's env raised, and where; None if it did not."""
-    records = [task.episode] if task.beside is None else [task.episode, task.beside]
-    beside = None if task.beside is None else task.beside.kit
-    worker = task.episode.kit.open(task.shared, beside)
+    episode, beside, command, head_start, shared = task
+    worker = episode.kit.open(shared, None if beside is None else beside.kit)
     with quiet(os.devnull), inside(worker):
-        envs = [SavedEnv(worker, record) for record in records]
+        env = SavedEnv(worker, episode)
+        envs = [env] if beside is None else [env, SavedEnv(worker, beside)]
         try:
             worker.build()
-            _play(task, envs)
+            if command not in ("construct", "start"):
+                lives = [_own_turns(env, episode, head_start)]
+                if beside is None:
+                    lives = [lives[0] * REPEATS]
+                else:
+                    lives.append(_turns_beside(envs[1], beside, head_start))
+                _play(dict(zip(envs, lives, strict=True)))
         except BaseException as error:
-            slot = getattr(error, "slot", None)
-            if slot is not None and slot != task.episode.kit.slot:
+            if getattr(error, "slot", None) not in (None, env.slot):
                 raise
-            return type(error).__qualname__, envs[0].at
+            return type(error).__qualname__, env.at
         finally:
             worker.shard.close()
     return None
 
 
-def _play(task: _NeighbourTask, envs: list[SavedEnv]) -> None:
+def _own_turns(env: SavedEnv, episode: EpisodeRecord, head_start: int) -> list[Turn]:
+    """What the slot that failed does."""
+    steps = [partial(env.step, action) for action in episode.before or episode.actions]
+    last = [env.reset] if episode.before else []
+    # In its first turns the other env takes its head start.
+    return [env.reset, *[lambda: None] * 2 * head_start, *steps, *last]
+
+
+def _turns_beside(env: SavedEnv, episode: EpisodeRecord, head_start: int) -> list[Turn]:
+    """What its neighbour does meanwhile."""
+    steps = [partial(env.step, action) for action in episode.actions]
+    early: list[Turn] = [*steps[:1], env.reset]
+    return [env.reset, *early * head_start, *steps]
+
+
+def _play(lives: dict[SavedEnv, list[Turn]]) -> None:
     """Let them take turns in the order of their slots."""
-    turns = [_turns(task, env, place) for place, env in enumerate(envs)]
-    order = sorted(range(len(envs)), key=lambda place: envs[place].slot)
-    lengths = [len(turns[place]) for place in order]
+    envs = sorted(lives, key=lambda env: env.slot)
+    lengths = [len(lives[env]) for env in envs]
     for number in range(max(lengths)):
         for place, turn in turns_of(number, lengths, [0] * len(lengths)):
             try:
-                turns[order[place]][turn]()
+                lives[envs[place]][turn]()
             except BaseException as error:
-                error.slot = envs[order[place]].slot  # type: ignore[attr-defined]
+                error.slot = envs[place].slot  # type: ignore[attr-defined]
                 raise
-
-
-def _turns(
-    task: _NeighbourTask, env: SavedEnv, place: int
-) -> list[Callable[[], object]]:
-    """What one env does: place 0 is that of the slot that failed."""
-    if task.command in ("construct", "start"):
-        return []
-    own = place == 0
-    record = task.episode if own else task.beside
-    assert record is not None
-    actions = (own and record.before) or record.actions
-    steps = [partial(env.step, action) for action in actions]
-    last = [env.reset] if own and record.before else []
-    if task.beside is None:
-        return [env.reset, *steps, *last] * REPEATS
-    # Meanwhile the other env takes its turns.
-    early = [lambda: None] * 2 if own else [*steps[:1], env.reset]
-    return [env.reset, *early * task.head_start, *steps, *last]

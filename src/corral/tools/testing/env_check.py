@@ -7,18 +7,18 @@ played by hand, in plain loops, and in pools, and both have to agree.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from corral.core import NO_TASK, Factory
+from gymnasium import Space
+
+from corral.core import Factory, Step
 from corral.engine.adapters import adapt
 from corral.engine.adapters.factories import factories_for
 from corral.engine.pool import Pool
 from corral.engine.worker.letters import describe
-from corral.engine.worker.seeds import episode_seed
-from corral.engine.worker.step_results import as_reward, five_of
+from corral.engine.worker.step_results import as_reward
 from corral.tools.doctor.checks import api, repeating, results
 from corral.tools.doctor.differences import first_difference
 from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
@@ -131,83 +131,65 @@ class _EnvCheck:
         """Raise what a check of the doctor found, the worst of it first."""
         answer = check(self._subject)
         found = [answer] if isinstance(answer, Finding) else list(answer)
-        found.sort(key=_rank, reverse=True)
+        found = sorted((one for one in found if one.severity != "ok"), key=_rank)[::-1]
         bad = [one for one in found if _rank(one) >= SEVERITIES.index(fails_from)]
-        assert not bad, _text(bad)
-        mild = [one for one in found if one.severity != "ok"]
-        if mild:
-            raise Warn(_text(mild))
+        texts = [
+            f"{one.measured} ({one.remedy})" if one.remedy else one.measured
+            for one in bad or found
+        ]
+        assert not bad, "; ".join(texts)
+        if found:
+            raise Warn("; ".join(texts))
 
     def _run_in_a_pool(self, slots: int, **options: Any) -> None:
+        lives = [self._play(slot) for slot in range(slots)]
+        batches = zip(*(actions for actions, _ in lives), strict=True)
         with Pool(self._factory, slots, seed=self._subject.seed, **options) as pool:
             space = pool.spec.observation_space
-            actions = [self._actions(pool, slot) for slot in range(slots)]
-            rows = list(_rows(pool, actions))
-        for slot in range(slots):
-            played, again = (list(self._play(slot, actions[slot])) for _ in range(2))
-            if first_difference(played, again):
+            steps = [pool.reset(), *(pool.step(list(batch)) for batch in batches)]
+        for slot, (_, seen) in enumerate(lives):
+            if first_difference(seen, self._play(slot)[1]):
                 raise Skip("it runs, but no two runs of it are equal")
-            # Resets after the first come with the step before.
-            shown = [m for m in played if m is played[0] or m.what.startswith("step")]
-            seen = [replace(m, obs=stored(space, m.obs)) for m in shown]
-            apart = first_difference([row[slot] for row in rows], seen)
+            rows = [_row(space, number, one, slot) for number, one in enumerate(steps)]
+            apart = first_difference(rows, seen)
             assert not apart, f"{apart} (in a pool and by hand)"
-            assert len(rows) == len(seen), f"{len(rows)} results, not {len(seen)}"
 
-    def _actions(self, pool: Pool, slot: int) -> list[Any]:
-        space = copy.deepcopy(pool.spec.action_space)
-        space.seed(self._subject.seed + slot)
-        return [space.sample() for _ in range(self._subject.moments)]
-
-    def _play(self, slot: int, actions: Sequence[Any]) -> Iterator[EnvResponse]:
-        """By hand, with the seeds and actions of a pool's slot."""
-        with closing(adapt(self._factory())) as adapter:
-            episode, over = 0, True
-            for number, action in enumerate([None, *actions]):
-                if over:
-                    seed = episode_seed(self._subject.seed, slot, episode)
-                    obs, _ = adapter.reset(seed, None, NO_TASK)
-                    yield _response(f"reset {episode}", obs, 0.0, False, False)
-                    episode, over = episode + 1, False
-                if number:
-                    obs, *rest, _ = five_of(adapter.step(action))
-                    moment = _response(f"step {number}", obs, *rest)
-                    over = moment.over
-                    yield moment
+    def _play(self, slot: int) -> tuple[list[Any], list[EnvResponse]]:
+        """By hand, with the seeds of a pool's slot: actions, and what they led to."""
+        subject = self._subject
+        driver = EpisodeDriver(self._factory, subject.seed, slot, small_seeds=False)
+        with driver:
+            space = driver.env.observation_space
+            actions = [driver.draw() for _ in range(subject.moments)]
+            seen = [_stored(space, driver.advance())]
+            for action in actions:
+                if seen[-1].over:  # a pool resets in the step before
+                    driver.advance()
+                seen.append(_stored(space, driver.step(action)))
+        return actions, seen
 
 
-def _rows(pool: Pool, actions: list[list[Any]]) -> Iterator[list[EnvResponse]]:
-    """What a pool returns of each slot, step by step."""
-    space = pool.spec.observation_space
-    for number, batch in enumerate([None, *zip(*actions, strict=True)]):
-        step = pool.reset() if batch is None else pool.step(list(batch))
-        what = f"step {number}" if number else "reset 0"
-        flags = zip(step.reward, step.terminated, step.truncated, strict=True)
-        yield [
-            _response(
-                what,
-                part_of(space, step.final_obs if ended else step.obs, slot),
-                *values,
-            )
-            for slot, (ended, values) in enumerate(zip(step.ended, flags, strict=True))
-        ]
+def _row(space: Space[Any], number: int, step: Step, slot: int) -> EnvResponse:
+    """What a pool returned of a slot."""
+    obs = step.final_obs if step.ended[slot] else step.obs
+    what = f"step {number}" if number else "reset 0"
+    figures = (step.reward, step.terminated, step.truncated)
+    reward, terminated, truncated = (figure[slot].item() for figure in figures)
+    value = part_of(space, obs, slot)
+    return EnvResponse(what, value, reward, terminated, truncated, None, False)
 
 
-def _response(
-    what: str, obs: Any, reward: Any, terminated: Any, truncated: Any
-) -> EnvResponse:
-    over, cut = bool(terminated), bool(truncated)
-    number = as_reward(reward)
-    return EnvResponse(what, copy.deepcopy(obs), number, over, cut, None, over or cut)
+def _stored(space: Space[Any], response: EnvResponse) -> EnvResponse:
+    """What an env returned, as a pool stores it."""
+    return replace(
+        response,
+        obs=copy.deepcopy(stored(space, response.obs)),
+        reward=as_reward(response.reward),
+        terminated=bool(response.terminated),
+        truncated=bool(response.truncated),
+        info=None,
+    )
 
 
 def _rank(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
-
-
-def _text(findings: list[Finding]) -> str:
-    said = (
-        f"{one.measured} ({one.remedy})" if one.remedy else one.measured
-        for one in findings
-    )
-    return "; ".join(said)

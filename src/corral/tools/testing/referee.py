@@ -9,7 +9,8 @@ has to equal it to the last bit, and a row that is not has to say why::
     referee.check(pool.recv())
 
 Every episode has its number and, after faults, its restarts; both only grow, so that an
-episode delivered twice, or out of order, is seen.
+episode delivered twice, or out of order, is seen. After a mistake a slot is not checked
+any more, since every later row would be one.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from gymnasium import Space
-
 from corral.core import Step
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault
-from corral.tools.testing.answers import FORMS, MEAN_LENGTH, KnownEpisode
+from corral.tools.testing.answers import FORMS, MEAN_LENGTH, Answer, KnownEpisode
 from corral.tools.testing.values import part_of, same
 
 MAX_RESTARTS = 40
 """Of one episode, that a seed is looked for among."""
 MAX_SKIPPED_EPISODES = 3
 """Episodes that may begin and break off again before one is delivered."""
+FIGURES = (
+    *("reward", "terminated", "truncated", "started", "valid", "seed"),
+    *("episode_return", "episode_length"),
+)
+Row = dict[str, Any]
+"""All that a Step says of one slot."""
 
 
 @dataclass(slots=True)
@@ -57,15 +62,15 @@ class _SlotRecord:
     """How many episodes may have begun without a row."""
     episode: KnownEpisode | None = None
     obs: Any = None
-    over: bool = False
+    over: bool = True
     """Whether the next step is a reset."""
     task: Any = None
     """What was assigned for its next episode."""
     again: Any = None
     """What an episode was about that was cut short, and is to be begun again."""
     command: _Command | None = None
-    unknown: bool = False
-    """Whether a mistake was made, so that nothing is expected until a new episode."""
+    lost: bool = False
+    """Whether a mistake was made, so that nothing is known any more."""
 
 
 class Wrong(AssertionError):
@@ -93,8 +98,7 @@ class Referee:
         self.rows: Counter[str] = Counter()
         """By what they were: reset, valid, cut or filler."""
         self.episodes = 0
-        self._root = root
-        self._form, self._mean_length = form, mean_length
+        self._root, self._form, self._mean_length = root, form, mean_length
         self._slots = [_SlotRecord(index) for index in range(slots)]
 
     # What was sent --------------------------------------------------------------------
@@ -141,78 +145,72 @@ class Referee:
 
     @property
     def over(self) -> list[int]:
-        """The slots whose episode has ended, or not begun."""
-        ended = (slot for slot in self._slots if slot.over or slot.episode is None)
-        return [slot.index for slot in ended]
+        """The slots whose episode has ended, or not begun, or is not known."""
+        return [slot.index for slot in self._slots if slot.over or slot.lost]
 
     def check(self, step: Step) -> list[tuple[int, Fault]]:
         """Compare every row; returns the faults in them, by slot."""
         faults = []
         for position, index in enumerate(step.slots.tolist()):
-            row = _StepRow(FORMS[self._form].space, step, position)
-            slot, fault = self._slots[index], row.info.pop("fault", None)
+            row = self._row(step, position)
+            slot, fault = self._slots[index], row["info"].pop("fault", None)
             if fault is not None:
                 faults.append((index, fault))
             try:
                 self._check(slot, row, fault)
             except Wrong as wrong:
-                self.mistakes.append(f"slot {index}: {wrong}; the row is {row}")
-                # After a mistake everything would be one.
-                slot.unknown = slot.shaken = True
-                slot.episode, slot.over, slot.task, slot.again = None, False, None, None
-                slot.unsure += 1
+                shown = ", ".join(f"{name}={row[name]!r:.120}" for name in row)
+                self.mistakes.append(f"slot {index}: {wrong}; the row is {shown}")
+                slot.lost = True
         return faults
 
-    def _check(self, slot: _SlotRecord, row: _StepRow, fault: Fault | None) -> None:
+    def _row(self, step: Step, position: int) -> Row:
+        space = FORMS[self._form].space
+        return {
+            "obs": part_of(space, step.obs, position),
+            "final_obs": part_of(space, step.final_obs, position),
+            **{name: getattr(step, name)[position].item() for name in FIGURES},
+            "info": dict(step.infos.of(position)),
+            "final_info": step.final_infos.get(position),
+        }
+
+    def _check(self, slot: _SlotRecord, row: Row, fault: Fault | None) -> None:
         command, slot.command = slot.command, None
+        if slot.lost:
+            return
         if command is None:
             raise Wrong("a row without a command")
         slot.shaken |= fault is not None
-        if slot.unknown:
-            self._meet_again(slot, row, command)
-        elif command.reset or slot.over:
+        if command.reset or slot.over:
             self.rows["reset" if command.reset else "filler"] += 1
             if command.reset:
                 slot.again = None
-            self._started(slot, row, command.seed)
-            row.says(valid=command.reset, reward=0.0, terminated=False, truncated=False)
-            row.says(episode_return=0.0, episode_length=0)
-        else:
-            self.rows["valid" if row.valid else "cut"] += 1
-            if slot.episode is None:
+            elif slot.episode is None:
                 raise Wrong("a row of an episode that never began")
-            if row.valid:
-                self._stepped(slot, slot.episode, row, command)
-            else:
-                self._cut(slot, slot.episode, row, command, fault)
-        slot.obs = row.obs
+            self._started(slot, row, command.seed)
+            _compare(row, valid=command.reset, reward=0.0, terminated=False)
+            _compare(row, truncated=False, episode_return=0.0, episode_length=0)
+        else:
+            self.rows["valid" if row["valid"] else "cut"] += 1
+            assert slot.episode is not None
+            self._stepped(slot, slot.episode, row, command, fault)
+        slot.obs = row["obs"]
 
-    def _meet_again(self, slot: _SlotRecord, row: _StepRow, command: _Command) -> None:
-        """Take a row as it is, and continue from it if an episode begins there."""
-        self.rows["unchecked"] += 1
-        slot.over = (row.terminated or row.truncated) and not row.started
-        if command.reset and row.started:
-            slot.unknown = False
-            slot.episode = KnownEpisode(row.seed, None, self._form, self._mean_length)
-
-    def _started(
-        self, slot: _SlotRecord, row: _StepRow, seed: int | None = None
-    ) -> None:
+    def _started(self, slot: _SlotRecord, row: Row, seed: int | None = None) -> None:
         """A row that shows the first observation of an episode."""
-        if not row.started:
-            raise Wrong("an episode should have started")
-        again = seed is None and self._place(slot, row.seed)
+        _compare(row, started=True)
+        again = seed is None and self._place(slot, row["seed"])
         if seed is not None:
-            row.says(seed=seed)
+            _compare(row, seed=seed)
             slot.number, slot.restarts = slot.number + 1, 0
             slot.unsure += slot.shaken  # or the one after: its seed does not tell
         task = slot.again if again and slot.task is None else slot.task
         self.episodes += 1
-        slot.episode = KnownEpisode(row.seed, task, self._form, self._mean_length)
+        slot.episode = KnownEpisode(row["seed"], task, self._form, self._mean_length)
         slot.task = slot.again = None
         slot.over = slot.shaken = False
         first = slot.episode.first()
-        row.says(obs=first.obs, info=first.info)
+        _compare(row, obs=first.obs, info=first.info)
 
     def _place(self, slot: _SlotRecord, seed: int) -> bool:
         """Find the episode of a seed: the next one, unless faults are known of.
@@ -241,68 +239,34 @@ class Referee:
         self,
         slot: _SlotRecord,
         episode: KnownEpisode,
-        row: _StepRow,
-        command: _Command,
-    ) -> None:
-        """A row with a transition in it."""
-        answer = episode.step(command.action)
-        row.says(reward=answer.reward, terminated=answer.terminated)
-        row.says(truncated=answer.truncated, episode_return=episode.total)
-        row.says(episode_length=episode.length)
-        if answer.ended:
-            row.says(final_obs=answer.obs)
-        if answer.ended and command.mode == "same_step":
-            row.says(final_info=answer.info)
-            self._started(slot, row)
-        else:
-            slot.over = answer.ended
-            row.says(started=False, obs=answer.obs, info=answer.info)
-
-    def _cut(
-        self,
-        slot: _SlotRecord,
-        episode: KnownEpisode,
-        row: _StepRow,
+        row: Row,
         command: _Command,
         fault: Fault | None,
     ) -> None:
-        """A row for an episode that broke off: truncated, and nothing was earned."""
-        if fault is None:
+        """A row with a transition in it, or one for an episode that broke off."""
+        if row["valid"]:
+            answer = episode.step(command.action)
+        elif fault is None:
             raise Wrong("the row is not valid and no fault says why")
-        row.says(reward=0.0, terminated=False, truncated=True, final_obs=slot.obs)
-        row.says(episode_return=episode.total, episode_length=episode.length)
-        slot.again = episode.task
-        if command.mode == "same_step":
+        else:  # truncated, and nothing was earned
+            answer = Answer(slot.obs, 0.0, False, True, {})
+            slot.again = episode.task
+        _compare(row, reward=answer.reward, terminated=answer.terminated)
+        _compare(row, truncated=answer.truncated, episode_return=episode.total)
+        _compare(row, episode_length=episode.length)
+        if answer.ended:
+            _compare(row, final_obs=answer.obs)
+        if answer.ended and command.mode == "same_step":
+            if row["valid"]:
+                _compare(row, final_info=answer.info)
             self._started(slot, row)
         else:
-            slot.over = True
-            row.says(started=False, obs=slot.obs, info={})
+            slot.over = answer.ended
+            _compare(row, started=False, obs=answer.obs, info=answer.info)
 
 
-class _StepRow:
-    """All that a Step says of one slot."""
-
-    def __init__(self, space: Space[Any], step: Step, position: int) -> None:
-        self.obs = part_of(space, step.obs, position)
-        self.final_obs = part_of(space, step.final_obs, position)
-        self.reward = step.reward[position].item()
-        self.terminated = step.terminated[position].item()
-        self.truncated = step.truncated[position].item()
-        self.started = step.started[position].item()
-        self.valid = step.valid[position].item()
-        self.episode_return = step.episode_return[position].item()
-        self.episode_length = step.episode_length[position].item()
-        self.seed = step.seed[position].item()
-        self.info = dict(step.infos.of(position))
-        self.final_info = step.final_infos.get(position)
-
-    def __str__(self) -> str:
-        values = vars(self).items()
-        return ", ".join(f"{name}={value!r:.120}" for name, value in values)
-
-    def says(self, **expected: Any) -> None:
-        """These of its values have to be so, to the last bit."""
-        for name, value in expected.items():
-            got = getattr(self, name)
-            if not same(got, value):
-                raise Wrong(f"{name} is {got!r:.200} instead of {value!r:.200}")
+def _compare(row: Row, **expected: Any) -> None:
+    """These values of a row have to be so, to the last bit."""
+    for name, value in expected.items():
+        if not same(row[name], value):
+            raise Wrong(f"{name} is {row[name]!r:.200} instead of {value!r:.200}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,32 +10,39 @@ from gymnasium import spaces
 
 from corral.tools.doctor.differences import difference
 
+Space = spaces.Space[Any]
 ARRAYS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 """Spaces whose values are one array, of the space's own dtype."""
 
 
-def part_of(space: spaces.Space[Any], batch: Any, position: int) -> Any:
+def part_of(space: Space, batch: Any, position: int) -> Any:
     """One slot's own value out of a batch, copied."""
+
+    def row(_: Space, values: Any) -> Any:
+        value = values[position]
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    return _by_space(row, space, batch)
+
+
+def stored(space: Space, value: Any) -> Any:
+    """A value as a pool returns it: in the dtypes of its space."""
+
+    def cast(leaf: Space, value: Any) -> Any:
+        return np.array(value, leaf.dtype) if isinstance(leaf, ARRAYS) else value
+
+    return _by_space(cast, space, value)
+
+
+def _by_space(function: Callable[[Space, Any], Any], space: Space, value: Any) -> Any:
+    """The function's value of each leaf of a space, in the space's structure."""
     if isinstance(space, spaces.Dict):
         parts = space.spaces.items()
-        return {key: part_of(part, batch[key], position) for key, part in parts}
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space.spaces, batch, strict=True)
-        return tuple(part_of(part, values, position) for part, values in pairs)
-    value = batch[position]
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def stored(space: spaces.Space[Any], value: Any) -> Any:
-    """A value as a pool returns it: in the dtypes of its space."""
-    if isinstance(space, spaces.Dict):
-        return {key: stored(part, value[key]) for key, part in space.spaces.items()}
+        return {key: _by_space(function, part, value[key]) for key, part in parts}
     if isinstance(space, spaces.Tuple):
         pairs = zip(space.spaces, value, strict=True)
-        return tuple(stored(part, item) for part, item in pairs)
-    if isinstance(space, ARRAYS):
-        return np.array(value, dtype=space.dtype)
-    return value
+        return tuple(_by_space(function, *pair) for pair in pairs)
+    return function(space, value)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from corral.errors import OptionError
+from corral.errors import OptionError, WriteFailed
 
 
 def count(text: str) -> int:
@@ -107,3 +107,12 @@ def _integer(text: str, least: int) -> int:
     if not fits:
         raise argparse.ArgumentTypeError(f"must be an integer >= {least}, got {text!r}")
     return number
+
+
+def save(path: Path, content: bytes) -> None:
+    """Write it where it was asked for; that may also be a device."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
+    print(f"Written: {path}")

@@ -19,15 +19,7 @@ from corral.learners.registry import EXTRAS as LEARNER_EXTRAS
 from corral.train.recipes import EXTRAS
 from corral.train.run.directory import CONFIG_FILE
 
-TRAINING = (
-    "matplotlib",
-    "psutil",
-    "pydantic",
-    "rich",
-    "tensorboard",
-    "torch",
-    "yaml",
-)
+TRAINING = ("matplotlib", "psutil", "pydantic", "rich", "tensorboard", "torch", "yaml")
 """What every training imports."""
 MODULES: Mapping[str, tuple[str, ...]] = {
     "bullet": ("pybullet", "stable_baselines3"),

@@ -18,7 +18,15 @@ from typing import Any, ClassVar, Literal
 from corral.errors import MissingExtra
 
 try:
-    from pydantic import BaseModel, ConfigDict, Field, create_model
+    from pydantic import (
+        BaseModel,
+        ConfigDict,
+        Field,
+        NonNegativeInt,
+        PositiveFloat,
+        PositiveInt,
+        create_model,
+    )
 except ImportError as error:
     raise MissingExtra("configs need pydantic: pip install 'corral[train]'") from error
 
@@ -46,147 +54,78 @@ class RunConfig(BaseModel):
     changeable: ClassVar[tuple[str, ...]] = CHANGEABLE
 
     model_config = ConfigDict(
-        extra="forbid", validate_default=True, allow_inf_nan=False
+        extra="forbid",
+        validate_default=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
 
-    recipe: str = Field(
-        default="", description="recipe whose defaults are used (default: none)"
-    )
-    name: str = Field(
-        default="", description="name of the run's folder (default: the recipe's name)"
-    )
-    env: str = Field(
-        default="", description="Gymnasium id, module:id or module:function"
-    )
-    env_kwargs: dict[str, Any] = Field(
-        default={}, description="keyword arguments for the env"
-    )
-    learner: str = Field(
-        default="ppo",
-        description="ppo (Corral's), sb3_ppo (Stable-Baselines3's), or module:Class",
-    )
-    num_envs: int = Field(
-        default=8, ge=1, description="number of envs that collect, >= 1 (default: 8)"
-    )
-    backend: Literal["auto", "serial", "thread", "process"] = Field(
-        default="auto", description="where envs run (default: auto, by measurement)"
-    )
-    workers: int | None = Field(
-        default=None,
-        ge=1,
-        description="number of threads or processes (default: the usable cores)",
-    )
-    isolation: Literal["auto", "slot", "shared"] = Field(
-        default="auto",
-        description="slot: one process per env; auto: only if the env needs it",
-    )
-    isolate_rng: bool = Field(
-        default=False, description="separate global random generators for each env"
-    )
-    on_fault: Literal["raise", "restart"] = Field(
-        default="raise", description="what to do when an env raises or its worker dies"
-    )
-    max_restarts: int = Field(
-        default=100,
-        ge=1,
-        description="restarts allowed per env in the whole run (default: 100)",
-    )
-    restarts_per_minute: int = Field(
-        default=10,
-        ge=1,
-        description="restarts allowed per env within a minute (default: 10)",
-    )
-    memory_limit: int | None = Field(
-        default=None,
-        gt=0,
-        description="bytes above which an env gets a new process between episodes; "
-        "needs isolation: slot (default: no limit)",
-    )
-    start_timeout: float | None = Field(
-        default=None,
-        gt=0,
-        description="seconds allowed to build a worker's envs (default: no limit)",
-    )
-    step_timeout: float | None = Field(
-        default=None,
-        gt=0,
-        description="seconds allowed for one step (default: no limit)",
-    )
-    reset_timeout: float | None = Field(
-        default=None,
-        gt=0,
-        description="seconds allowed for one reset (default: no limit)",
-    )
-    total_steps: int = Field(
-        default=100_000, ge=1, description="env steps of the whole run"
-    )
-    seed: int = Field(
-        default=0, ge=0, description="seed of envs, actions and weights (default: 0)"
-    )
-    device: str = Field(
-        default="cpu", description="torch device: cpu, cuda, cuda:1 (default: cpu)"
-    )
-    threads: int = Field(
-        default=1,
-        ge=1,
-        description="number of torch threads; more help only large networks "
-        "(default: 1)",
-    )
-    mode: Literal["sync", "two_groups"] = Field(
-        default="sync",
-        description="two_groups: the policy acts for one half while the other steps",
-    )
-    normalise_obs: bool = Field(
-        default=False,
-        description="scaling of observations by running mean and variance",
-    )
-    normalise_reward: bool = Field(
-        default=False,
-        description="scaling of rewards by the running variance of returns",
-    )
-    evaluate_every: int | None = Field(
-        default=None,
-        ge=1,
-        description="number of updates between evaluations (default: one tenth of the "
-        "run)",
-    )
-    evaluate_episodes: int = Field(
-        default=10, ge=1, description="number of episodes per evaluation (default: 10)"
-    )
-    evaluate_length: int = Field(
-        default=30_000,
-        ge=1,
-        description="steps after which an evaluation truncates an episode "
-        "(default: 30000)",
-    )
-    final_episodes: int = Field(
-        default=100,
-        ge=0,
-        description="number of episodes for the final evaluation of the best policy "
-        "(default: 100)",
-    )
-    best_metric: str = Field(
-        default="eval/return",
-        description="metric that chooses the best checkpoint (default: eval/return)",
-    )
-    best_is: Literal["max", "min"] = Field(
-        default="max", description="whether high or low values of best_metric are best"
-    )
-    stop_at: float | None = Field(
-        default=None,
-        description="value of best_metric that ends the run (default: none)",
-    )
-    checkpoint_every: int | None = Field(
-        default=None,
-        ge=1,
-        description="number of updates between checkpoints (default: one tenth of the "
-        "run). A checkpoint ends the running episodes, so keep it well above an "
-        "episode's length",
-    )
-    video: Literal["end", "evaluations", "never"] = Field(
-        default="end",
-        description="when to record env 0, if the env renders (default: end)",
-    )
+    recipe: str = ""
+    """recipe whose defaults are used (default: none)"""
+    name: str = ""
+    """name of the run's folder (default: the recipe's name)"""
+    env: str = ""
+    """Gymnasium id, module:id or module:function"""
+    env_kwargs: dict[str, Any] = {}
+    """keyword arguments for the env"""
+    learner: str = "ppo"
+    """ppo (Corral's), sb3_ppo (Stable-Baselines3's), or module:Class"""
+    num_envs: PositiveInt = 8
+    """number of envs that collect, >= 1 (default: 8)"""
+    backend: Literal["auto", "serial", "thread", "process"] = "auto"
+    """where envs run (default: auto, by measurement)"""
+    workers: PositiveInt | None = None
+    """number of threads or processes (default: the usable cores)"""
+    isolation: Literal["auto", "slot", "shared"] = "auto"
+    """slot: one process per env; auto: only if the env needs it"""
+    isolate_rng: bool = False
+    """separate global random generators for each env"""
+    on_fault: Literal["raise", "restart"] = "raise"
+    """what to do when an env raises or its worker dies"""
+    max_restarts: PositiveInt = 100
+    """restarts allowed per env in the whole run (default: 100)"""
+    restarts_per_minute: PositiveInt = 10
+    """restarts allowed per env within a minute (default: 10)"""
+    memory_limit: PositiveInt | None = None
+    """bytes above which an env gets a new process; needs isolation: slot"""
+    start_timeout: PositiveFloat | None = None
+    """seconds allowed to build a worker's envs (default: no limit)"""
+    step_timeout: PositiveFloat | None = None
+    """seconds allowed for one step (default: no limit)"""
+    reset_timeout: PositiveFloat | None = None
+    """seconds allowed for one reset (default: no limit)"""
+    total_steps: PositiveInt = 100_000
+    """env steps of the whole run"""
+    seed: NonNegativeInt = 0
+    """seed of envs, actions and weights (default: 0)"""
+    device: str = "cpu"
+    """torch device: cpu, cuda, cuda:1 (default: cpu)"""
+    threads: PositiveInt = 1
+    """number of torch threads; more help only large networks (default: 1)"""
+    mode: Literal["sync", "two_groups"] = "sync"
+    """two_groups: the policy acts for one half while the other steps"""
+    normalise_obs: bool = False
+    """scaling of observations by running mean and variance"""
+    normalise_reward: bool = False
+    """scaling of rewards by the running variance of returns"""
+    evaluate_every: PositiveInt | None = None
+    """number of updates between evaluations (default: one tenth of the run)"""
+    evaluate_episodes: PositiveInt = 10
+    """number of episodes per evaluation (default: 10)"""
+    evaluate_length: PositiveInt = 30_000
+    """steps after which an evaluation truncates an episode (default: 30000)"""
+    final_episodes: NonNegativeInt = 100
+    """number of episodes for the final evaluation of the best policy (default: 100)"""
+    best_metric: str = "eval/return"
+    """metric that chooses the best checkpoint (default: eval/return)"""
+    best_is: Literal["max", "min"] = "max"
+    """whether high or low values of best_metric are best"""
+    stop_at: float | None = None
+    """value of best_metric that ends the run (default: none)"""
+    checkpoint_every: PositiveInt | None = None
+    """updates between checkpoints, which end episodes (default: a tenth of the run)"""
+    video: Literal["end", "evaluations", "never"] = "end"
+    """when to record env 0, if the env renders (default: end)"""
 
     @property
     def steps_per_update(self) -> int | None:
@@ -204,9 +143,8 @@ class RunConfig(BaseModel):
 class Config(RunConfig):
     """Every setting of a run of PPO, Corral's or Stable-Baselines3's."""
 
-    ppo: PPOConfig = Field(
-        default_factory=PPOConfig, description="settings of the learner"
-    )
+    ppo: PPOConfig = PPOConfig()
+    """settings of the learner"""
 
 
 # The learner's group ------------------------------------------------------------------

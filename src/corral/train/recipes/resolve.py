@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,23 +25,20 @@ except ImportError as error:
 
 CHECKPOINTS_PER_RUN = 10
 MAX_NAME_CHARACTERS = 200
-RENAMED_SETTINGS = {
+ALIASES = {
     "activation_fn": "activation",
     "env_id": "env",
-    "eval_freq": "evaluate_every",
     "learning_rate": "lr",
     "n_envs": "num_envs",
     "n_eval_episodes": "evaluate_episodes",
     "n_timesteps": "total_steps",
     "net_arch": "hidden",
-    "normalize": "normalise_obs",
+    "normalize_advantage": "normalise_advantage",
+    "normalize_obs": "normalise_obs",
+    "normalize_reward": "normalise_reward",
     "total_timesteps": "total_steps",
 }
-"""What other libraries call a setting -> its name here."""
-US_SPELLINGS = {
-    f"normalize_{what}": f"normalise_{what}" for what in ("obs", "reward", "advantage")
-}
-"""Accepted in files and on command lines."""
+"""Names of other libraries, and US spellings, that are accepted for a setting."""
 
 
 def resolve(source: str, settings: Mapping[str, Any]) -> Any:
@@ -122,23 +119,15 @@ def complete(config: RunConfig) -> RunConfig:
 def check_name(name: str) -> None:
     """Refuse a name that is not a folder inside runs/."""
     parts = name.split("/")
-    wrong = ""
-    if name.startswith(("/", "\\", "~")) or name[1:2] == ":":
-        wrong = "an absolute path"
-    elif ".." in parts:
-        wrong = "with `..` in it"
-    elif not all(part.strip() for part in parts):
-        wrong = "a part of which is empty"
-    elif any(part.startswith(".") for part in parts):
-        wrong = "which begins with a dot, so it would be hidden"
-    elif not name.isprintable() or "\\" in name:
-        wrong = "with characters that a folder's name cannot have"
-    elif any(len(part.encode()) > MAX_NAME_CHARACTERS for part in parts):
-        wrong = f"longer than {MAX_NAME_CHARACTERS} bytes"
-    if wrong:
+    plain = all(part.strip() and not part.startswith((".", "~")) for part in parts)
+    plain = plain and name.isprintable() and "\\" not in name and name[1:2] != ":"
+    short = max(len(part.encode()) for part in parts) <= MAX_NAME_CHARACTERS
+    if not (plain and short):
         raise OptionError(
-            f"name is {name[:80]!r}, {wrong}; a name is a folder inside runs/. Choose "
-            "another name, or write elsewhere with --out DIRECTORY"
+            f"name is {name[:80]!r}; a name is a folder inside runs/: a relative path "
+            f"of parts that are not empty, have at most {MAX_NAME_CHARACTERS} bytes "
+            "and begin with neither `.` nor `~`. Choose another name, or write "
+            "elsewhere with --out DIRECTORY"
         )
 
 
@@ -147,13 +136,17 @@ def check_name(name: str) -> None:
 
 def load(path: Path) -> dict[str, Any]:
     """The keys and values of a YAML file."""
+    return parsed(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a YAML file, exactly."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise OptionError(f"{path} is not YAML: {error}") from None
-    return parsed(text, str(path))
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:
@@ -207,36 +200,31 @@ def _plain(env: str) -> str:
 
 def checked(values: Mapping[str, Any], where: str) -> RunConfig:
     """The config, or an OptionError that names every key that is wrong."""
-    values = _spelt(values)
     recipe = values.get("recipe") or ""
     kind = kind_of(recipe, values.get("learner"))
+    own = {key.rpartition(".")[2] for key in _keys(kind)}
+    others = {key: name for key, name in ALIASES.items() if key not in own}
     # A recipe may have settings for several learners; the other groups are left out.
-    own = recipe_defaults(recipe)
-    defaults = {key: own[key] for key in own if key in kind.model_fields}
+    defaults = recipe_defaults(recipe)
+    defaults = {key: defaults[key] for key in defaults if key in kind.model_fields}
     try:
-        merged = _merged(_merged(kind().model_dump(), defaults), values)
+        merged = _merged(_merged(kind().model_dump(), defaults), values, others)
         return kind.model_validate(merged)
     except ValidationError as error:
         wrong = [_explained(kind, one) for one in error.errors()]
         raise OptionError(f"{where}: " + "; ".join(wrong)) from None
 
 
-def _spelt(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with keys as they are spelt here."""
-    return {
-        US_SPELLINGS.get(key, key): _spelt(value)
-        if isinstance(value, Mapping) and key != "env_kwargs"
-        else value
-        for key, value in values.items()
-    }
-
-
-def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(
+    under: Mapping[str, Any], over: Mapping[str, Any], aliases: Mapping[str, str] = {}
+) -> dict[str, Any]:
     merged = dict(under)
-    for key, value in over.items():
+    for given, value in over.items():
+        key = aliases.get(given, given)
         below = merged.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            merged[key] = _merged(below, value)
+            names = {} if key == "env_kwargs" else aliases
+            merged[key] = _merged(below, value, names)
         else:
             merged[key] = value
     return merged
@@ -253,19 +241,18 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
-    parts: Sequence[Any] = error["loc"]
-    key = ".".join(str(part) for part in parts)
+    key = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         return f"{key} is {error['input']!r}: {error['msg']}"
     known = list(_keys(kind))
-    last = str(parts[-1])
-    names = {name: name.rpartition(".")[2] for name in known}
-    # By its name here, as it was written, or in another group: lr -> ppo.lr.
-    near = (
-        [name for name in known if names[name] == RENAMED_SETTINGS.get(last)]
-        or difflib.get_close_matches(key, known, n=1)
-        or [name for name in known if difflib.get_close_matches(last, [names[name]])]
-    )
+    # As it was written, or in another group: lr -> ppo.lr.
+    name = key.rpartition(".")[2]
+    name = ALIASES.get(name, name)
+    near = difflib.get_close_matches(key, known, n=1) or [
+        one
+        for one in known
+        if difflib.get_close_matches(name, [one.rpartition(".")[2]])
+    ]
     meant = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
     return f"unknown key {key} (with value {error['input']!r}){meant}"
 

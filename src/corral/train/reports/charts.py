@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -19,7 +18,8 @@ from corral.errors import MissingExtra
 try:
     import matplotlib
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 except ImportError as error:
     raise MissingExtra(
         "a report with pictures needs matplotlib: pip install 'corral[bench]', or "
@@ -56,7 +56,15 @@ _SETTINGS = {
     "ytick.color": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "legend.frameon": False,
+    "lines.markersize": 5,
+    "lines.linewidth": 1.8,
 }
+_styled = matplotlib.rc_context(_SETTINGS)
 _numbers = count(1)
 
 
@@ -85,38 +93,27 @@ Panels = Mapping[str, Sequence[StackedBar]]
 """Bars that belong together, under their title."""
 
 
+@_styled
 def curves(lines: Sequence[Curve], x_label: str, y_label: str) -> str:
     """Lines on logarithmic axes, a tick at every x that was measured."""
+    figure = _figure(4.2)
+    axes = figure.subplots()
     # In the legend as they end in the picture, the highest on top.
-    lines = sorted(lines, key=lambda line: -line.points[-1][1])
-    with _drawing(4.2) as (figure, finish):
-        axes = figure.subplots()
-        for line in lines:
-            xs, ys = zip(*line.points, strict=True)
-            axes.plot(
-                xs,
-                ys,
-                line.dashes,
-                label=line.name,
-                color=line.color,
-                marker=line.marker,
-                markersize=5,
-                linewidth=1.8,
-            )
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xticks(sorted({x for line in lines for x, _ in line.points}))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short(y)))
-        axes.set(xlabel=x_label, ylabel=y_label)
-        axes.grid(True, color=INK, alpha=0.15)
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-        return finish()
+    _plot(axes, sorted(lines, key=lambda line: -line.points[-1][1]))
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(sorted({x for line in lines for x, _ in line.points}))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(_short)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return _svg(figure)
 
 
+@_styled
 def lines(
     shown: Sequence[Curve],
     x_label: str,
@@ -140,41 +137,35 @@ def lines(
         start: where the other one begins; at the first point if None.
         width: inches.
     """
-    with _drawing(_height(width), width) as (figure, finish):
-        axes = figure.subplots()
-        if spread:
-            xs, low, high = zip(*spread, strict=True)
-            axes.fill_between(xs, low, high, color=shown[-1].color, alpha=0.2, lw=0)
-        if level is not None:
-            axes.axhline(level, color=INK, alpha=0.4, linestyle=":", linewidth=1.2)
-        for line in shown:
-            xs, ys = zip(*line.points, strict=True)
-            axes.plot(
-                xs,
-                ys,
-                line.dashes,
-                label=line.name,
-                color=line.color,
-                marker=line.marker,
-                markersize=4,
-                linewidth=1.6,
-            )
-        axes.set(xlabel=x_label, ylabel=y_label)
-        axes.set_ylim(bottom=floor)
-        axes.set_xlim(left=start)
-        axes.xaxis.set_major_locator(
-            MaxNLocator(MAX_TICKS if width == CHART_INCHES else MAX_TICKS // 2)
-        )
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short(y)))
-        axes.grid(True, color=INK, alpha=0.15)
-        if len(shown) > 1 and width == CHART_INCHES:
-            axes.legend(loc="best", frameon=False)
-        elif len(shown) > 1:  # there is no room beside the lines
-            _legend_on_top(figure, axes, width)
-        return finish()
+    figure, wide = _figure(_height(width), width), width == CHART_INCHES
+    axes = figure.subplots()
+    if spread:
+        xs, low, high = zip(*spread, strict=True)
+        axes.fill_between(xs, low, high, color=shown[-1].color, alpha=0.2, lw=0)
+    if level is not None:
+        axes.axhline(level, color=INK, alpha=0.4, linestyle=":", linewidth=1.2)
+    _plot(axes, shown)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.set_ylim(bottom=floor)
+    axes.set_xlim(left=start)
+    axes.xaxis.set_major_locator(MaxNLocator(MAX_TICKS if wide else MAX_TICKS // 2))
+    axes.xaxis.set_major_formatter(_short)
+    axes.yaxis.set_major_formatter(_short)
+    if len(shown) > 1 and wide:
+        axes.legend(loc="best")
+    elif len(shown) > 1:  # there is no room beside the lines
+        _legend_on_top(figure, axes, width)
+    return _svg(figure)
 
 
+def _plot(axes: Any, shown: Sequence[Curve]) -> None:
+    for line in shown:
+        xs, ys = zip(*line.points, strict=True)
+        style = {"color": line.color, "marker": line.marker}
+        axes.plot(xs, ys, line.dashes, label=line.name, **style)
+
+
+@_styled
 def histogram(
     values: Mapping[str, Sequence[float]],
     colors: Mapping[str, str],
@@ -183,24 +174,25 @@ def histogram(
     width: float = CHART_INCHES,
 ) -> str:
     """How often values of each size came; groups are drawn over one another."""
-    largest = max(max(group) for group in values.values())
-    smallest = min(min(group) for group in values.values())
+    largest, smallest = (
+        extreme(extreme(group) for group in values.values()) for extreme in (max, min)
+    )
     bins = min(40, max(1, int(largest - smallest) + 1))
     size = (largest - smallest) / bins or 1.0
     edges = [smallest + number * size for number in range(bins + 1)]
-    with _drawing(_height(width), width) as (figure, finish):
-        axes = figure.subplots()
-        for name, group in values.items():
-            weights = [100.0 / len(group)] * len(group)
-            color = colors[name]
-            axes.hist(group, edges, weights=weights, label=name, color=color, alpha=0.6)
-        axes.set(xlabel=x_label, ylabel=y_label)
-        axes.grid(True, axis="y", color=INK, alpha=0.15)
-        axes.set_axisbelow(True)
-        _legend_on_top(figure, axes, width)
-        return finish()
+    figure = _figure(_height(width), width)
+    axes = figure.subplots()
+    for name, group in values.items():
+        weights = [100.0 / len(group)] * len(group)
+        color = colors[name]
+        axes.hist(group, edges, weights=weights, label=name, color=color, alpha=0.6)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.grid(False, axis="x")
+    _legend_on_top(figure, axes, width)
+    return _svg(figure)
 
 
+@_styled
 def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) -> str:
     """Horizontal bars, panel under panel; with several parts, a legend on top.
 
@@ -212,26 +204,26 @@ def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) ->
     """
     panels = {title: bars for title, bars in panels.items() if bars}
     sizes = [len(bars) + 1.2 for bars in panels.values()]
-    with _drawing(BAR_INCHES * sum(sizes) + 0.9) as (figure, finish):
-        shape = {"height_ratios": sizes}
-        rows = figure.subplots(
-            len(panels), 1, sharex=True, squeeze=False, gridspec_kw=shape
-        )
-        for axes, (title, bars) in zip(rows[:, 0], panels.items(), strict=True):
-            longest = max(
-                _draw_bar(axes, place, bar, colors) for place, bar in enumerate(bars)
-            )
-            top = max(top, 1.02 * longest)
-            axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
-            axes.set_ylim(len(bars) - 0.4, -0.6)
-            axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-            axes.tick_params(axis="y", length=0)
-            axes.grid(True, axis="x", color=INK, alpha=0.15)
-            axes.set_axisbelow(True)
-        rows[-1, 0].set(xlabel=x_label, xlim=(0, top))
-        rows[-1, 0].xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
-        _add_legend(figure, panels, colors)
-        return finish()
+    figure = _figure(BAR_INCHES * sum(sizes) + 0.9)
+    rows = figure.subplots(
+        len(panels), sharex=True, squeeze=False, height_ratios=sizes
+    )[:, 0]
+    for axes, (title, bars) in zip(rows, panels.items(), strict=True):
+        ends = [_draw_bar(axes, place, bar, colors) for place, bar in enumerate(bars)]
+        top = max(top, 1.02 * max(ends))
+        axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
+        axes.set_ylim(len(bars) - 0.4, -0.6)
+        axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        axes.tick_params(axis="y", length=0)
+        axes.grid(False, axis="y")
+    rows[-1].set(xlabel=x_label, xlim=(0, top))
+    rows[-1].xaxis.set_major_formatter(_short)
+    shown = [bar for bars in panels.values() for bar in bars]
+    parts = list(dict.fromkeys(part for bar in shown for part in bar.parts))
+    if len(parts) > 1:
+        patches = [Patch(color=colors.get(part, INK), label=part) for part in parts]
+        figure.legend(handles=patches, loc="outside upper right", ncols=len(parts))
+    return _svg(figure)
 
 
 def _draw_bar(
@@ -243,47 +235,27 @@ def _draw_bar(
         color = colors.get(part, colors.get(bar.name, INK))
         axes.barh(place, length, left=start, height=0.72, color=color)
         start += length
-    if bar.text:
-        axes.annotate(
-            bar.text, (start, place), (4, 0), textcoords="offset points", va="center"
-        )
+    shift = {"xytext": (4, 0), "textcoords": "offset points"}
+    axes.annotate(bar.text, (start, place), **shift, va="center")
     return start
-
-
-def _add_legend(figure: Figure, panels: Panels, colors: Mapping[str, str]) -> None:
-    parts = list(
-        dict.fromkeys(
-            part for bars in panels.values() for bar in bars for part in bar.parts
-        )
-    )
-    if len(parts) < 2:
-        return
-    handles = [matplotlib.patches.Patch(color=colors.get(part, INK)) for part in parts]
-    figure.legend(
-        handles, parts, loc="outside upper right", ncols=len(parts), frameon=False
-    )
 
 
 def _legend_on_top(figure: Figure, axes: Any, width: float) -> None:
     """Above the axes, where it covers nothing of what is drawn in them."""
     if width != CHART_INCHES:  # wide pictures make room by themselves
         figure.subplots_adjust(top=1 - 0.35 / _height(width))
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
 
 
-@contextmanager
-def _drawing(
-    height: float, width: float = CHART_INCHES
-) -> Iterator[tuple[Figure, Callable[[], str]]]:
-    """A figure of that many inches, and what turns it into SVG."""
-    with matplotlib.rc_context(_SETTINGS):
-        wide = width == CHART_INCHES
-        figure = Figure((width, height), layout="constrained" if wide else None)
-        if not wide:
-            # Axes of small pictures are below each other; and it takes half the time.
-            left, bottom, rest = 0.75 / width, 0.5 / height, 0.1
-            figure.subplots_adjust(left, bottom, 1 - rest / width, 1 - rest / height)
-        yield figure, lambda: _svg(figure)
+def _figure(height: float, width: float = CHART_INCHES) -> Figure:
+    """A figure of that many inches."""
+    if width == CHART_INCHES:
+        return Figure((width, height), layout="constrained")
+    figure = Figure((width, height))
+    # Axes of small pictures are below each other; and it takes half the time.
+    left, bottom, rest = 0.75 / width, 0.5 / height, 0.1
+    figure.subplots_adjust(left, bottom, 1 - rest / width, 1 - rest / height)
+    return figure
 
 
 def _height(width: float) -> float:
@@ -299,15 +271,13 @@ def _svg(figure: Figure) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r' (width|height)="[^"]*"', "", text, count=2)
     prefix = f"picture{next(_numbers)}-"
-    text = re.sub(r'\bid="', f'id="{prefix}', text)
-    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", text)
     return text.replace(INK, "currentColor").strip()
 
 
-def _short(value: float) -> str:
+def _short(value: float, _: object = None) -> str:
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

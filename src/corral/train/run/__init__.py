@@ -1,11 +1,10 @@
-"""Runs: training from its config to its report, and what is kept of it on disk.
+"""Runs: training from its config to its report, and its files on disk.
 
 training          the loop: collect, learn, log, evaluate, save
 evaluation        exactly N episodes now and then; which checkpoint is best
-episode_video     one episode as a GIF; background_video: made while training goes on
-checkpoint        everything a run needs to go on as if nothing had happened
-directory         where a run's files are
-run_register      where the runs are; run_state: whether they run, ended or failed
+episode_video     one episode as a GIF, recorded while training continues
+checkpoint        everything a run needs to continue as if it had not stopped
+directory         a run's files, its lock and state; the register of all runs
 time_split        where the time went
 report            the page about it
 """

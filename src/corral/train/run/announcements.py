@@ -5,15 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.config import RunConfig
 from corral.train.run.directory import RunDirectory
-from corral.train.run.evaluation import CUT_KEY, FAILED_KEY
 from corral.train.run.failure import RunFailure, written_about
-from corral.train.run.recent_episodes import RECENT_EPISODES
+from corral.train.run.parts import CUT_KEY, FAILED_KEY
 from corral.train.sinks.console import ConsoleSink
 
 
@@ -37,11 +35,6 @@ class Announcements:
     _told: set[str] = field(default_factory=set)
     """Messages that are shown only once, and were."""
 
-    def beginning(self) -> None:
-        """Explain the figures on the console."""
-        text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
-        self.console.say(text, "dim")
-
     # Evaluations ----------------------------------------------------------------------
 
     def evaluation(
@@ -56,27 +49,20 @@ class Announcements:
             named += f", {metric} {number(results[metric])}"
         shown = score(results["eval/return"], results["eval/return_std"])
         self.console.say(f"step {steps}  evaluated {shown}{named}{mark}")
-        self._unended_evaluation(results)
+        self._warn_about_episodes(results)
 
-    def _unended_evaluation(self, results: Mapping[str, float]) -> None:
+    def _warn_about_episodes(self, results: Mapping[str, float]) -> None:
         """Warn about episodes that were truncated or failed."""
         config = self.config
-        cut, failed = (
-            int(results.get(f"eval/{name}", 0)) for name in (CUT_KEY, FAILED_KEY)
-        )
-        if cut:
-            self.console.say(
-                f"{cut} of the {config.evaluate_episodes} episodes were cut after "
-                f"{config.evaluate_length:,} steps (evaluate_length). If the env never "
-                "ends one, give it a time limit.",
-                "yellow",
-            )
-        if failed:
-            self.console.say(
-                f"{failed} of the {config.evaluate_episodes} episodes failed each time "
-                "they were run, and do not count.",
-                "yellow",
-            )
+        texts = {
+            CUT_KEY: f"were cut after {config.evaluate_length:,} steps "
+            "(evaluate_length). If the env never ends one, give it a time limit.",
+            FAILED_KEY: "failed each time they were run, and do not count.",
+        }
+        for key, text in texts.items():
+            if count := int(results.get(f"eval/{key}", 0)):
+                of_all = f"{count} of the {config.evaluate_episodes} episodes"
+                self.console.say(f"{of_all} {text}", "yellow")
 
     def final_evaluation(self, result: Evaluation, more: Mapping[str, float]) -> str:
         """Print the result of the best policy; return the text."""
@@ -99,18 +85,16 @@ class Announcements:
         if not slots or "cut" in self._told:
             return
         self._told.add("cut")
-        every = self.config.checkpoint_every or 1
+        config = self.config
+        every = config.checkpoint_every or 1
+        rows = every * (config.steps_per_update or 0) // config.num_envs
         self.console.say(
             f"Episodes are cut short: in slot {min(slots)} none has ended in "
-            f"{every * self._rows_per_update:,} steps, and a checkpoint ends all "
+            f"{rows:,} steps, and a checkpoint ends all "
             "running episodes. If episodes are longer, their later steps are never "
             f"seen: raise checkpoint_every (now {every} updates).",
             "yellow",
         )
-
-    @property
-    def _rows_per_update(self) -> int:
-        return (self.config.steps_per_update or 0) // self.config.num_envs
 
     def failed_video(self, trouble: str | None) -> None:
         """Show the first reason; the number of failed videos follows at the end."""
@@ -119,15 +103,6 @@ class Announcements:
             self.console.say(f"No video: {trouble}.", "dim")
 
     # The end --------------------------------------------------------------------------
-
-    def trained(self, steps: int, seconds: float) -> None:
-        """Print that all updates are done."""
-        self.console.say(f"Trained {steps:,} steps in {_clock(seconds)}.", "bold")
-
-    def exported(self, paths: Sequence[Path]) -> None:
-        """Print the files that were exported for other programs."""
-        for path in paths:
-            self.console.say(f"Also        {path}")
 
     def finished(self, failed_videos: int) -> None:
         """Print where the report is and how to evaluate."""
@@ -145,7 +120,7 @@ class Announcements:
             f"({steps:,} steps); everything is saved.",
             "yellow",
         )
-        say(f"Go on       {self.typed('train', '--resume')}", "cyan")
+        say(f"Continue    {self.typed('train', '--resume')}", "cyan")
         if self.directory.last.exists():
             say(
                 "            (bit-equal to a run without the stop, from its last "
@@ -154,28 +129,28 @@ class Announcements:
 
     def stopped_at_once(self, trained: bool) -> None:
         """Print how to continue after a second Ctrl-C, or one at the end."""
-        lines = [f"Go on       {self.typed('train', '--resume')}"]
-        lines = [*self._kept(), *self._with_what_is_left(lines, trained)]
-        self.console.say("\n".join(["Stopped at once.", *lines]), "yellow")
+        lines = [f"Continue    {self.typed('train', '--resume')}"]
+        lines = ["Stopped at once.", *self._what_is_left([], lines, trained)]
+        self.console.say("\n".join(lines), "yellow")
 
     def failure(self, failure: RunFailure, trained: bool) -> str:
-        """Return the text of the error that ended the run: what is kept, what next."""
+        """Return the text of the error that ended the run: what is saved, what next."""
         written = written_about(self.directory, failure.error, self.signed)
-        lines = failure.resuming(self.directory)
-        lines = [*self._kept(), *written, *self._with_what_is_left(lines, trained)]
+        lines = failure.next_steps(self.directory)
+        lines = self._what_is_left(written, lines, trained)
         return "\n".join([failure.description(), *lines])
 
-    def _kept(self) -> list[str]:
+    def _what_is_left(
+        self, written: list[str], lines: list[str], trained: bool
+    ) -> list[str]:
+        """Lines about checkpoints and files, then about what to do next."""
         directory = self.directory
         moments = (directory.interrupted, directory.last, directory.best)
-        kept = [str(one) for one in moments if one.exists()]
-        return [f"Kept        {', '.join(kept)}"] if kept else []
-
-    def _with_what_is_left(self, lines: list[str], trained: bool) -> list[str]:
-        if not trained:
-            return lines
-        left = "All updates are done; the last evaluation and the report are not."
-        return [left, *lines, f"Evaluate    {self.typed('eval')}"]
+        saved = ", ".join(str(one) for one in moments if one.exists())
+        if trained:
+            left = "All updates are done; the last evaluation and the report are not."
+            lines = [left, *lines, f"Evaluate    {self.typed('eval')}"]
+        return [*([f"Saved       {saved}"] if saved else []), *written, *lines]
 
     def typed(self, *words: str) -> str:
         """Return a command line about this run."""
@@ -183,6 +158,7 @@ class Announcements:
         return shlex.join(["corral", *words, str(self.directory.path), *trust])
 
 
-def _clock(seconds: float) -> str:
+def spoken_time(seconds: float) -> str:
+    """Minutes and seconds."""
     minutes, rest = divmod(seconds, 60)
     return f"{int(minutes)} min {rest:.0f} s" if minutes else f"{rest:.1f} s"

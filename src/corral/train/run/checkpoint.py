@@ -13,12 +13,11 @@ import io
 import pickle
 import re
 import warnings
-from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 import corral
 from corral.core import EnvSpec
@@ -31,34 +30,40 @@ FORMAT = 1
 ARRAY = "__ndarray__"
 
 
-@dataclass(slots=True)
-class Checkpoint:
-    """The state of a run between two updates, with no episode running."""
+class Progress(BaseModel):
+    """How far a run has come."""
 
-    env: str
-    observation_space: str
-    action_space: str
+    model_config = ConfigDict(strict=True)
+
     update: int
     """Updates done."""
     steps: int
     """Env steps done."""
     seconds: float
-    """Seconds of training so far."""
+    """Seconds of training until this program started or the checkpoint was saved."""
+    best: float | None
+    """The best value of the config's best_metric."""
+    results: dict[str, Any]
+    """The latest evaluation."""
+
+
+class Checkpoint(Progress):
+    """The state of a run between two updates, with no episode running."""
+
+    env: str
+    observation_space: str
+    action_space: str
     learner: dict[str, Any]
     """Weights, optimiser, schedules, generators."""
     normalisers: dict[str, Any]
-    best: float | None
-    """Of the config's best_metric."""
-    results: dict[str, float]
-    """The latest evaluation."""
-    replay: list[str] = field(default_factory=list)
+    replay: list[str] = []
     """Names of files with the rows of the learner's replay; see `replay_files`."""
 
     def save(self, path: Path) -> None:
         """Write the file; the one that was there stays until this one is whole."""
         import torch
 
-        content = {"format": FORMAT, "corral": corral.__version__, **asdict(self)}
+        content = {"format": FORMAT, "corral": corral.__version__, **dict(self)}
         if not self.replay:
             del content["replay"]
         # In memory first: torch says less about a full disk than the system does.
@@ -80,29 +85,16 @@ class Checkpoint:
                 f"which reads format {FORMAT}. Install that version to continue, or "
                 "start a new run"
             )
-        names = [one.name for one in fields(cls) if one.name in content]
-        missing = [
-            one.name
-            for one in fields(cls)
-            if one.name not in content and one.default_factory is MISSING
-        ]
-        if missing:
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            said = f"its {wrong['loc'][0]} is {wrong['input']!r:.60}"
+            if wrong["type"] == "missing":
+                said = f"it has no {wrong['loc'][0]}"
             raise CheckpointError(
-                f"{path} is damaged: it has no {', '.join(missing)}. {_other(path)}"
-            )
-        moment = cls(**{name: content[name] for name in names})
-        moment._check_types(path)
-        return moment
-
-    def _check_types(self, path: Path) -> None:
-        for kind, names in _TYPES.items():
-            for name in names:
-                value = getattr(self, name)
-                if not isinstance(value, kind) or isinstance(value, bool):
-                    raise CheckpointError(
-                        f"{path} is damaged: its {name} is {value!r:.60}. "
-                        f"{_other(path)}"
-                    )
+                f"{path} is damaged: {said}. {_other(path)}"
+            ) from None
 
     def check(self, env: str, spec: EnvSpec, path: Path) -> None:
         """Refuse a checkpoint of another env."""
@@ -175,15 +167,6 @@ def _reason(error: Exception, data: io.BytesIO) -> str:
 
 _CODE = re.compile(r"GLOBAL ([\w.]+)")
 """How torch names what it would have to call."""
-
-_TYPES: dict[Any, tuple[str, ...]] = {
-    str: ("env", "observation_space", "action_space"),
-    int: ("update", "steps"),
-    (int, float): ("seconds",),
-    (int, float, NoneType): ("best",),
-    list: ("replay",),
-    dict: ("learner", "normalisers", "results"),
-}
 
 
 def _other(path: Path) -> str:

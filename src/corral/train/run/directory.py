@@ -17,19 +17,29 @@ runs/cartpole/2026-01-31_12-00-00/
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import os
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from corral.errors import OptionError, WriteFailed
 from corral.train.run.atomic_write import write_text
 
+try:
+    import fcntl
+except ImportError:  # Windows: no lock
+    fcntl = None  # type: ignore[assignment]
+
 RUNS_FOLDER = Path("runs")
 CONFIG_FILE = "config.yaml"
+RECENT_EPISODES = 100
+"""Latest episodes of episodes.jsonl that a mean is taken over."""
 RUN_FOLDERS = ("checkpoints", "tensorboard", "videos", "wandb")
 """Folders of a run, in which no other run is looked for."""
 
@@ -60,10 +70,7 @@ class RunDirectory:
 
     def written(self) -> tuple[Path, ...]:
         """Return every path that a run writes to."""
-        files = (self.config, self.about, self.metrics, self.episodes, self.report)
-        folders = (self.checkpoints, self.replay, self.tensorboard, self.videos)
-        moments = (self.last, self.best, self.interrupted)
-        return (*files, self.error, self.faults, self.fault, *folders, *moments)
+        return tuple(path for path in vars(self).values() if path != self.path)
 
     def folders(self) -> tuple[Path, ...]:
         """Return the folders in which files are replaced."""
@@ -87,17 +94,13 @@ class RunDirectory:
 
 def create(name: str, chosen: Path | None = None) -> RunDirectory:
     """Create the folder of a new run; an existing one is refused."""
-    if chosen is None:
-        _refuse_links(RUNS_FOLDER / name)
-        path = _unused(RUNS_FOLDER / name / time.strftime("%Y-%m-%d_%H-%M-%S"))
-    else:
-        path = chosen
-        if path.exists():
-            typed = shlex.join(["corral", "train", "--resume", str(path)])
-            raise OptionError(
-                f"the run directory {path} exists already; choose another with --out, "
-                f"or continue the run in it: {typed}"
-            )
+    path = chosen or _new_path(RUNS_FOLDER / name)
+    if path.exists():
+        typed = shlex.join(["corral", "train", "--resume", str(path)])
+        raise OptionError(
+            f"the run directory {path} exists already; choose another with --out, "
+            f"or continue the run in it: {typed}"
+        )
     directory = RunDirectory(path)
     try:
         for folder in (path, directory.checkpoints):
@@ -148,20 +151,134 @@ def _folders(root: Path) -> Iterator[Path]:
                 (links if entry.is_symlink() else ways).append(folder / entry.name)
 
 
-def _refuse_links(path: Path) -> None:
-    """`runs` itself may be a link to another disk; what is in it stays in it."""
-    root, place = RUNS_FOLDER.resolve(), path.resolve()
+def _new_path(folder: Path) -> Path:
+    """The folder of a run that starts now; numbered if several start in a second."""
+    # `runs` itself may be a link to another disk; what is in it stays in it.
+    root, place = RUNS_FOLDER.resolve(), folder.resolve()
     if not place.is_relative_to(root):
         raise OptionError(
-            f"{path} is a link to {place}, outside of {root}; write there with --out "
+            f"{folder} is a link to {place}, outside of {root}; write there with --out "
             "DIRECTORY, or choose another name"
+        )
+    now = time.strftime("%Y-%m-%d_%H-%M-%S")
+    numbers = (f"-{number}" for number in itertools.count(2))
+    paths = (folder / f"{now}{end}" for end in itertools.chain([""], numbers))
+    return next(path for path in paths if not path.exists())
+
+
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.02
+
+
+def lock(directory: RunDirectory) -> ExitStack:
+    """Lock a run's directory until the returned stack is closed.
+
+    Guarantees: the program that holds the lock is the only one that trains there,
+    wherever the file system supports locks; the end of the program, however it comes,
+    releases it.
+    """
+    with ExitStack() as held:
+        if fcntl is None:
+            return held.pop_all()
+        descriptor = os.open(directory.path, os.O_RDONLY)
+        held.callback(os.close, descriptor)
+        for _ in range(LOCK_TRIES):  # `is_held` keeps it for a moment
+            if _locked(descriptor, fcntl.LOCK_EX) is not False:
+                return held.pop_all()
+            time.sleep(LOCK_PAUSE_SECONDS)
+        raise OptionError(
+            f"{directory.path} is being trained by another program: wait for its "
+            "end, or stop it with Ctrl-C, then resume"
         )
 
 
-def _unused(path: Path) -> Path:
-    """The same, or with a number if two runs began within a second."""
-    number, candidate = 2, path
-    while candidate.exists():
-        candidate = path.with_name(f"{path.name}-{number}")
-        number += 1
-    return candidate
+def is_held(directory: RunDirectory) -> bool | None:
+    """Return whether a program holds the lock; None if unknown."""
+    if fcntl is None:
+        return None
+    descriptor = os.open(directory.path, os.O_RDONLY)
+    # Shared: two that look at the same time do not see each other.
+    free = _locked(descriptor, fcntl.LOCK_SH)
+    os.close(descriptor)
+    return None if free is None else not free
+
+
+def _locked(descriptor: int, kind: int) -> bool | None:
+    """Lock it if it is free; returns whether it was, None if there are no locks."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+BEGAN_KEY = "began"
+
+
+def state_of(directory: RunDirectory) -> str:
+    """What has become of a run, in one word.
+
+    running      a program is training it
+    done         trained to its end
+    interrupted  Ctrl-C or SIGTERM stopped it, and it was saved
+    failed       an error ended it; diverged: a loss or a weight was not finite
+    killed       its program ended without a word: a kill, a crash, a power cut
+    damaged      its about.json cannot be read
+    """
+    held = is_held(directory)
+    if held:
+        return "running"
+    state = str(directory.read_about().get("state", BEGAN_KEY))
+    return "killed" if state == BEGAN_KEY and held is False else state
+
+
+# The register -------------------------------------------------------------------------
+# A line for each run that this user has begun, in a file of the user's: its path as
+# JSON. With it `corral list` finds what `--out` or another working directory put
+# elsewhere.
+
+RUNS_FILE_VARIABLE = "CORRAL_RUNS"
+"""The environment variable that names another file."""
+
+
+def register_path() -> Path:
+    """$CORRAL_RUNS, else corral/runs in $XDG_STATE_HOME or in ~/.local/state."""
+    named = os.environ.get(RUNS_FILE_VARIABLE)
+    if named:
+        return Path(named).absolute()
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # relative ones are to be ignored, says XDG
+        state = os.path.expanduser("~/.local/state")
+    return Path(state, "corral", "runs")
+
+
+def register(directory: RunDirectory) -> None:
+    """Write down where a run is; OSError if that cannot be done."""
+    file, place = register_path(), directory.path.resolve()
+    if place in _registered_paths():
+        return
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private = partial(os.open, mode=0o600)
+    # One write at the end of the file: two programs do not mix their lines.
+    with open(file, "ab", buffering=0, opener=private) as runs:
+        runs.write(f"{json.dumps(str(place))}\n".encode())
+
+
+def registered_runs() -> list[RunDirectory]:
+    """Every run that was written down and is still where it was."""
+    found = (RunDirectory(place) for place in dict.fromkeys(_registered_paths()))
+    return [directory for directory in found if directory.config.is_file()]
+
+
+def _registered_paths() -> list[Path]:
+    try:
+        text = register_path().read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    places = []
+    for line in text.splitlines():
+        # A damaged line is left out: the run can still be named by its path.
+        with suppress(json.JSONDecodeError):
+            places.append(json.loads(line))
+    return [Path(place) for place in places if isinstance(place, str)]

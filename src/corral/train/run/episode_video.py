@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import copy
 import inspect
+import threading
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from corral.core import Decision, Factory, Generators, Step
+from corral.engine.executors.process import kill_workers_of
 from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
+from corral.train.run.atomic_write import replacing
 from corral.train.run.parts import Parts, env_factory
-from corral.train.run.video_frames import (
+from corral.train.sinks.video import (
     VideoFrames,
     capture_frame,
     encode_gif,
@@ -41,8 +47,6 @@ class VideoScene:
     @classmethod
     def of(cls, parts: Parts, seed: int) -> VideoScene:
         """What was learnt so far, in an env that draws; OptionError if it does not."""
-        import corral.train.sinks.video  # noqa: F401  says so if Pillow is missing
-
         if not renders(parts):
             raise OptionError("the env does not render to rgb_array")
         more = {} if parts.pool.spec.render_mode else {"render_mode": "rgb_array"}
@@ -113,3 +117,83 @@ def _takes_render_mode(factory: Factory) -> bool:
         return False
     open_ended = (one.kind is one.VAR_KEYWORD for one in parameters)
     return any(open_ended) or any(one.name == "render_mode" for one in parameters)
+
+
+ABORT_CHECK_SECONDS = 0.02
+"""Seconds between two looks at whether a video that was given up has ended."""
+
+VIDEO_WAIT_SECONDS = 0.2
+"""Seconds of a wait for a video."""
+
+
+class BackgroundVideo:
+    """Records videos while training continues, one after the other.
+
+        training ── record(scene, path) ──► a thread ──► the scene's worker
+                                          └── the GIF is at `path` once it is whole
+
+    The scene's env draws in a worker, which also puts the pictures together; the thread
+    asks the scene's policy, a copy of its own. So a video draws no random number of the
+    training's, and takes little of its time.
+
+    Guarantees: nothing continues after `close`; errors are noted and never raised.
+    """
+
+    def __init__(self) -> None:
+        self.failed = 0
+        """How many videos failed."""
+        self.trouble: str | None = None
+        """What it was the first time."""
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="corral-video")
+        self._videos: list[Future[None]] = []
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def record(self, scene: VideoScene, path: Path) -> None:
+        """Record it, now or after the current video.
+
+        Only the newest scene waits: one that came before it is never recorded.
+        """
+        if self._closed:
+            return
+        waiting = [video for video in self._videos if not video.cancel()]
+        self._videos = [video for video in waiting if not video.done()]
+        self._videos.append(self._executor.submit(self._record, scene, path))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a video is being recorded, or waits for that."""
+        return not all(video.done() for video in self._videos)
+
+    def wait(self) -> None:
+        """Wait until all videos are done."""
+        # In slices: Ctrl-C just before a wait is noticed when that wait is over.
+        while self.busy:
+            futures.wait(self._videos, VIDEO_WAIT_SECONDS)
+
+    def note_failure(self, error: BaseException) -> None:
+        """A video failed, for this reason."""
+        lines = str(error).splitlines() or [type(error).__name__]
+        self.failed += 1
+        self.trouble = self.trouble or lines[0].rstrip(".")
+
+    def close(self) -> None:
+        """Abort the current video, and accept no more."""
+        self._closed = True
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        while self.busy:
+            # It may be waiting for an env that never answers.
+            if self._thread is not None:
+                kill_workers_of(self._thread)
+            futures.wait(self._videos, ABORT_CHECK_SECONDS)
+
+    def _record(self, scene: VideoScene, path: Path) -> None:
+        self._thread = threading.current_thread()
+        try:
+            gif = scene.record()
+            if not self._closed:
+                with replacing(path) as file:
+                    file.write(gif)
+        except BaseException as error:  # a thread has no caller to raise to
+            if not self._closed:  # else it was ended
+                self.note_failure(error)

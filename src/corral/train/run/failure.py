@@ -4,7 +4,7 @@
     At my_env.py, line 12, in step: return force / self.mass
     ...
     Traceback   runs/arm/first/error.txt
-    Go on       corral train --resume runs/arm/first --set on_fault=restart
+    Continue    corral train --resume runs/arm/first --set on_fault=restart
 
 Where a fix is needed first it says so, and the command is the one to type afterwards.
 """
@@ -15,13 +15,12 @@ import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from corral.engine.faults.advice import (
     PYTHON_SYNTAX,
     SETTINGS_SYNTAX,
-    OptionSyntax,
     helped_by_restarts,
 )
 from corral.engine.faults.code_location import location_of_error
@@ -29,7 +28,6 @@ from corral.engine.faults.report import message_for
 from corral.errors import (
     CorralError,
     Fault,
-    FaultError,
     OptionError,
     TrainingDiverged,
     UsageError,
@@ -43,15 +41,8 @@ from corral.train.run.directory import RunDirectory
 LIMIT_FACTOR = 10
 """Factor by which a limit that was reached is raised in the advice."""
 
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What helps."""
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """To be changed when the run goes on."""
-    first: str = ""
-    """What has to be done before; "" for nothing."""
+Remedy = tuple[dict[str, Any], str]
+"""Settings to change when the run continues; what to do before, "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,120 +61,102 @@ class RunFailure:
     command: Sequence[str] = ()
     signed: bool = True
 
-    @property
-    def syntax(self) -> OptionSyntax:
-        """Which the user speaks."""
-        return SETTINGS_SYNTAX if self.command else PYTHON_SYNTAX
-
     def description(self) -> str:
         """Return what happened and where in the user's code."""
-        first, *rest = self._error_text().rstrip().splitlines() or [""]
-        place = location_of_error(self.error)
-        at = [] if place is None else [f"At {place}"]
-        return "\n".join([first, *at, *rest])
-
-    def _error_text(self) -> str:
-        error = self.error
-        fault = getattr(error, "fault", None)
+        error, fault = self.error, getattr(self.error, "fault", None)
+        text = str(error)
         if isinstance(fault, Fault):
             # It may be part of more; the rest stays.
-            theirs, ours = message_for(fault), message_for(fault, self.syntax)
-            return str(error).replace(theirs, ours)
-        if isinstance(error, CorralError):
-            return str(error)
-        return f"{type(error).__name__}: {error}"
+            syntax = SETTINGS_SYNTAX if self.command else PYTHON_SYNTAX
+            text = text.replace(message_for(fault), message_for(fault, syntax))
+        elif not isinstance(error, CorralError):
+            text = f"{type(error).__name__}: {error}"
+        first, *rest = text.rstrip().splitlines() or [""]
+        place = location_of_error(error)
+        return "\n".join([first, *([f"At {place}"] if place else []), *rest])
 
-    # What to do -----------------------------------------------------------------------
+    def next_steps(self, directory: RunDirectory | None = None) -> list[str]:
+        """Return the lines that say how to continue the run, or to start it again.
 
-    def remedy(self) -> Remedy:
-        """What lets the run go on, or what has to be done first."""
+        Args:
+            directory: of the run; None if there is none yet.
+        """
+        settings, first = self._remedy()
+        if directory is not None and self._diverged_alone():
+            policy = "best policy" if directory.best.exists() else "last checkpoint"
+            first = f"It would diverge again: begin another run from its {policy}"
+            path, typed = str(directory.path), bool(self.command)
+            lines = [f"Continue    {another_run(path, self._lower_lr(), typed)}"]
+        elif directory is not None:
+            call = self._resume_call(str(directory.path), settings)
+            lines = [f"Continue    {call}", *self._for_new_runs(settings)]
+        elif self.command:
+            again = shlex.join([*self.command, *_flags(settings)])
+            lines = [f"Again       {again}", *self._for_new_runs(settings)]
+        else:
+            lines = []
+        return [f"First       {first}.", *lines] if first else lines
+
+    def _remedy(self) -> Remedy:
         error = self.error
-        if isinstance(error, FaultError) or getattr(error, "fault", None) is not None:
-            return self._for_fault(error.fault)  # type: ignore[attr-defined]
+        fault = getattr(error, "fault", None)
+        if fault is not None:
+            return self._remedy_of(fault)
         if isinstance(error, WriteFailed):
-            return Remedy(first="Make room on the disk, or let it be written to")
+            return {}, "Make room on the disk, or let it be written to"
         if isinstance(error, TrainingDiverged):
-            return Remedy(first="Fix the env that the message names")
+            return {}, "Fix the env that the message names"
         if isinstance(error, OptionError) and "best_metric" in str(error):
-            return Remedy({"best_metric": "eval/return"})
-        return Remedy()
+            return {"best_metric": "eval/return"}, ""
+        return {}, ""
 
-    def _for_fault(self, fault: Fault) -> Remedy:
+    def _remedy_of(self, fault: Fault) -> Remedy:
         config = self.config
-        place = location_of_error(self.error)
-        there = "the env" if place is None else place.short
         if fault.gave_up:
-            return Remedy(self._more_restarts(fault))
+            all_used = fault.restarts >= config.max_restarts
+            limit = "max_restarts" if all_used else "restarts_per_minute"
+            return {limit: LIMIT_FACTOR * getattr(config, limit)}, ""
         if fault.kind == "hung" and fault.command == "construct":
-            limit = fault.limit or config.start_timeout or 1.0
-            return Remedy({"start_timeout": LIMIT_FACTOR * limit})
+            allowed = fault.limit or config.start_timeout or 1.0
+            return {"start_timeout": LIMIT_FACTOR * allowed}, ""
         if isinstance(fault.exception, UsageError):
-            return Remedy(first="Change the env as the message says")
+            return {}, "Change the env as the message says"
         if helped_by_restarts(fault) and config.on_fault == "raise":
-            return Remedy({"on_fault": "restart", **self._processes()})
-        return Remedy(first=f"Fix {there}")
+            # Restarts need processes.
+            alone = config.backend in ("serial", "thread")
+            more = {"backend": "process"} if alone else {}
+            return {"on_fault": "restart", **more}, ""
+        place = location_of_error(self.error)
+        return {}, f"Fix {'the env' if place is None else place.short}"
 
-    def _more_restarts(self, fault: Fault) -> dict[str, Any]:
-        config = self.config
-        if fault.restarts >= config.max_restarts:
-            return {"max_restarts": LIMIT_FACTOR * config.max_restarts}
-        return {"restarts_per_minute": LIMIT_FACTOR * config.restarts_per_minute}
-
-    def _processes(self) -> dict[str, str]:
-        """Restarts need processes."""
-        alone = self.config.backend in ("serial", "thread")
-        return {"backend": "process"} if alone else {}
-
-    # How to go on ---------------------------------------------------------------------
-
-    def resuming(self, directory: RunDirectory) -> list[str]:
-        """Lines that say how the run goes on."""
-        path = str(directory.path)
-        if self._diverged_alone():
-            return self._gentler(path, directory.best.exists())
-        remedy = self.remedy()
-        call = self._call(path, remedy.settings)
-        first = [f"First       {remedy.first}."] if remedy.first else []
-        return [*first, f"Go on       {call}", *self._for_new_runs(remedy.settings)]
-
-    def again(self) -> list[str]:
-        """The same where there is no run yet."""
-        remedy = self.remedy()
-        first = [f"First       {remedy.first}."] if remedy.first else []
-        if not self.command:
-            return first
-        typed = shlex.join([*self.command, *_flags(remedy.settings)])
-        return [*first, f"Again       {typed}", *self._for_new_runs(remedy.settings)]
-
-    def _call(self, path: str, settings: Mapping[str, Any]) -> str:
+    def _resume_call(self, path: str, settings: dict[str, Any]) -> str:
         if not self.command:
             trust = "" if self.signed else ", trust=True"
-            given = f"Path({path!r}), {dict(settings)!r}{trust}"
+            given = f"Path({path!r}), {settings!r}{trust}"
             return f"corral.train.run.start.resume({given})"
-        trusting = [] if self.signed else ["--trust"]
-        flags = [*_flags(settings), *trusting]
+        flags = [*_flags(settings), *([] if self.signed else ["--trust"])]
         return shlex.join(["corral", "train", "--resume", path, *flags])
 
     def _for_new_runs(self, settings: Mapping[str, Any]) -> list[str]:
         """The same for a file of the user's, if the run came of one."""
-        file = next((one for one in self.command if one.endswith(_FILES)), None)
-        if file is None or not settings or "--resume" in self.command:
+        files = [one for one in self.command if one.endswith((".yaml", ".yml"))]
+        if not files or not settings or "--resume" in self.command:
             return []
         keys = ", ".join(f"`{key}: {value}`" for key, value in settings.items())
-        return [f"New runs    {keys} in {file}"]
+        return [f"New runs    {keys} in {files[0]}"]
 
     def _diverged_alone(self) -> bool:
         """Whether the learner broke down, with nothing odd from the envs."""
         diverged = isinstance(self.error, TrainingDiverged)
         return diverged and "the env of slot" not in str(self.error).lower()
 
-    def _gentler(self, path: str, has_best: bool) -> list[str]:
-        """Another run from the best policy so far; the same one would diverge again."""
-        slower = _with_lower_lr(self.config)
-        policy = "best policy" if has_best else "last checkpoint"
-        why = f"It would diverge again: begin another run from its {policy}."
-        call = another_run(path, slower, typed=bool(self.command))
-        return [f"First       {why}", f"Go on       {call}"]
+    def _lower_lr(self) -> dict[str, float]:
+        """The setting of a lower learning rate, if the learner has one."""
+        lr = getattr(learner_settings(self.config), "lr", None)
+        if lr is None:
+            return {}
+        key = f"{learner_class(self.config.learner).group}.lr"
+        return {key: float(f"{lr / LIMIT_FACTOR:g}")}
 
 
 def another_run(path: str, settings: Mapping[str, Any], typed: bool) -> str:
@@ -196,18 +169,6 @@ def another_run(path: str, settings: Mapping[str, Any], typed: bool) -> str:
     return f"corral.train.run.start.begin({given})"
 
 
-def _with_lower_lr(config: RunConfig) -> dict[str, float]:
-    """The setting of a lower learning rate, if the learner has one."""
-    lr = getattr(learner_settings(config), "lr", None)
-    if lr is None:
-        return {}
-    key = f"{learner_class(config.learner).group}.lr"
-    return {key: float(f"{lr / LIMIT_FACTOR:g}")}
-
-
-_FILES = (".yaml", ".yml")
-
-
 def _flags(settings: Mapping[str, Any]) -> list[str]:
     pairs = (("--set", f"{key}={value}") for key, value in settings.items())
     return [word for pair in pairs for word in pair]
@@ -217,21 +178,19 @@ def written_about(
     directory: RunDirectory, error: BaseException, signed: bool = True
 ) -> list[str]:
     """Write the whole traceback, and the episode to be replayed; say where they are."""
-    lines = []
-    with suppress(OSError):  # the disk may be what is wrong
-        directory.fault.unlink(missing_ok=True)  # of an earlier error
+    text, lines = _everything(error), [f"Traceback   {directory.error}"]
     try:
-        write_text(directory.error, _everything(error))
-        lines.append(f"Traceback   {directory.error}")
-    except WriteFailed as failed:  # the disk may be what is wrong
-        lines += [f"Traceback   not written ({failed}):", _everything(error).rstrip()]
+        directory.fault.unlink(missing_ok=True)  # of an earlier error
+        write_text(directory.error, text)
+    except (WriteFailed, OSError) as failed:  # the disk may be what is wrong
+        lines = [f"Traceback   not written ({failed}):", text.rstrip()]
     fault = getattr(error, "fault", None)
     if isinstance(fault, Fault):
         with suppress(CorralError, OSError):  # the same
             fault.save(directory.fault)
-            words = ["corral", "doctor", "--replay", str(directory.fault)]
-            typed = shlex.join(words if signed else [*words, "--trust"])
-            lines.append(f"Replay      {typed}")
+            trust = [] if signed else ["--trust"]
+            words = ["corral", "doctor", "--replay", str(directory.fault), *trust]
+            lines.append(f"Replay      {shlex.join(words)}")
     return lines
 
 

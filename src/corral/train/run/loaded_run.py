@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,8 @@ from corral.train.run import signed_config
 from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.directory import RunDirectory, find
 from corral.train.run.episode_video import VideoScene
-from corral.train.run.evaluation import Evaluator
+from corral.train.run.outputs import line_of
 from corral.train.run.parts import Parts, build_run, setup_for
-from corral.train.run.restart_log import line_of
 from corral.train.run.start import changed, in_the_users_words, load_moment
 
 
@@ -49,29 +49,28 @@ class LoadedRun:
         config = changed(directory, config, settings or {}, command)
         self._command = command
         self.path = path if path.suffix == ".pt" else checkpoint_of(directory, which)
-        self.config = _smaller(config, num_envs, workers)
+        asked = {"num_envs": num_envs, "workers": workers}
+        smaller = {key: value for key, value in asked.items() if value is not None}
+        self.config: RunConfig = config.model_copy(update=smaller)
         moment = Checkpoint.load(self.path)
         self.update = moment.update
         with in_the_users_words(self.config, command):
             self._parts: Parts = build_run(self.config)
-        try:
-            moment.check(self.config.env, self._parts.pool.spec, self.path)
+        with ExitStack() as on_error:
+            on_error.callback(self._parts.close)
             load_moment(self._parts, moment, self.path)
-        except BaseException:
-            self._parts.pool.close()
-            raise
-        self._evaluator = Evaluator(self._parts)
+            on_error.pop_all()
 
     def evaluate(
         self, episodes: int, seed: int, stochastic: bool = False
     ) -> Evaluation:
         """Run exactly this many episodes."""
         with in_the_users_words(self.config, self._command):
-            return self._evaluator.episodes(episodes, seed, stochastic)
+            return self._parts.evaluate(episodes, seed, stochastic)
 
     def restarts(self) -> list[str]:
         """Return a line for each restart of an env or worker, the latest if many."""
-        pool = self._evaluator.pool
+        pool = self._parts.evaluation_pool
         if pool is None:
             return []
         first = pool.fault_count - len(pool.faults) + 1
@@ -85,8 +84,7 @@ class LoadedRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._evaluator.close()
-        self._parts.pool.close()
+        self._parts.close()
 
 
 def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
@@ -122,12 +120,3 @@ def checkpoint_of(directory: RunDirectory, which: str) -> Path:
     if not chosen.exists():
         chosen = next((path for path in others if path.exists()), chosen)
     return chosen
-
-
-def _smaller(config: RunConfig, num_envs: int | None, workers: int | None) -> RunConfig:
-    changes: dict[str, Any] = {}
-    if num_envs is not None:
-        changes["num_envs"] = num_envs
-    if workers is not None:
-        changes["workers"] = workers
-    return config.model_copy(update=changes)

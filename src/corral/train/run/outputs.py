@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack
 
 from corral.errors import Fault
 from corral.train.recipes.config import RunConfig
@@ -14,8 +13,6 @@ from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 from corral.train.sinks import Sink, jsonl
 from corral.train.sinks.console import ConsoleSink
-from corral.train.sinks.fanout import Fanout
-from corral.train.sinks.jsonl import JsonlSink
 from corral.train.sinks.tensorboard import TensorboardSink
 
 MAX_ERROR_CHARACTERS = 200
@@ -34,52 +31,38 @@ class Outputs:
     ) -> None:
         self.console = console
         self._directory = directory
-        self._episodes = JsonlSink(directory.episodes)
-        self._faults: JsonlSink | None = None
-        """Made with the first one."""
-        sinks: list[Sink] = [
-            JsonlSink(directory.metrics),
-            TensorboardSink(directory.tensorboard),
-        ]
+        self._sinks: list[Sink] = [TensorboardSink(directory.tensorboard), console]
         if wandb:
-            sinks.append(_wandb(directory, config))
-        self._metrics = Fanout([*sinks, console])
+            self._sinks.insert(0, _wandb(directory, config))
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Write metrics of one moment."""
-        self._metrics.write(metrics, step)
+        jsonl.append(self._directory.metrics, [metrics], step)
+        for sink in self._sinks:
+            sink.write(metrics, step)
 
     def write_episodes(self, rows: list[dict[str, float]], step: int) -> None:
         """Write every episode that ended, as rows of `row_of`."""
-        if rows:
-            self._episodes.write_all(rows, step)
+        jsonl.append(self._directory.episodes, rows, step)
 
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
-        """Write a restart and the number of restarts so far."""
-        if self._faults is None:
-            self._faults = JsonlSink(self._directory.faults)
-        row: dict[str, Any] = {
+        """Print and write a restart, with the number of restarts so far."""
+        self.console.say(line_of(fault, count), "yellow")
+        names = ("kind", "command", "slot", "worker", "seed")
+        text = f"{fault.error_text or fault.signal_name or ''}"
+        row = {
             "count": count,
-            "kind": fault.kind,
-            "command": fault.command,
-            "slot": fault.slot,
-            "worker": fault.worker,
-            "seed": fault.seed,
+            **{name: getattr(fault, name) for name in names},
             "error": fault.error_type,
-            "text": f"{fault.error_text or fault.signal_name or ''}"[
-                :MAX_ERROR_CHARACTERS
-            ],
+            "text": text[:MAX_ERROR_CHARACTERS],
         }
-        self._faults.write(row, step)
+        jsonl.append(self._directory.faults, [row], step)
 
     def close(self) -> None:
-        """Close every sink."""
-        try:
-            self._episodes.close()
-            if self._faults is not None:
-                self._faults.close()
-        finally:
-            self._metrics.close()
+        """Close every sink, also if one of them cannot be closed."""
+        with ExitStack() as closing:
+            for sink in reversed(self._sinks):
+                closing.callback(sink.close)
 
 
 def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:
@@ -106,8 +89,26 @@ def cut(directory: RunDirectory, step: int) -> None:
     """Remove what was written after a step, since the run continues from there."""
     for path in (directory.metrics, directory.episodes, directory.faults):
         if path.exists():
-            _cut(path, [line for line in jsonl.read(path) if line["step"] <= step])
+            kept = [line for line in jsonl.read(path) if line["step"] <= step]
+            write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
-def _cut(path: Path, lines: list[dict[str, Any]]) -> None:
-    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+def line_of(fault: Fault, count: int) -> str:
+    """Return one line: what was restarted, why, and the number of restarts."""
+    place = f"slot {fault.slot}" if fault.slot is not None else "all slots"
+    return (
+        f"Restarted   {place} of worker {fault.worker}: "
+        f"{_reason(fault)[:MAX_ERROR_CHARACTERS]} "
+        f"({count} so far)"
+    )
+
+
+def _reason(fault: Fault) -> str:
+    if fault.kind == "died":
+        code = f"exit code {fault.exit_code}"
+        return f"its process ended in {fault.command} by {fault.signal_name or code}"
+    if fault.kind == "hung":
+        limit = "" if fault.limit is None else f" within {fault.limit:g} s"
+        return f"no answer to {fault.command}{limit}"
+    text = " ".join((fault.error_text or "").split())
+    return f"{fault.error_type} in {fault.command}: {text}"

@@ -1,23 +1,34 @@
-"""A config -> what a run is made of: the pool, the learner, and what collects."""
+"""A config -> what a run is made of: the pool, the learner, and what collects.
+
+Evaluations have envs of their own, which are made when they are first needed. They take
+the most likely actions, and their episodes are the same each time, so that two
+evaluations of a run can be compared.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from corral.core import EnvSpec, Factory
 from corral.engine.adapters.env_names import resolve_env
 from corral.engine.pool import Pool, PoolOptions
+from corral.engine.worker.seeds import EvaluationSeed, episode_seed
 from corral.errors import MissingExtra, OptionError
 from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.protocol import Gatherer, Learner, LearnerSetup, Rows
 from corral.learners.registry import learner_class
 from corral.rollouts.collector import Collector
-from corral.rollouts.evaluation import Evaluation
+from corral.rollouts.evaluation import Evaluation, evaluate
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
+from corral.train.run.evaluation import means_of, numbers_of
 
 try:
     import torch
@@ -25,20 +36,75 @@ except ImportError as error:
     raise MissingExtra("training needs torch: pip install 'corral[train]'") from error
 
 
+CUT_KEY, FAILED_KEY = "cut", "failed"
+"""How many episodes of an evaluation were, if any were."""
+
+
 @dataclass(slots=True)
 class Parts:
-    """What a run is made of; close the pool when done. Recipes may add to it."""
+    """What a run is made of; close it when done. Recipes may add to it."""
 
     config: RunConfig
     pool: Pool
     learner: Learner
     collector: Gatherer
-    obs_norm: ObsNorm | None
-    reward_norm: RewardNorm | None
+    obs_norm: ObsNorm | None = None
+    reward_norm: RewardNorm | None = None
+    evaluation_pool: Pool | None = None
+    """The envs of evaluations, once they are needed."""
+    watch: Callable[[Pool], None] | None = None
+    """Called with that pool when it is opened."""
 
-    def collect(self) -> Any:
-        """Collect what the learner wants for its next update."""
-        return self.collector.collect(wants_of(self.config).count)
+    def validate(self) -> dict[str, float]:
+        """The metrics of an evaluation while training."""
+        config, seed = self.config, self.seed(EvaluationSeed.VALIDATION)
+        result = self.evaluate(config.evaluate_episodes, seed, purpose="validation")
+        more = self.measured(result)
+        cut = np.count_nonzero(result.lengths >= config.evaluate_length)
+        lost = {CUT_KEY: float(cut), FAILED_KEY: float(len(result.failed))}
+        known = result.lengths[result.lengths > 0]  # of those that did not fail
+        metrics = {
+            "return": result.mean,
+            "return_std": result.std,
+            "length": float(np.mean(known)) if len(known) else math.nan,
+            **means_of(numbers_of(info) for info in result.infos),
+            **more,
+            **{name: count for name, count in lost.items() if count},
+        }
+        return {f"eval/{name}": value for name, value in metrics.items()}
+
+    def evaluate(
+        self, count: int, seed: int, stochastic: bool = False, purpose: str = "test"
+    ) -> Evaluation:
+        """Run exactly so many episodes of these seeds."""
+        if self.evaluation_pool is None:
+            # As the envs that collect were placed: measuring again would say the same.
+            layout = self.pool.layout
+            workers = None if layout.backend == "serial" else layout.workers
+            self.evaluation_pool = self.open_pool(layout.backend, workers)
+            if self.watch is not None:
+                self.watch(self.evaluation_pool)
+        policy = self.learner.policy
+        return evaluate(
+            policy.stochastic() if stochastic else policy.deterministic(),
+            self.evaluation_pool,
+            episodes=count,
+            seed=seed,
+            tasks=self.tasks(purpose, count),
+            max_length=self.config.evaluate_length,
+            obs_norm=self.obs_norm,
+        )
+
+    def seed(self, purpose: EvaluationSeed) -> int:
+        """What the seeds of an evaluation's episodes are made from."""
+        return episode_seed(self.config.seed, purpose)
+
+    def close(self) -> None:
+        """Close all envs."""
+        with ExitStack() as closing:
+            closing.callback(self.pool.close)
+            if self.evaluation_pool is not None:
+                self.evaluation_pool.close()
 
     def normalisers(self) -> dict[str, Any]:
         """Return the state of the run's normalisers, or of the learner's."""
@@ -148,12 +214,12 @@ def _around(
     learner = learner_class(config.learner).make(setup, **options)
     own = learner.collector()
     if own is not None:
-        return Parts(config, pool, learner, own, None, None)
+        return Parts(config, pool, learner, own)
     wants = wants_of(config)
     if not isinstance(wants, Rows):
         _check_for_episodes(config)
         episodes = EpisodeGatherer(pool, learner.policy, wants)
-        return Parts(config, pool, learner, episodes, None, None)
+        return Parts(config, pool, learner, episodes)
     space = pool.spec.observation_space
     obs_norm = ObsNorm(space) if config.normalise_obs else None
     reward_norm = RewardNorm(learner.gamma) if config.normalise_reward else None
@@ -168,11 +234,11 @@ def _around(
 
 
 def _check_for_episodes(config: RunConfig) -> None:
-    for key, only in (
-        ("mode", "sync"),
-        ("normalise_obs", False),
-        ("normalise_reward", False),
-    ):
+    for key, only in {
+        "mode": "sync",
+        "normalise_obs": False,
+        "normalise_reward": False,
+    }.items():
         value = getattr(config, key)
         if value != only:
             raise OptionError(

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from corral.rollouts.number_format import number
 from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
-from corral.train.reports.page import Draw, Page, TimeShare
-from corral.train.run.directory import RunDirectory
-from corral.train.run.recent_episodes import RECENT_EPISODES
+from corral.train.reports.page import Draw, Page
+from corral.train.run.directory import RECENT_EPISODES, RunDirectory
 from corral.train.run.time_split import TIME_PARTS
 from corral.train.sinks import jsonl
 
-STEPS_LABEL = "env steps"
 PERCENT = 100.0
 MAX_POINTS = 200
 """Of a line, at most."""
@@ -30,15 +29,11 @@ TIME_CHARTS = {
     "policy": (COLORS["purple"], "choosing actions and storing rows"),
     "learning": (COLORS["blue"], "updates of the policy"),
     "waiting": (COLORS["gray"], "waiting for the slowest worker, and waking up"),
-    "copying": (
-        COLORS["orange"],
-        "everything else between the program and its workers",
-    ),
+    "copying": (COLORS["orange"], "everything else between program and workers"),
     "evaluating": (COLORS["gold"], "evaluation episodes"),
     "saving": (COLORS["cyan"], "checkpoints, metrics, copies of the policy for videos"),
 }
 """Part of the time -> its colour, and what it is."""
-TRAINING_CURVE, EVALUATION_CURVE = "training", "evaluation"
 
 Lines = Sequence[Mapping[str, Any]]
 Points = list[tuple[float, float]]
@@ -47,8 +42,7 @@ Points = list[tuple[float, float]]
 def page(directory: RunDirectory) -> str:
     """The whole file."""
     about = directory.read_about()
-    metrics = jsonl.read(directory.metrics) if directory.metrics.exists() else []
-    episodes = jsonl.read(directory.episodes) if directory.episodes.exists() else []
+    metrics, episodes = map(jsonl.read, (directory.metrics, directory.episodes))
     built = Page(about.get("title", directory.path.name), about.get("subtitle", ""))
     if about.get("result"):
         built.callout(about["result"], about.get("again", ""))
@@ -71,57 +65,53 @@ def _add_returns(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
     if not shown:
         return
     built.heading("Learning curve")
-    evaluated = [line for line in metrics if line.get("eval/return") is not None]
-    spread, level = list(_spread(evaluated)), about.get("threshold")
-    draw = partial(
-        lines, shown, STEPS_LABEL, "return", spread=spread, level=level, start=0.0
-    )
-    said = [
+    deviations = dict(_points(metrics, "eval/return_std"))
+    spread = [
+        (step, mean - deviations.get(step, 0.0), mean + deviations.get(step, 0.0))
+        for step, mean in _points(metrics, "eval/return")
+    ]
+    level = about.get("threshold")
+    said = (
         f"Training: mean of the last {RECENT_EPISODES} episodes, with exploration, as "
         "on the console."
-    ]
-    if evaluated:
-        said.append(
-            "Evaluation: mean over separate episodes with deterministic actions; the "
+    )
+    if spread:
+        said += (
+            " Evaluation: mean over separate episodes with deterministic actions; the "
             "shade is one standard deviation of the episodes."
         )
     if level is not None:
-        said.append(f"Dotted: the env counts as solved at {number(level)}.")
-    built.picture(lambda width: draw(width=width), " ".join(said))
+        said += f" Dotted: the env counts as solved at {number(level)}."
+    built.picture(_drawn(shown, "return", spread=spread, level=level), said)
 
 
 def _both(metrics: Lines, name: str, times: float = 1.0) -> list[Curve]:
     """How it went in training and in evaluations."""
     kinds = (
-        (TRAINING_CURVE, f"episode/{name}", COLORS["gray"], ""),
-        (EVALUATION_CURVE, f"eval/{name}", COLORS["blue"], "o"),
+        ("training", f"episode/{name}", COLORS["gray"], ""),
+        ("evaluation", f"eval/{name}", COLORS["blue"], "o"),
     )
     return [
         Curve(title, _picked(points), color, "-", marker)
         for title, key, color, marker in kinds
-        if (points := [(x, times * y) for x, y in _points(metrics, key)])
+        if (points := _points(metrics, key, times))
     ]
-
-
-def _spread(evaluated: Lines) -> Iterator[tuple[float, float, float]]:
-    for line in evaluated:
-        mean, spread = line["eval/return"], line.get("eval/return_std") or 0.0
-        yield line["step"], mean - spread, mean + spread
 
 
 def _add_episodes(built: Page, metrics: Lines) -> None:
     """Success, length, and what infos say."""
-    shown: list[tuple[str, Draw, str]] = []
-    success = _both(metrics, "success_rate", PERCENT)
-    if success:
-        shown.append(("Success rate", _drawn(success, "% of the episodes", 0.0), ""))
-    length = _both(metrics, "length")
-    if length:
-        shown.append(("Episode length", _drawn(length, "steps"), ""))
-    names = _info_names(metrics)
+    keys = dict.fromkeys(key for line in metrics for key in line)
+    names = [key.partition("/info/")[2] for key in keys if "/info/" in key]
+    names = [name for name in dict.fromkeys(names) if _both(metrics, f"info/{name}")]
+    success, length = _both(metrics, "success_rate", PERCENT), _both(metrics, "length")
+    shown = [
+        ("Success rate", _drawn(success, "% of the episodes", floor=0.0), success),
+        ("Episode length", _drawn(length, "steps"), length),
+    ]
     for name in names[:MAX_INFO_CHARTS]:
-        shown.append((name, _drawn(_both(metrics, f"info/{name}"), name), ""))
-    if not shown:
+        curves = _both(metrics, f"info/{name}")
+        shown.append((name, _drawn(curves, name), curves))
+    if not any(curves for _, _, curves in shown):
         return
     built.heading("Episodes")
     built.paragraph(
@@ -129,23 +119,9 @@ def _add_episodes(built: Page, metrics: Lines) -> None:
         "its episodes. Other names are entries of the info that ends an episode.",
         soft=True,
     )
-    built.grid(shown)
-    if names[MAX_INFO_CHARTS:]:
-        built.paragraph(
-            f"Also in metrics.jsonl: {', '.join(names[MAX_INFO_CHARTS:])}.", soft=True
-        )
-
-
-def _info_names(metrics: Lines) -> list[str]:
-    starts = ("episode/info/", "eval/info/")
-    names = (
-        key[len(start) :]
-        for line in metrics
-        for key in line
-        for start in starts
-        if key.startswith(start) and line[key] is not None
-    )
-    return list(dict.fromkeys(names))
+    built.grid((title, draw, "") for title, draw, curves in shown if curves)
+    if left_out := ", ".join(names[MAX_INFO_CHARTS:]):
+        built.paragraph(f"Also in metrics.jsonl: {left_out}.", soft=True)
 
 
 def _add_lengths(built: Page, episodes: Lines) -> None:
@@ -155,61 +131,50 @@ def _add_lengths(built: Page, episodes: Lines) -> None:
     half = len(lengths) // 2
     built.heading("Distribution of episode lengths")
     groups = {"first half": lengths[:half], "second half": lengths[half:]}
-    colors = {"first half": COLORS["gray"], "second half": COLORS["blue"]}
-    labels = ("steps in an episode", "% of the episodes")
+    colors = dict(zip(groups, (COLORS["gray"], COLORS["blue"]), strict=True))
     built.picture(
-        lambda width: histogram(groups, colors, *labels, width),
+        partial(histogram, groups, colors, "steps in an episode", "% of the episodes"),
         f"All {len(lengths):,} episodes of training, in the order in which they ended.",
     )
 
 
 def _add_learner(built: Page, metrics: Lines, charts: Mapping[str, Any]) -> None:
     """The learner's metrics: those it has captions for, else all of them."""
+    keys = dict.fromkeys(key for line in metrics for key in line)
+    own = [key.removeprefix("learn/") for key in keys if key.startswith("learn/")]
     shown, size = [], 1
-    names = dict.fromkeys(key for line in metrics for key in line)
-    own = (key.removeprefix("learn/") for key in names if key.startswith("learn/"))
     for name, (title, caption) in (charts or {key: (key, "") for key in own}).items():
-        points = _points(metrics, f"learn/{name}")
-        if points:
+        if points := _points(metrics, f"learn/{name}"):
             size = -(-len(points) // MAX_POINTS)
             line = Curve(title, _averaged(points, size), COLORS["purple"], "-", "")
             shown.append((title, _drawn([line], ""), caption))
-    if not shown:
-        return
-    built.heading("Losses and policy")
-    each = "one update" if size == 1 else f"the mean of {size} updates"
-    built.paragraph(f"Each point is {each}.", soft=True)
-    built.grid(shown)
+    if shown:
+        built.heading("Losses and policy")
+        each = "one update" if size == 1 else f"the mean of {size} updates"
+        built.paragraph(f"Each point is {each}.", soft=True)
+        built.grid(shown)
 
 
-def _drawn(shown: Sequence[Curve], y_label: str, floor: float | None = None) -> Draw:
-    draw = partial(lines, shown, STEPS_LABEL, y_label, start=0.0, floor=floor)
-    return lambda width: draw(width=width)
+def _drawn(shown: Sequence[Curve], y_label: str, **options: Any) -> Draw:
+    return partial(lines, shown, "env steps", y_label, start=0.0, **options)
 
 
 # Where the time went ------------------------------------------------------------------
 
 
 def _add_time(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
-    split = about.get("split") or _latest_split(metrics)
+    split = about.get("split")
+    if not split:  # the run goes on: the latest sample
+        measured = [line for line in metrics if line.get("time/env") is not None]
+        split = {part: measured[-1][f"time/{part}"] for part in TIME_PARTS if measured}
     if not split:
         return
     built.heading("Where the time went")
     built.shares(
-        [
-            TimeShare(part, split.get(part, 0.0), *TIME_CHARTS[part])
-            for part in TIME_PARTS
-        ]
+        [(part, split.get(part, 0.0), *TIME_CHARTS[part]) for part in TIME_PARTS]
     )
     if about.get("faster"):
         built.paragraph(about["faster"])
-
-
-def _latest_split(metrics: Lines) -> dict[str, float]:
-    for line in reversed(metrics):
-        if line.get("time/env") is not None:
-            return {part: line[f"time/{part}"] for part in TIME_PARTS}
-    return {}
 
 
 def _add_use(built: Page, metrics: Lines) -> None:
@@ -219,9 +184,9 @@ def _add_use(built: Page, metrics: Lines) -> None:
         ("use/gpu_memory", "GPU memory", COLORS["gold"]),
     )
     shown = [
-        Curve(title, [(x, PERCENT * y) for x, y in points], color, "-", "")
+        Curve(title, points, color, "-", "")
         for name, title, color in kinds
-        if (points := _points(metrics, name))
+        if (points := _points(metrics, name, PERCENT))
     ]
     speed = _points(metrics, "speed/steps_per_second")
     if not shown or not speed:
@@ -239,30 +204,27 @@ def _add_use(built: Page, metrics: Lines) -> None:
         line = Curve("speed", speed, INK, "-", "")
         built.grid(
             [
-                ("Speed", _drawn([line], "env steps per second", 0.0), ""),
-                ("CPU and GPU", _drawn(shown, "% busy", 0.0), ""),
+                ("Speed", _drawn([line], "env steps per second", floor=0.0), ""),
+                ("CPU and GPU", _drawn(shown, "% busy", floor=0.0), ""),
             ]
         )
 
 
 def _mean(points: Sequence[tuple[float, float]]) -> float:
-    return sum(value for _, value in points) / len(points)
+    return fmean(value for _, value in points)
 
 
 # The rest -----------------------------------------------------------------------------
 
 
 def _add_video(built: Page, directory: RunDirectory) -> None:
-    videos = sorted(directory.videos.glob("*.gif"))
-    if not videos:
-        return
-    shown = directory.videos / "best.gif"
-    if shown not in videos:
-        shown = videos[-1]
-    built.heading("Video")
-    data = base64.b64encode(shown.read_bytes()).decode()
-    picture = f'<img alt="one episode" src="data:image/gif;base64,{data}">'
-    built.figure(picture, f"One episode, deterministic actions: {shown.name}")
+    best = directory.videos / "best.gif"
+    videos = [best] if best.exists() else sorted(directory.videos.glob("*.gif"))
+    for video in videos[-1:]:
+        built.heading("Video")
+        data = base64.b64encode(video.read_bytes()).decode()
+        picture = f'<img alt="one episode" src="data:image/gif;base64,{data}">'
+        built.figure(picture, f"One episode, deterministic actions: {video.name}")
 
 
 def _add_facts(built: Page, directory: RunDirectory, about: Mapping[str, Any]) -> None:
@@ -271,15 +233,13 @@ def _add_facts(built: Page, directory: RunDirectory, about: Mapping[str, Any]) -
     if about.get("command"):
         built.code(shlex.join(about["command"]))
     built.heading("Every setting")
-    text = directory.config.read_text(encoding="utf-8")
-    settings = [line for line in text.splitlines() if not line.startswith("#")]
-    built.code("\n".join(settings))
+    lines = directory.config.read_text(encoding="utf-8").splitlines()
+    built.code("\n".join(line for line in lines if not line.startswith("#")))
 
 
-def _points(metrics: Lines, name: str) -> Points:
-    return [
-        (line["step"], line[name]) for line in metrics if line.get(name) is not None
-    ]
+def _points(metrics: Lines, name: str, times: float = 1.0) -> Points:
+    known = [line for line in metrics if line.get(name) is not None]
+    return [(line["step"], times * line[name]) for line in known]
 
 
 def _picked(points: Points) -> Points:

@@ -25,7 +25,7 @@ from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import OptionError
 from corral.learners.registry import LEARNERS
 from corral.train.recipes.config import RunConfig
-from corral.train.recipes.resolve import checked, complete, dump, parsed
+from corral.train.recipes.resolve import checked, complete, dump, load, parsed, text_of
 from corral.train.run.atomic_write import write_text
 from corral.train.run.directory import RunDirectory
 
@@ -46,7 +46,7 @@ def write(directory: RunDirectory, config: RunConfig) -> str:
 
 def read(directory: RunDirectory) -> RunConfig:
     """Return the settings of a run as data; a learner of the user's is refused."""
-    values = _values(directory, _text(directory))
+    values = load(directory.config)
     learner = values.get("learner")
     if learner is not None and learner not in LEARNERS:
         raise OptionError(
@@ -58,36 +58,18 @@ def read(directory: RunDirectory) -> RunConfig:
 
 def read_to_run(directory: RunDirectory, trust: bool) -> RunConfig:
     """The same, for a caller that will run it; UnsafeFile if it may not be ours."""
-    text = _text(directory)
+    text = text_of(directory.config)
     body, mark, signature = text.rpartition(f"\n{SIGNATURE_PREFIX}")
     body = f"{body}\n" if mark else text
     signed = signature.strip() if mark else None
     doubted = signatures.doubt(signatures.RUN_FILE, _signed(directory, body), signed)
-    values = _values(directory, text)
+    values = parsed(text, str(directory.config))
     if doubted and not trust:
         path = directory.config
         raise signatures.refusal(
-            str(path),
-            doubted,
-            f"It would run {_called(values)}",
-            f"Read {path}",
+            str(path), doubted, f"It would run {_called(values)}", f"Read {path}"
         )
     return _config(directory, values)
-
-
-def _text(directory: RunDirectory) -> str:
-    try:
-        return directory.config.read_bytes().decode()
-    except OSError as error:
-        raise OptionError(
-            f"{directory.config} cannot be read: {error.strerror}"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise OptionError(f"{directory.config} is not valid YAML: {error}") from None
-
-
-def _values(directory: RunDirectory, text: str) -> dict[str, Any]:
-    return parsed(text, str(directory.config))
 
 
 def _config(directory: RunDirectory, values: dict[str, Any]) -> RunConfig:

@@ -6,27 +6,35 @@ import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+
+import gymnasium
 
 from corral.errors import CheckpointError, FaultError, OptionError
 from corral.learners.registry import learner_class
 from corral.train.recipes.config import RunConfig
 from corral.train.recipes.resolve import checked, complete, put, resolve
-from corral.train.run import machine, outputs, run_register, signed_config
+from corral.train.run import machine, outputs, signed_config
 from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import remove_drafts
-from corral.train.run.checkpoint import Checkpoint, load_learner
-from corral.train.run.directory import RUNS_FOLDER, RunDirectory, create, find
-from corral.train.run.evaluation import Best
+from corral.train.run.checkpoint import Checkpoint, Progress, load_learner
+from corral.train.run.directory import (
+    RECENT_EPISODES,
+    RUNS_FOLDER,
+    RunDirectory,
+    create,
+    find,
+    lock,
+    register,
+    register_path,
+)
 from corral.train.run.failure import RunFailure, another_run, written_about
 from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts, build_run
-from corral.train.run.recent_episodes import RECENT_EPISODES
 from corral.train.run.replay_files import ReplayFiles, replay_of
-from corral.train.run.run_lock import RunLock
-from corral.train.run.training import Progress, Training
+from corral.train.run.training import Training
 from corral.train.sinks import jsonl
 from corral.train.sinks.console import ConsoleSink
 
@@ -48,30 +56,24 @@ def begin(
     weights = None if init_from is None else _weights_path(init_from)
     with in_the_users_words(config, command):
         parts = build_run(config)
-    lock = None
-    try:
+    with ExitStack() as on_error:
+        on_error.callback(parts.close)
         if weights is not None:
             _start_with(parts, weights, settings)
         directory = create(config.name, out)
-        lock = RunLock(directory)
-        unsigned = signed_config.write(directory, config)
+        locked = on_error.enter_context(lock(directory))
         directory.update_about(**_about(parts, command))
-        began, best = Progress(), Best(config)
-        training = _training(parts, directory, began, best, wandb, command, unsigned)
-        training.lock = lock
-    except BaseException:
-        if lock is not None:
-            lock.close()
-        parts.pool.close()
-        raise
-    _introduce(training, f"Writing to {directory.path}", unsigned)
-    try:
+        unsigned = signed_config.write(directory, config)
+        line = f"Writing to {directory.path}"
+        began = Progress(update=0, steps=0, seconds=0.0, best=None, results={})
+        sinks, lines = _outputs(parts, directory, wandb, command, line, unsigned)
+        training = Training(parts, directory, sinks, began, lines, locked)
+        on_error.pop_all()
+        on_error.callback(training.close)
         if weights is None:
             parts.warm_up(training.outputs.console.say)
         training.save(directory.last)  # so that every run can be resumed
-    except BaseException:
-        training.close()
-        raise
+        on_error.pop_all()
     return training
 
 
@@ -94,35 +96,40 @@ def resume(
     """
     directory = find(path)
     before = signed_config.read_to_run(directory, trust)
-    lock = RunLock(directory)
-    try:
+    with ExitStack() as on_error:
+        locked = on_error.enter_context(lock(directory))
         config = changed(directory, before, settings, command)
-        ranked = all(
-            getattr(before, key) == getattr(config, key) for key in RANKING_SETTINGS
-        )
+        source = path if path.suffix == ".pt" else _newest(directory)
+        moment = Checkpoint.load(source)
+        _refuse_done(directory, config, moment)
         with in_the_users_words(config, command, directory):
-            training = _resumed(path, directory, config, wandb, ranked, command)
-    except BaseException:
-        lock.close()
-        raise
-    training.lock = lock
+            parts = build_run(config)
+            on_error.callback(parts.close)
+            load_moment(parts, moment, source)
+            files = ReplayFiles(directory.replay, replay_of(parts.learner))
+            files.load(moment.replay, source)
+            if moment.update:  # else the first episodes are those of a new run
+                parts.collector.end_episodes(moment.update)
+        progress = Progress.model_validate(dict(moment))
+        ranking = ("best_metric", "best_is")
+        if any(getattr(before, key) != getattr(config, key) for key in ranking):
+            progress.best = None
+            directory.update_about(best=None)
+        _clear(directory, config, moment.steps)
+        unsigned = signed_config.write(directory, config)
+        count = "" if config.updates is None else f" of {config.updates}"
+        line = f"Resuming from {source}: update {moment.update}{count}"
+        sinks, lines = _outputs(parts, directory, wandb, command, line, unsigned)
+        training = Training(parts, directory, sinks, progress, lines, locked)
+        training.replay_files = files
+        training.recent.extend(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
+        on_error.pop_all()
     return training
 
 
-RANKING_SETTINGS = ("best_metric", "best_is")
-"""Settings that decide which checkpoint is best; others make an earlier best void."""
-
-
-def _resumed(
-    path: Path,
-    directory: RunDirectory,
-    config: RunConfig,
-    wandb: bool,
-    ranked: bool,
-    command: Sequence[str],
-) -> Training:
-    source = path if path.suffix == ".pt" else _newest(directory)
-    moment = Checkpoint.load(source)
+def _refuse_done(
+    directory: RunDirectory, config: RunConfig, moment: Checkpoint
+) -> None:
     trained = moment.steps >= config.total_steps
     if trained and directory.read_about().get("state") == "done":
         longer = ["--resume", str(directory.path), "--total-steps"]
@@ -131,70 +138,61 @@ def _resumed(
             f"{directory.path} is done: {moment.steps:,} of {config.total_steps:,} "
             f"steps. To train it longer: {typed}"
         )
-    parts = build_run(config)
-    try:
-        moment.check(config.env, parts.pool.spec, source)
-        load_moment(parts, moment, source)
-        files = ReplayFiles(directory.replay, replay_of(parts.learner))
-        files.load(moment.replay, source)
-        if moment.update:  # else the first episodes are those of a new run
-            parts.collector.end_episodes(moment.update)
-        outputs.cut(directory, moment.steps)
-        for folder in directory.folders():
-            remove_drafts(folder)
-        unsigned = signed_config.write(directory, config)
-        # What ended it is over.
-        directory.update_about(state="began", result="", total_steps=config.total_steps)
-        directory.update_about(charts=learner_class(config.learner).charts)
-        directory.update_about(final=None, final_std=None)
-        if not ranked:
-            directory.update_about(best=None)
-        directory.error.unlink(missing_ok=True)
-        progress = Progress(moment.update, moment.steps, moment.seconds, moment.results)
-        best = Best(config, moment.best if ranked else None)
-        training = _training(parts, directory, progress, best, wandb, command, unsigned)
-        training.replay_files = files
-    except BaseException:
-        parts.pool.close()
-        raise
-    count = "" if config.updates is None else f" of {config.updates}"
-    line = f"Going on from {source}: update {moment.update}{count}"
-    _introduce(training, line, unsigned)
-    return training
 
 
-def _training(
+def _clear(directory: RunDirectory, config: RunConfig, steps: int) -> None:
+    """Remove what came after a checkpoint, and what ended the run."""
+    outputs.cut(directory, steps)
+    for folder in directory.folders():
+        remove_drafts(folder)
+    directory.error.unlink(missing_ok=True)
+    directory.update_about(
+        state="began",
+        result="",
+        total_steps=config.total_steps,
+        charts=learner_class(config.learner).charts,
+        final=None,
+        final_std=None,
+    )
+
+
+def _outputs(
     parts: Parts,
     directory: RunDirectory,
-    progress: Progress,
-    best: Best,
     wandb: bool,
     command: Sequence[str],
+    line: str,
     unsigned: str,
-) -> Training:
+) -> tuple[Outputs, Announcements]:
+    """Open the sinks, print what the run is, and register it."""
     config = parts.config
     steps = (config.updates or 0) * (config.steps_per_update or 0)
     console = ConsoleSink(steps or config.total_steps)
     sinks = Outputs(directory, config, console, wandb)
-    lines = Announcements(console, config, directory, command, signed=not unsigned)
-    training = Training(parts, directory, sinks, progress, best, lines)
-    training.recent.add(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
-    return training
-
-
-def _register(directory: RunDirectory, console: ConsoleSink) -> None:
-    """Register the run, so that `corral list` finds it from any directory."""
+    console.say(f"{_title(config)}; {_where(parts)}", "bold")
+    console.say(line)
+    replay = replay_of(parts.learner)
+    if replay is not None:
+        size = f"{replay.capacity:,} transitions, {replay.gib:.2f} GiB"
+        console.say(f"replay: {size}", "dim")
+    if unsigned:
+        console.say(
+            f"This run is not signed: {unsigned}. To evaluate or resume it, add "
+            "--trust.",
+            "yellow",
+        )
     try:
-        run_register.add(directory)
+        register(directory)  # so that `corral list` finds it from any directory
     except OSError as error:
         here = directory.path.resolve().is_relative_to(RUNS_FOLDER.resolve())
         words = ["corral", "list", "--runs", str(directory.path.parent)]
         how = "`corral list` in this folder" if here else f"`{shlex.join(words)}`"
         console.say(
-            f"Only {how} finds this run: {run_register.path()} cannot be written "
+            f"Only {how} finds this run: {register_path()} cannot be written "
             f"({error.strerror or error})",
             "yellow",
         )
+    return sinks, Announcements(console, config, directory, command, not unsigned)
 
 
 # Where it was left --------------------------------------------------------------------
@@ -230,22 +228,16 @@ def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any
 def _refused(
     directory: RunDirectory, key: str, then: Any, now: Any, command: Sequence[str]
 ) -> str:
-    path = str(directory.path)
-    why = _WHY_FIXED.get(key, "the numbers of its training depend on it")
-    said = f"a resumed run cannot change {key} from {then!r} to {now!r}: {why}"
     if key == "name":
-        return said
-    again = another_run(path, {key: now}, typed=bool(command))
-    return f"{said}. Start another run with its weights: {again}"
-
-
-_WHY_FIXED = {
-    "checkpoint_every": (
-        "a checkpoint ends the running episodes, so the numbers of its training "
-        "depend on it"
-    ),
-    "name": "it is the name of its folder, which can be moved instead",
-}
+        why = "it is the name of its folder, which can be moved instead"
+        return f"a resumed run cannot change {key} from {then!r} to {now!r}: {why}"
+    again = another_run(str(directory.path), {key: now}, typed=bool(command))
+    ends = "a checkpoint ends the running episodes, so "
+    return (
+        f"a resumed run cannot change {key} from {then!r} to {now!r}: "
+        f"{ends if key == 'checkpoint_every' else ''}the numbers of its training "
+        f"depend on it. Start another run with its weights: {again}"
+    )
 
 
 @contextmanager
@@ -261,11 +253,9 @@ def in_the_users_words(
         signed = "--trust" not in command
         failure = RunFailure(error, config, command, signed)
         lines = [failure.description()]
-        if directory is None:
-            lines += failure.again()
-        else:
+        if directory is not None:
             lines += written_about(directory, error, signed)
-            lines += failure.resuming(directory)
+        lines += failure.next_steps(directory)
         error.args = ("\n".join(lines), *error.args[1:])
         raise
     except OptionError as error:
@@ -283,13 +273,14 @@ def _newest(directory: RunDirectory) -> Path:
         if path.exists():
             return path
     raise CheckpointError(
-        f"{directory.checkpoints} holds no checkpoint to go on from: the run ended "
+        f"{directory.checkpoints} holds no checkpoint to resume from: the run ended "
         "before its first one. Start a new run"
     )
 
 
 def load_moment(parts: Parts, moment: Checkpoint, path: Path) -> None:
-    """Load learner and normalisers from a checkpoint."""
+    """Load learner and normalisers from a checkpoint of the same env."""
+    moment.check(parts.config.env, parts.pool.spec, path)
     with _fitting(path):
         parts.learner.load_state_dict(moment.learner)
         parts.load_normalisers(moment.normalisers)
@@ -304,8 +295,8 @@ def _fitting(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} does not fit: {error}") from error
     except (KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{path} is damaged: {type(error).__name__} {error}. Take another "
-            f"checkpoint of {path.parent}, or train anew"
+            f"{path} is damaged: {type(error).__name__} {error}. Use another "
+            f"checkpoint of {path.parent}, or start a new run"
         ) from error
 
 
@@ -322,42 +313,21 @@ def _start_with(parts: Parts, path: Path, settings: Mapping[str, Any]) -> None:
     group = f"{learner_class(parts.config.learner).group}."
     given = {key.removeprefix(group) for key in settings if key.startswith(group)}
     learner, moment = load_learner(path)
-    if moment is not None:
-        moment.check(moment.env, parts.pool.spec, path)
+    if moment is None:
+        with _fitting(path):
+            parts.learner.begin_with(learner, given)
+        return
+    moment.check(moment.env, parts.pool.spec, path)
     with _fitting(path):
-        if moment is not None:
-            _check_scales(parts, moment)
+        scaled = "obs" in moment.normalisers
+        if scaled != ("obs" in parts.normalisers()):
+            then = str(scaled).lower()
+            raise OptionError(
+                f"it was trained with normalise_obs: {then}; begin the same way: --set "
+                f"normalise_obs={then}"
+            )
         parts.learner.begin_with(learner, given)
-        if moment is not None:
-            parts.load_normalisers(moment.normalisers)
-
-
-def _check_scales(parts: Parts, moment: Checkpoint) -> None:
-    """Refuse weights that were trained on observations of another scale."""
-    then, now = "obs" in moment.normalisers, "obs" in parts.normalisers()
-    if then != now:
-        raise OptionError(
-            f"it was trained with normalise_obs: {str(then).lower()}; begin the same "
-            f"way: --set normalise_obs={str(then).lower()}"
-        )
-
-
-def _introduce(training: Training, line: str, unsigned: str) -> None:
-    """Print what the run is, and register it."""
-    console, parts = training.outputs.console, training.parts
-    console.say(f"{_title(parts.config)}; {_where(parts)}", "bold")
-    console.say(line)
-    replay = replay_of(parts.learner)
-    if replay is not None:
-        size = f"{replay.capacity:,} transitions, {replay.gib:.2f} GiB"
-        console.say(f"replay: {size}", "dim")
-    if unsigned:
-        console.say(
-            f"This run is not signed: {unsigned}. To evaluate or resume it, add "
-            "--trust.",
-            "yellow",
-        )
-    _register(training.directory, console)
+        parts.load_normalisers(moment.normalisers)
 
 
 # Words --------------------------------------------------------------------------------
@@ -373,11 +343,13 @@ def _title(config: RunConfig) -> str:
 
 def _where(parts: Parts) -> str:
     layout, envs = parts.pool.layout, parts.pool.num_envs
-    kinds = {"process": ("process", "processes"), "thread": ("thread", "threads")}
     if layout.backend == "serial":
         return f"{envs} envs in this process"
-    kind = kinds[layout.backend][layout.workers > 1]
-    return f"{envs} envs in {layout.workers} {kind}"
+    plural = {"process": "es", "thread": "s"}[layout.backend]
+    return (
+        f"{envs} envs in {layout.workers} {layout.backend}"
+        f"{plural if layout.workers > 1 else ''}"
+    )
 
 
 def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
@@ -405,7 +377,5 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
 
 def threshold_of(env: str | None) -> float | None:
     """Return the env's reward threshold in Gymnasium's registry, if it has one."""
-    import gymnasium
-
     spec = None if env is None else gymnasium.registry.get(env)
     return None if spec is None else spec.reward_threshold

@@ -11,65 +11,47 @@ have done without the interruption, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from corral.engine.pool import Pool
 from corral.engine.worker.seeds import EvaluationSeed
-from corral.errors import (
-    CorralError,
-    Fault,
-    FaultError,
-    RunFailed,
-    TrainingDiverged,
-)
+from corral.errors import CorralError, Fault, FaultError, RunFailed, TrainingDiverged
 from corral.learners.protocol import Gathered, Rows
 from corral.rollouts import finite_check
 from corral.train.recipes.config import wants_of
 from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
-from corral.train.run.announcements import Announcements
+from corral.train.run.announcements import Announcements, spoken_time
 from corral.train.run.atomic_write import write_text
-from corral.train.run.background_video import BackgroundVideo
-from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.directory import RunDirectory
-from corral.train.run.episode_video import VideoScene
-from corral.train.run.evaluation import (
-    Best,
-    Evaluator,
-)
+from corral.train.run.checkpoint import Checkpoint, Progress
+from corral.train.run.directory import RECENT_EPISODES, RunDirectory
+from corral.train.run.episode_video import BackgroundVideo, VideoScene
+from corral.train.run.evaluation import is_better, is_enough, means_of, row_of
 from corral.train.run.failure import RunFailure
 from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts
-from corral.train.run.recent_episodes import RecentEpisodes, row_of
 from corral.train.run.replay_files import ReplayFiles, replay_of
-from corral.train.run.restart_log import RestartLog
-from corral.train.run.run_lock import RunLock
-from corral.train.run.single_env_speed import compared
 from corral.train.run.stop_signals import StopSignals
-from corral.train.run.time_split import TimeSplit
+from corral.train.run.time_split import TimeSplit, compared
 
 DONE, INTERRUPTED = 0, 130
-FAULTS = "episode/faults"
-RESTARTS = "episode/restarts"
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a run has come."""
-
-    update: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    """Training took before this program went on with it."""
-    results: dict[str, float] = field(default_factory=dict)
-    """The latest evaluation."""
 
 
 class Training:
-    """One run, from where it is to its end."""
+    """One run, from where it is to its end.
+
+    Args:
+        parts: what it is made of.
+        directory: of the run.
+        outputs: where its metrics go.
+        progress: how far it has come.
+        announcements: what it says on the console.
+        lock: on the directory; released at the end.
+    """
 
     def __init__(
         self,
@@ -77,44 +59,45 @@ class Training:
         directory: RunDirectory,
         outputs: Outputs,
         progress: Progress,
-        best: Best,
         announcements: Announcements,
+        lock: ExitStack,
     ) -> None:
         self.parts = parts
         self.config = parts.config
         self.directory = directory
         self.outputs = outputs
         self.progress = progress
-        self.best = best
         self.announce = announcements
+        self._lock = lock
         self.replay_files = ReplayFiles(directory.replay, replay_of(parts.learner))
-        self.evaluator = Evaluator(parts)
-        self.restarts = RestartLog(outputs, lambda: [parts.pool, self.evaluator.pool])
-        self.evaluator.on_restart = self._restarted
-        parts.pool.call_on_restart(self._restarted)
         self.background_video = BackgroundVideo()
-        self.lock: RunLock | None = None
-        """On the directory; released at the end."""
-        self.recent = RecentEpisodes()
+        self.recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
+        """Rows about the latest episodes, whose means are shown and written."""
+        self._restarts = self._lost_processes = 0
+        """Restarts of envs and workers, and those of them that ended a process."""
+        self._restarts_before = 0
+        """Restarts before the latest update."""
         self._signals = StopSignals()
         self._time_split = TimeSplit(parts.pool)
-        self._began_at = progress.steps
+        self._began_at = self._steps_before = progress.steps
+        """Steps when this program began, and before the latest update."""
         self._latest: dict[str, float] = {}
         self._evaluated: int | None = None
         """The latest update after which this program has evaluated."""
-        self._steps_before = progress.steps
-        """Steps before the latest update."""
         rows = isinstance(wants_of(parts.config), Rows)
         self._slots = frozenset(range(parts.pool.num_envs) if rows else ())
         """Slots whose episodes a checkpoint truncates."""
         begun = not progress.update  # else some of the way is behind it already
         self._unended = set(self._slots) if begun else set()
         """Slots in which no episode has ended since the last checkpoint."""
+        parts.watch = self._watch
+        self._watch(parts.pool)
 
     def run(self) -> int:
         """Train to the end, or to Ctrl-C; return the exit status."""
         config, progress = self.config, self.progress
-        self.announce.beginning()
+        text = f"return: the mean of the last {RECENT_EPISODES} episodes of training"
+        self.outputs.console.say(text, "dim")
         with self._saying_what_is_kept():
             with self.outputs.console.watching(progress.steps), self._signals.heeded():
                 while not self._is_trained and not self._signals.came:
@@ -127,16 +110,16 @@ class Training:
                         self.evaluate()
                     if self._is_due(config.checkpoint_every):
                         self.checkpoint()
-                    if self.best.is_enough:
+                    if self._is_over:
                         break
-            is_over = self._is_trained or self.best.is_enough
-            return self.finish() if is_over else self.interrupt()
+            return self.finish() if self._is_over else self.interrupt()
 
     # The loop's verbs -----------------------------------------------------------------
 
     def collect(self) -> Gathered:
         """Collect what the learner wants."""
-        rollout: Gathered = self.parts.collect()
+        count = wants_of(self.config).count
+        rollout: Gathered = self.parts.collector.collect(count)
         # A learner that collects by itself may learn at the same time.
         self._time_split.add("learning", getattr(rollout, "learning_seconds", 0.0))
         return rollout
@@ -155,17 +138,15 @@ class Training:
         with self._time_split.spent_on("saving"):
             steps = self.progress.steps
             rows = [row_of(episode) for episode in rollout.episodes]
-            self.recent.add(rows)
+            self.recent.extend(rows)
             self._unended -= {episode.slot for episode in rollout.episodes}
-            means = self.recent.means()
+            means = means_of(self.recent)
+            restarts = self._restarts - self._restarts_before
+            self._restarts_before = self._restarts
+            counts = {"faults": len(getattr(rollout, "faults", ()))}
+            counts["restarts"] = restarts
+            means |= {name: float(count) for name, count in counts.items() if count}
             metrics |= {f"episode/{name}": value for name, value in means.items()}
-            faults = getattr(rollout, "faults", ())
-            if faults:
-                metrics[FAULTS] = float(len(faults))
-            self.restarts.report_new(steps)  # what came before anything was watched
-            restarts = self.restarts.since_last_time()
-            if restarts:
-                metrics[RESTARTS] = float(restarts)
             metrics |= self._time_split.sample(steps - self._began_at)
             self._latest |= metrics
             self.outputs.write_episodes(rows, steps)
@@ -174,27 +155,25 @@ class Training:
     def evaluate(self) -> None:
         """Run validation episodes; keep the policy if it is the best so far."""
         with self._time_split.spent_on("evaluating"):
-            results = self.evaluator.validate()
-        self.restarts.report_new(self.progress.steps)
-        self.restarts.since_last_time()  # they are not the next update's
-        self.progress.results = results
-        self._evaluated = self.progress.update
+            results = self.parts.validate()
+        progress, metric = self.progress, self.config.best_metric
+        self._restarts_before = self._restarts  # not to be counted as the next update's
+        progress.results = results
+        self._evaluated = progress.update
         with self._time_split.spent_on("saving"):
-            self.outputs.write(results, self.progress.steps)
-            improved = self.best.improved(self._latest | results)
+            self.outputs.write(results, progress.steps)
+            known = self._latest | results
+            improved = is_better(self.config, known, progress.best)
             if improved:
+                progress.best = known[metric]
                 self.save(self.directory.best)
-                self._tell_best(results)
-            self.announce.evaluation(self.progress.steps, results, improved)
+                spread = results["eval/return_std"] if metric == "eval/return" else None
+                self.directory.update_about(
+                    best=progress.best, best_metric=metric, best_std=spread
+                )
+            self.announce.evaluation(progress.steps, results, improved)
             if self.config.video == "evaluations":
-                self._record_video(f"update-{self.progress.update:06}")
-
-    def _tell_best(self, results: dict[str, float]) -> None:
-        metric = self.config.best_metric
-        spread = results["eval/return_std"] if metric == "eval/return" else None
-        self.directory.update_about(
-            best=self.best.value, best_metric=metric, best_std=spread
-        )
+                self._record_video(f"update-{progress.update:06}")
 
     def checkpoint(self) -> None:
         """End the running episodes, and save everything the run needs to continue."""
@@ -216,6 +195,11 @@ class Training:
         """Whether all updates are done."""
         return self.progress.steps >= self.config.total_steps
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether all updates are done, or the best policy is good enough."""
+        return self._is_trained or is_enough(self.config, self.progress.best)
+
     def _is_due(self, every: int | None) -> bool:
         """Whether it is time: after so many updates, or each tenth of the run."""
         if every is not None:
@@ -225,21 +209,16 @@ class Training:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
-        spec, progress = self.parts.pool.spec, self.progress
-        moment = Checkpoint(
+        parts, spec = self.parts, self.parts.pool.spec
+        Checkpoint(
+            **dict(self.progress) | {"seconds": self.seconds},
             env=self.config.env,
             observation_space=str(spec.observation_space),
             action_space=str(spec.action_space),
-            update=progress.update,
-            steps=progress.steps,
-            seconds=self.seconds,
-            learner=self.parts.learner.state_dict(),
-            normalisers=self.parts.normalisers(),
-            best=self.best.value,
-            results=progress.results,
+            learner=parts.learner.state_dict(),
+            normalisers=parts.normalisers(),
             replay=[] if path == self.directory.best else self.replay_files.save(),
-        )
-        moment.save(path)
+        ).save(path)
 
     @property
     def seconds(self) -> float:
@@ -258,13 +237,15 @@ class Training:
         if self._evaluated != self.progress.update:
             self.evaluate()
         self._save_last()
-        self.announce.trained(steps, seconds)
+        text = f"Trained {steps:,} steps in {spoken_time(seconds)}."
+        self.outputs.console.say(text, "bold")
         self._wait_for_videos()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
         self._load_best()
         facts |= self._judged()
-        self.announce.exported(self.parts.learner.export(self.directory.checkpoints))
+        for path in self.parts.learner.export(self.directory.checkpoints):
+            self.outputs.console.say(f"Also        {path}")
         if self.config.video != "never":
             self._record_video("best")
             self._wait_for_videos()
@@ -293,13 +274,11 @@ class Training:
         """The best policy on episodes that had no part in choosing it."""
         count = self.config.final_episodes
         if not count:
-            return {"best": self.best.value}
-        result = self.evaluator.episodes(
-            count, self.evaluator.seed(EvaluationSeed.FINAL)
-        )
+            return {"best": self.progress.best}
+        result = self.parts.evaluate(count, self.parts.seed(EvaluationSeed.FINAL))
         text = self.announce.final_evaluation(result, self.parts.measured(result))
         return {
-            "best": self.best.value,
+            "best": self.progress.best,
             "final": float(result.mean),
             "final_std": float(result.std),
             "result": text,
@@ -313,7 +292,7 @@ class Training:
             split[part] for part in ("env", "policy", "waiting", "copying")
         )
         steps = self.progress.steps - self._began_at
-        if not steps or self.restarts.processes:
+        if not steps or self._lost_processes:
             return {}  # in this process, such an env would be the end of the run
         try:
             text = compared(self.parts, steps, collecting, learning)
@@ -329,7 +308,7 @@ class Training:
     def _record_video(self, name: str) -> None:
         """Record a video of the policy as it is now; training does not wait for it."""
         try:
-            scene = VideoScene.of(self.parts, self.evaluator.seed(EvaluationSeed.VIDEO))
+            scene = VideoScene.of(self.parts, self.parts.seed(EvaluationSeed.VIDEO))
             self.directory.videos.mkdir(exist_ok=True)
             self.background_video.record(scene, self.directory.videos / f"{name}.gif")
         except Exception as error:  # a run does not fail because of a video
@@ -351,9 +330,16 @@ class Training:
     def _write_report(self) -> None:
         write_text(self.directory.report, report.page(self.directory))
 
+    def _watch(self, pool: Pool) -> None:
+        """Report every restart of a pool at once: an update may take minutes."""
+        pool.call_on_restart(self._restarted)
+        for fault in pool.faults:
+            self._restarted(fault)
+
     def _restarted(self, fault: Fault) -> None:
-        """Report at once: an update may take minutes."""
-        self.restarts.report_new(self.progress.steps)
+        self._restarts += 1
+        self._lost_processes += fault.kind != "raised"
+        self.outputs.write_fault(fault, self._restarts, self.progress.steps)
 
     # Troubles -------------------------------------------------------------------------
 
@@ -370,8 +356,6 @@ class Training:
             announce = self.announce
             failure = RunFailure(error, self.config, announce.command, announce.signed)
             state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
-            with suppress(CorralError, OSError):  # the disk may be what is wrong
-                self.restarts.report_new(self.progress.steps)
             self._note(state=state, result=failure.description())
             message = announce.failure(failure, self._is_trained)
             if not isinstance(error, CorralError):
@@ -380,24 +364,20 @@ class Training:
             raise
 
     def _note(self, **facts: Any) -> None:
-        try:
+        # The disk may be what is wrong; the error itself is on its way.
+        with suppress(CorralError, OSError):
             self.directory.update_about(**facts)
             self._write_report()
-        except (CorralError, OSError):
-            pass  # the disk may be what is wrong; the error itself is on its way
 
     # Ending ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close envs and sinks; a video that is under way is given up."""
-        try:
+        """Abort the video that is being recorded; close envs and sinks."""
+        with ExitStack() as closing:
+            closing.callback(self.outputs.close)
+            closing.callback(self._lock.close)
+            closing.callback(self.parts.close)
             self.background_video.close()
-            self.evaluator.close()
-            self.parts.pool.close()
-        finally:
-            if self.lock is not None:
-                self.lock.close()
-            self.outputs.close()
 
     def __enter__(self) -> Training:
         return self

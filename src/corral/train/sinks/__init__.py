@@ -1,9 +1,16 @@
-"""Sinks: where metrics go. One third-party name per file, imported when asked for.
+"""Destinations of metrics; the training loop is their only caller."""
 
-sink.write({"episode/return": 87.5}, step=2048)
-sink.close()
-"""
+from __future__ import annotations
 
-from corral.train.sinks.sink import Sink
+from collections.abc import Mapping
+from typing import Protocol
 
-__all__ = ["Sink"]
+
+class Sink(Protocol):
+    """Receives metrics as they come."""
+
+    def write(self, metrics: Mapping[str, float], step: int) -> None:
+        """Metrics that belong to one moment, counted in env steps."""
+
+    def close(self) -> None:
+        """Write everything that is left; afterwards nothing is written any more."""

@@ -20,17 +20,19 @@ from corral.rollouts.number_format import number, rate
 
 try:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.text import Text
 except ImportError as error:
     raise MissingExtra(
-        "corral train needs rich: pip install 'corral[train]'"
+        "this needs rich: pip install 'corral[bench]', or 'corral[train]' to train"
     ) from error
 
-SPEED_METRIC = "speed/steps_per_second"
-RETURN_METRIC = "episode/return"
-SUCCESS_METRIC = "episode/success_rate"
-CPU_METRIC = "use/cpu"
 LINES_PER_RUN = 10
 LINE_SECONDS = 10.0
 """In a log, a line for each tenth of the run, and for each update that comes so many
@@ -140,17 +142,62 @@ class ConsoleSink:
         return clock(pace * max(0, self._total - self._step))
 
     def _figures(self) -> list[str]:
+        known: dict[str, Callable[[float], str]] = {
+            "speed/steps_per_second": "{:.0f} steps/s".format,
+            "episode/return": lambda value: f"return {number(value)}",
+            "episode/success_rate": lambda value: f"success {rate(value)}",
+            "use/cpu": "CPU {:.0%}".format,
+        }
         latest = self._latest
-        known: tuple[tuple[str, Callable[[float], str]], ...] = (
-            (SPEED_METRIC, lambda value: f"{value:.0f} steps/s"),
-            (RETURN_METRIC, lambda value: f"return {number(value)}"),
-            (SUCCESS_METRIC, lambda value: f"success {rate(value)}"),
-            (CPU_METRIC, lambda value: f"CPU {value:.0%}"),
-        )
-        return [shown(latest[name]) for name, shown in known if name in latest]
+        return [shown(latest[name]) for name, shown in known.items() if name in latest]
 
 
 def clock(seconds: float) -> str:
     """Hours, minutes and seconds, as 1:02:03."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+aside = Console(highlight=False, stderr=True)
+
+
+class ProgressBar:
+    """A progress bar on the terminal; elsewhere nothing."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+        self._total = 0
+
+    def expect(self, turns: int) -> None:
+        """So many more turns are to come; fewer, if negative."""
+        self._total += turns
+        self._progress.update(self._task, total=self._total, refresh=True)
+
+    def show_status(self, text: str) -> None:
+        """What is being done now."""
+        self._progress.update(self._task, description=f"{text:<34}", refresh=True)
+
+    def turn(self) -> None:
+        """One of the expected turns is over."""
+        self._progress.update(self._task, advance=1, refresh=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[ProgressBar]:
+    """A bar that is gone when it is done."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeRemainingColumn(),
+    )
+    progress = Progress(
+        *columns,
+        console=aside,
+        transient=True,
+        disable=not aside.is_terminal,
+        auto_refresh=False,  # no refreshing thread beside what is being measured
+    )
+    with progress:
+        yield ProgressBar(progress, progress.add_task("", total=0))

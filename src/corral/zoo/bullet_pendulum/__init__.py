@@ -1,24 +1,5 @@
-"""A wheeled inverted pendulum in PyBullet: its env and its recipe.
+"""A wheeled inverted pendulum in PyBullet: its env and its recipe."""
 
-Names are imported at first use: the recipe can be read without the simulator.
-"""
-
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from corral.zoo.bullet_pendulum.env import BulletPendulum, make
+from corral.zoo.bullet_pendulum.env import BulletPendulum, make
 
 __all__ = ["BulletPendulum", "make"]
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.env"), name)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -54,19 +55,15 @@ class Client:
             raise RuntimeError("PyBullet cannot open another simulator in this process")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        function = getattr(pybullet, name)
-
-        def named(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, physicsClientId=self.number, **kwargs)
-
-        self.__dict__[name] = named  # found without this method from now on
-        return named
+        call = partial(getattr(pybullet, name), physicsClientId=self.number)
+        self.__dict__[name] = call  # found without this method from now on
+        return call
 
     def close(self) -> None:
         """Disconnect this simulator; idempotent."""
         if self.number >= 0:
             pybullet.disconnect(physicsClientId=self.number)
-            self.number = -1
+            self.__dict__ = {"number": -1}  # without the calls: ids are used again
 
 
 class BulletPendulum(gymnasium.Env[Obs, NDArray[np.float32]]):

@@ -6,7 +6,6 @@ earlier ones; without one the generator continues.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,10 +13,17 @@ from gymnasium import Space, spaces
 from gymnasium.spaces.utils import flatten, flatten_space
 
 from corral.errors import MissingExtra
-from corral.zoo.grid_world.agents import Agent, AirAgent, GroundAgent
-from corral.zoo.grid_world.cells import AGENT, CLOUD, GOAL, OBSTACLE, TARGET
 from corral.zoo.grid_world.picture import Frame, picture_of
-from corral.zoo.grid_world.world import Outcome, Rules, World
+from corral.zoo.grid_world.world import (
+    AGENT,
+    CLOUD,
+    GOAL,
+    OBSTACLE,
+    TARGET,
+    Agent,
+    Rules,
+    World,
+)
 
 try:
     from pettingzoo import AECEnv, ParallelEnv
@@ -76,10 +82,9 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
         self.render_mode = render_mode
         self.flat = flat
         self.show_target = show_target
-        kinds = [(GroundAgent, "ground", ground), (AirAgent, "air", air)]
-        agents: list[Agent] = [
-            kind(f"{name}_{number}", number)
-            for kind, name, count in kinds
+        agents = [
+            Agent(f"{kind}_{number}", number, flies=kind == "air")
+            for kind, count in {"ground": ground, "air": air}.items()
             for number in range(count)
         ]
         self._by_name = {agent.name: agent for agent in agents}
@@ -139,7 +144,7 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
             {name: one.reward for name, one in outcomes.items()},
             ended,
             dict.fromkeys(outcomes, late),
-            {name: _info(one) for name, one in outcomes.items()},
+            {name: one.info for name, one in outcomes.items()},
         )
 
     def state(self) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -168,12 +173,10 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
 
     def _full_space(self, agent: Agent) -> spaces.Dict:
         parts = agent.observation_parts(self.rules.size, self.rules.goal)
-        place = spaces.Box(0, self.rules.size - 1, (2,), np.int32)
-        if self.show_target:
-            parts["target"] = place
-        if self.rules.goal:
-            parts["goal"] = place
-        return spaces.Dict(parts)
+        shown = {"target": self.show_target, "goal": self.rules.goal}
+        return spaces.Dict(
+            parts | {name: parts["agent"] for name in shown if shown[name]}
+        )
 
     def _observations(self) -> dict[str, Any]:
         return {name: self._observe(self._by_name[name]) for name in self.agents}
@@ -191,12 +194,6 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
 
 
 def _rules(size: str | int, given: Parts) -> Rules:
-    known = {field.name for field in fields(Rules)}
-    if unknown := given.keys() - known:
-        raise TypeError(
-            f"the grid world has no {', '.join(sorted(unknown))}; its rules are "
-            f"{', '.join(sorted(known))}"
-        )
     if isinstance(size, str) and size not in SIZES:
         raise ValueError(f"size is {size!r}; choose {', '.join(SIZES)} or a number")
     preset = SIZES[size] if isinstance(size, str) else {"size": int(size)}
@@ -211,14 +208,6 @@ def _flat_space(space: spaces.Dict) -> spaces.Box:
     return spaces.Box(
         whole.low.astype(np.float32), whole.high.astype(np.float32), dtype=np.float32
     )
-
-
-def _info(outcome: Outcome) -> Parts:
-    return {
-        "detects_target": outcome.detects,
-        "seen_by_target": outcome.seen,
-        "obstacle_hit": outcome.hit,
-    }
 
 
 def parallel_env(**arguments: Any) -> GridWorld:

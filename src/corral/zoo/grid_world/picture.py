@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.zoo.grid_world.cells import Cell
-from corral.zoo.grid_world.target import SIGHT
-from corral.zoo.grid_world.world import World
+from corral.zoo.grid_world.world import SIGHT, Cell, World
 
 PIXELS = 24
 """A cell's side."""
@@ -30,10 +28,9 @@ def picture_of(world: World) -> Frame:
     frame = np.full((size * PIXELS, size * PIXELS, 3), PAPER, np.uint8)
     frame[::PIXELS] = LINE
     frame[:, ::PIXELS] = LINE
-    for across, up in np.argwhere(world.board.clouds).tolist():
-        _fill(frame, (across, up), HAZE)
-    for across, up in np.argwhere(world.board.obstacles).tolist():
-        _fill(frame, (across, up), STONE)
+    for layer, colour in ((world.board.clouds, HAZE), (world.board.obstacles, STONE)):
+        for across, up in np.argwhere(layer).tolist():
+            _fill(frame, (across, up), colour)
     if world.goal is not None:
         _fill(frame, world.goal, GREEN, inset=4)
     _outline(frame, world.target.cell, SIGHT, RED)

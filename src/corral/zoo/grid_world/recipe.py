@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.train.recipes.config import RunConfig
@@ -22,10 +20,8 @@ from corral.train.run.parts import Parts
 class Config(RunConfig):
     """The settings of the recipe."""
 
-    view: Literal["flattened", "shared"] = Field(
-        default="flattened",
-        description="flattened: all agents as one; shared: one policy for each of them",
-    )
+    view: Literal["flattened", "shared"] = "flattened"
+    """flattened: all agents as one; shared: one policy for each of them"""
 
 
 def build(config: Config) -> Parts:

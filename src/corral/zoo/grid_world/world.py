@@ -1,15 +1,146 @@
-"""The rules: moves, rewards, and the ends of agents."""
+"""The board, the agents, the target; the rules: moves, rewards, ends of agents."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
 
-from corral.zoo.grid_world.agents import Agent, View, see
-from corral.zoo.grid_world.board import Board
-from corral.zoo.grid_world.cells import TARGET, Cell, beside, distance
-from corral.zoo.grid_world.target import Target
+# The board --------------------------------------------------------------------------
+
+LONGEST_SIDE = 4
+MARGIN = 3
+"""Cells around the board, enough for the widest view from its edge."""
+
+Layer = NDArray[np.int8]
+
+
+class Board:
+    """The part of the world that does not move during an episode.
+
+    Layers have a margin, so that a view is one slice for every cell.
+    """
+
+    def __init__(
+        self, size: int, obstacles: int, clouds: int, rng: np.random.Generator
+    ) -> None:
+        self.size = size
+        self.obstacles = _rectangles(size, obstacles, rng)
+        self.clouds = _rectangles(size, clouds, rng)
+        self.ground: Layer = np.full((size + 2 * MARGIN,) * 2, OBSTACLE, np.int8)
+        """Seen from the ground: obstacles and the border."""
+        inside = slice(MARGIN, MARGIN + size)
+        self.ground[inside, inside] = self.obstacles
+        self.border: Layer = self.ground.copy()
+        """Seen from the air: the border only."""
+        self.border[inside, inside] = 0
+        self.cover = np.zeros(self.ground.shape, np.bool_)
+        """Where clouds are."""
+        self.cover[inside, inside] = self.clouds
+
+    def blocks(self, cell: Cell) -> bool:
+        """Whether the cell has an obstacle."""
+        return bool(self.obstacles[cell])
+
+    def free_cells(self, count: int, rng: np.random.Generator) -> list[Cell]:
+        """Draw different cells without obstacles."""
+        free = np.flatnonzero(~self.obstacles)
+        if len(free) < count:  # too few: use cells with obstacles, too
+            free = np.arange(self.size**2)
+        chosen = rng.choice(free, size=count, replace=False).tolist()
+        return [divmod(index, self.size) for index in chosen]
+
+
+def _rectangles(size: int, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Random rectangles with sides of one to four cells."""
+    covered = np.zeros((size, size), np.bool_)
+    for _ in range(count):
+        width, height = rng.integers(1, LONGEST_SIDE + 1, 2).tolist()
+        left = int(rng.integers(0, size - width + 1))
+        top = int(rng.integers(0, size - height + 1))
+        covered[left : left + width, top : top + height] = True
+    return covered
+
+
+def view(layer: NDArray[np.generic], cell: Cell, radius: int) -> NDArray[np.generic]:
+    """The square of a layer around a cell."""
+    left, top = cell[0] + MARGIN - radius, cell[1] + MARGIN - radius
+    side = 2 * radius + 1
+    return layer[left : left + side, top : top + side]
+
+
+EMPTY = 0
+OBSTACLE = 1
+"""Also beyond the border."""
+AGENT = 2
+TARGET = 3
+CLOUD = 4
+"""Hides the cell from agents in the air."""
+GOAL = 5
+HIDDEN = -10
+"""Out of sight at the agent's altitude."""
+
+Cell = tuple[int, int]
+
+MOVES: tuple[Cell, ...] = ((1, 0), (0, 1), (-1, 0), (0, -1), (0, 0))
+"""Right, up, left, down, stay."""
+DIRECTIONS = MOVES[:4]
+
+
+def beside(cell: Cell, move: Cell, size: int) -> Cell:
+    """The cell after a move; the border stops it."""
+    return (
+        min(max(cell[0] + move[0], 0), size - 1),
+        min(max(cell[1] + move[1], 0), size - 1),
+    )
+
+
+def distance(one: Cell, other: Cell) -> int:
+    """The distance in steps."""
+    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+
+
+TURNING = 0.3
+"""Probability of a turn, per move."""
+SIGHT = 1
+"""It sees the cells around its own, 3 x 3."""
+
+
+class Target:
+    """Keeps its direction for some steps, and avoids obstacles."""
+
+    def __init__(self, cell: Cell, speed: float = 1.0) -> None:
+        self.cell = cell
+        self.speed = speed
+        """The probability that it moves in a step."""
+        self.direction: Cell = (0, 0)
+
+    def move(self, board: Board, rng: np.random.Generator) -> None:
+        """Move by one cell, or stay."""
+        if rng.random() < self.speed * TURNING:
+            self.direction = DIRECTIONS[rng.integers(len(DIRECTIONS))]
+        if rng.random() >= self.speed:
+            return
+        ahead = beside(self.cell, self.direction, board.size)
+        if not board.blocks(ahead):
+            self.cell = ahead
+            return
+        for index in rng.permutation(len(DIRECTIONS)).tolist():
+            aside = beside(self.cell, DIRECTIONS[index], board.size)
+            if not board.blocks(aside):
+                self.cell = aside
+                return
+
+    def sees(self, cell: Cell) -> bool:
+        """Whether the cell is next to it, or the same."""
+        away = max(abs(cell[0] - self.cell[0]), abs(cell[1] - self.cell[1]))
+        return away <= SIGHT
+
+
+# The episode ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -36,15 +167,12 @@ class Rules:
     """Reward for every step closer to the goal."""
 
 
-@dataclass
-class Outcome:
+class Outcome(NamedTuple):
     """The result of a step for one agent."""
 
     reward: float
     ended: bool
-    detects: bool
-    seen: bool
-    hit: bool
+    info: dict[str, bool]
 
 
 class World:
@@ -73,11 +201,11 @@ class World:
     def step(self, actions: dict[str, int]) -> dict[str, Outcome]:
         """Move the agents, compute their results, then move the target."""
         self.steps += 1
-        before = {agent.name: agent.cell for agent in self.present}
-        hits = {agent.name: self._moved(agent, actions) for agent in self.present}
+        before = [agent.cell for agent in self.present]
+        hits = [self._moved(agent, actions[agent.name]) for agent in self.present]
         outcomes = {
-            agent.name: self._settled(agent, before[agent.name], hits[agent.name])
-            for agent in self.present
+            agent.name: self._settled(agent, cell, hit)
+            for agent, cell, hit in zip(self.present, before, hits, strict=True)
         }
         self.target.move(self.board, self.rng)
         return outcomes
@@ -88,31 +216,20 @@ class World:
 
     def look(self, agent: Agent) -> View:
         """The view of an agent now; at higher levels it may miss the target."""
-        chance = agent.chance()
+        chance = CHANCES[agent.altitude]
         seen = chance >= 1.0 or self.rng.random() < chance
         target = self.target.cell if seen else None
         return see(agent, self.board, self.present, target, self.goal)
 
-    def _moved(self, agent: Agent, actions: dict[str, int]) -> bool:
+    def _moved(self, agent: Agent, action: int) -> bool:
         """Move an agent; returns whether it hit an obstacle."""
-        move = agent.move_for(actions[agent.name])
-        ahead = beside(agent.cell, move, self.rules.size)
-        if agent.flies:
-            agent.cell = ahead
-            return False
-        if ahead != agent.cell and self.board.blocks(ahead):
+        ahead = beside(agent.cell, agent.move_for(action), self.rules.size)
+        walkers = [one for one in self.present if not one.flies and one is not agent]
+        if not agent.flies and ahead != agent.cell and self.board.blocks(ahead):
             return True
-        if not self._taken(ahead, agent):
+        if agent.flies or all(one.cell != ahead for one in walkers):
             agent.cell = ahead
         return False
-
-    def _taken(self, cell: Cell, by: Agent) -> bool:
-        """Whether another agent on the ground is in the cell."""
-        return any(
-            other.cell == cell and not other.flies
-            for other in self.present
-            if other is not by
-        )
 
     def _settled(self, agent: Agent, before: Cell, hit: bool) -> Outcome:
         rules = self.rules
@@ -132,4 +249,93 @@ class World:
             nearer = distance(before, self.goal) - distance(agent.cell, self.goal)
             reward += rules.approach * nearer + rules.goal_reward * at_goal
         ended = reached or at_goal or (rules.death_on_sight and seen)
-        return Outcome(float(reward), ended, detects, seen, hit)
+        info = {"detects_target": detects, "seen_by_target": seen, "obstacle_hit": hit}
+        return Outcome(float(reward), ended, info)
+
+
+View = NDArray[np.int8]
+LEVELS = 3
+CHANCES = (1.0, 1.0, 0.66, 0.33)
+"""The probability of seeing a target in view, by altitude."""
+
+
+class Agent:
+    """An agent on the ground or in the air.
+
+    On the ground it sees 5 x 5 cells; actions: four directions, or stay. In the air it
+    is above obstacles, at one of three levels, and sees up to 7 x 7 cells: at level 1
+    the inner 3 x 3 cells, and always a target there; at level 3 all cells, but a target
+    with probability 1/3. Its actions are the moves, then up, hold, down.
+    """
+
+    def __init__(self, name: str, number: int, flies: bool) -> None:
+        self.name = name
+        self.number = number
+        """Its index among agents of its kind."""
+        self.flies = flies
+        self.radius = 3 if flies else 2
+        """Cells that it sees in each direction."""
+        self.actions = len(MOVES) + 3 * flies
+        self.start((0, 0))
+
+    def start(self, cell: Cell) -> None:
+        """Start an episode in a cell, in the air at the lowest level."""
+        self.cell = cell
+        self.visited = {cell}
+        self.altitude = int(self.flies)
+        """The flight level, 1 to 3; 0 on the ground."""
+
+    def move_for(self, action: int) -> Cell:
+        """The move of an action; in the air it may also change the altitude."""
+        if action < len(MOVES):
+            return MOVES[action]
+        change = (1, 0, -1)[action - len(MOVES)]
+        self.altitude = min(max(self.altitude + change, 1), LEVELS)
+        return (0, 0)
+
+    def observation_parts(self, size: int, goal: bool) -> dict[str, spaces.Space[Any]]:
+        """The spaces of its observation, by name; the flight level is never 0."""
+        side = 2 * self.radius + 1
+        low, high = (HIDDEN, CLOUD) if self.flies else (0, TARGET)
+        view_space = spaces.Box(low, GOAL if goal else high, (side, side), np.int8)
+        level = {"flight_level": spaces.Discrete(LEVELS + 1)} if self.flies else {}
+        place = spaces.Box(0, size - 1, (2,), np.int32)
+        return {"agent": place, "obstacles_fov": view_space, **level}
+
+    def observed(self, seen: View) -> dict[str, Any]:
+        """The observation, without target and goal."""
+        level = {"flight_level": np.int64(self.altitude)} if self.flies else {}
+        return {"agent": np.array(self.cell, np.int32), "obstacles_fov": seen, **level}
+
+
+def see(
+    agent: Agent,
+    board: Board,
+    others: list[Agent],
+    target: Cell | None,
+    goal: Cell | None,
+) -> View:
+    """The view of an agent; target is None if it does not detect it."""
+    layer = board.border if agent.flies else board.ground
+    seen = np.array(view(layer, agent.cell, agent.radius), np.int8)
+    things = [
+        (other.cell, AGENT)
+        for other in others
+        if other is not agent and other.altitude <= agent.altitude
+    ]
+    for cell, code in [*things, (goal, GOAL), (target, TARGET)]:
+        if cell is not None:
+            across, up = (cell[axis] - agent.cell[axis] for axis in (0, 1))
+            if max(abs(across), abs(up)) <= agent.radius:
+                seen[across + agent.radius, up + agent.radius] = code
+    return _from_above(agent, board, seen) if agent.flies else seen
+
+
+def _from_above(agent: Agent, board: Board, seen: View) -> View:
+    """Clouds hide agents; cells out of sight are HIDDEN."""
+    below = (seen != OBSTACLE) & (seen != TARGET) & (seen != GOAL)
+    seen[np.asarray(view(board.cover, agent.cell, agent.radius)) & below] = CLOUD
+    if rings := LEVELS - agent.altitude:
+        seen[:rings] = seen[-rings:] = HIDDEN
+        seen[:, :rings] = seen[:, -rings:] = HIDDEN
+    return seen

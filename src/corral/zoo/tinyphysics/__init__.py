@@ -6,13 +6,13 @@
 After comma's controls challenge (v2). Without paths it uses a small generated model and
 synthetic routes.
 
-route       one drive, read from a CSV file    routes, drives   which route comes next
-synthetic   generated routes                   track   a route after its warm-up
-model       the ONNX session                   onnx_graphs   models made here
+route       drives read from CSV files or generated, and the order of slots
+track       a route after its warm-up, what a controller observes of it
+model       the ONNX session                     onnx_graphs   models made here
 tokens      accelerations as the model's tokens  costs   the cost of a drive
-env, batch  one car, many cars in one call     pid     the controller to beat
+env, batch  one car, many cars in one call       pid     the controller to beat
 
-Names are imported at first use: options can be shown without onnxruntime.
+Names are imported at first use: options can be shown without gymnasium.
 """
 
 from __future__ import annotations
@@ -28,27 +28,31 @@ if TYPE_CHECKING:
     from corral.zoo.tinyphysics.costs import Costs
     from corral.zoo.tinyphysics.env import TinyPhysicsEnv, make_tinyphysics
     from corral.zoo.tinyphysics.model import Model, load_model
-    from corral.zoo.tinyphysics.observation import OBS_SCALE
     from corral.zoo.tinyphysics.pid import PID
-    from corral.zoo.tinyphysics.route import Route
-    from corral.zoo.tinyphysics.routes import RouteOrder, find_routes, load_route
-    from corral.zoo.tinyphysics.synthetic import write_route
+    from corral.zoo.tinyphysics.route import (
+        Route,
+        RouteOrder,
+        find_routes,
+        load_route,
+        write_route,
+    )
+    from corral.zoo.tinyphysics.track import OBS_SCALE
 
 _HOMES = {
     "Costs": "costs",
     "Model": "model",
-    "OBS_SCALE": "observation",
+    "OBS_SCALE": "track",
     "PID": "pid",
     "Route": "route",
-    "RouteOrder": "routes",
+    "RouteOrder": "route",
     "TinyPhysicsEnv": "env",
     "TinyPhysicsVectorEnv": "batch",
-    "find_routes": "routes",
+    "find_routes": "route",
     "load_model": "model",
-    "load_route": "routes",
+    "load_route": "route",
     "make_tinyphysics": "env",
     "make_tinyphysics_batched": "batch",
-    "write_route": "synthetic",
+    "write_route": "route",
 }
 
 __all__ = [

@@ -16,20 +16,27 @@ from numpy.typing import NDArray
 
 from corral.errors import OptionError
 from corral.zoo.tinyphysics.costs import cost_info, reward
-from corral.zoo.tinyphysics.drives import Drives
 from corral.zoo.tinyphysics.model import Model, load_model
-from corral.zoo.tinyphysics.observation import (
+from corral.zoo.tinyphysics.route import (
+    CONTEXT,
+    CONTROL_START,
+    COST_END,
+    request_of,
+)
+from corral.zoo.tinyphysics.tokens import BINS, encode, sample
+from corral.zoo.tinyphysics.track import (
+    AHEAD,
     FIRST_AHEAD,
+    LARGEST_CHANGE,
     LOOKING_AHEAD,
     SIZE,
+    STEER_LIMIT,
+    Drives,
+    Track,
     action_space,
     finished,
     observation_space,
 )
-from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, COST_END
-from corral.zoo.tinyphysics.routes import RouteRequest, request_of
-from corral.zoo.tinyphysics.tokens import BINS, encode, sample
-from corral.zoo.tinyphysics.track import AHEAD, LARGEST_CHANGE, STEER_LIMIT, Track
 
 WINDOW = np.arange(1 - CONTEXT, 1)
 ROAD = np.arange(AHEAD)
@@ -106,18 +113,12 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         self.single_action_space = action_space()
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._begin_nowhere()
-
-    def _begin_nowhere(self) -> None:
-        """Set the state before the first reset."""
-        count = self.num_envs
-        self._paths = [""] * count
-        self._traced = [False] * count
-        self._index = np.zeros(count, np.intp)
-        self._end = np.zeros(count, np.intp)
-        self._now = np.zeros(count)
-        self._row = np.zeros((count, len(TABLE)))
-        self._seen = np.zeros((count, SIZE))
+        self._paths = [""] * num_envs
+        self._traced = [False] * num_envs
+        self._index, self._end = np.zeros((2, num_envs), np.intp)
+        self._now = np.zeros(num_envs)
+        self._row = np.zeros((num_envs, len(TABLE)))
+        self._seen = np.zeros((num_envs, SIZE))
         self._held: dict[str, NDArray[Any]] = {}
         self._hold(ROWS)
 
@@ -157,21 +158,20 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         tasks = options.pop("tasks", None)
         seeds = self._seeds(seed)
-        begun: list[tuple[int, Track, RouteRequest]] = []
+        begun: list[tuple[int, Track, bool]] = []
         with self._drives.all_or_none():
             for row in rows.tolist():
                 task = {} if tasks is None else {"task": tasks[row]}
-                asked = request_of({**options, **task})
-                track = self._drives.begin(row, seeds[row], asked.route)
-                begun.append((row, track, asked))
+                route, traced = request_of({**options, **task})
+                track = self._drives.begin(row, seeds[row], route)
+                begun.append((row, track, traced))
         # All routes have been read: a bad one leaves all slots unchanged.
-        for row, track, asked in begun:
-            self._load(row, track)
-            self._traced[row] = asked.trace
-        self._see(rows)
         infos: dict[str, Any] = {}
-        for row in rows.tolist():
-            infos = self._add_info(infos, {"route": self._paths[row]}, row)
+        for row, track, traced in begun:
+            self._load(row, track)
+            self._traced[row] = traced
+            infos = self._add_info(infos, {"route": track.path}, row)
+        self._see(rows)
         return self._shown(), infos
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
@@ -282,13 +282,10 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         """The infos of routes that are over."""
         infos: dict[str, Any] = {}
         for row in np.flatnonzero(over).tolist():
-            info = cost_info(
-                self._paths[row],
-                self._held["table"][row, :, 0],
-                self._held["lataccel"][row],
-                self._held["states"][row],
-                self._traced[row],
-            )
+            target = self._held["table"][row, :, 0]
+            lataccel, states = self._held["lataccel"][row], self._held["states"][row]
+            path, traced = self._paths[row], self._traced[row]
+            info = cost_info(path, target, lataccel, states, traced)
             infos = self._add_info(infos, info, row)
         return infos
 

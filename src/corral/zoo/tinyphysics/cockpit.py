@@ -22,15 +22,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from corral.zoo.tinyphysics.batch import TinyPhysicsVectorEnv
 from corral.zoo.tinyphysics.env import TinyPhysicsEnv
-from corral.zoo.tinyphysics.observation import LOOKING_AHEAD, SIZE
 from corral.zoo.tinyphysics.pid import BY_CHANGE, BY_ERROR, BY_SUM
-from corral.zoo.tinyphysics.track import STEER_LIMIT
+from corral.zoo.tinyphysics.track import LOOKING_AHEAD, SIZE, STEER_LIMIT
 
 Floats = NDArray[np.float64]
 
@@ -119,12 +118,8 @@ def _remember(past: Floats, rows: Any, latest: Floats) -> None:
     past[rows] = np.concatenate([latest[:, None], past[rows, :-1]], 1)
 
 
-def _space() -> Box:
-    return Box(-LARGEST, LARGEST, (WIDTH,), np.float32)
-
-
-def _action_space() -> Box:
-    return Box(-LARGEST, LARGEST, (1,), np.float32)
+def _space(width: int) -> Box:
+    return Box(-LARGEST, LARGEST, (width,), np.float32)
 
 
 class CockpitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -132,8 +127,7 @@ class CockpitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: TinyPhysicsEnv) -> None:
         super().__init__(env)
-        self.observation_space = _space()
-        self.action_space = _action_space()
+        self.observation_space, self.action_space = _space(WIDTH), _space(1)
         self._cockpit = Cockpit(1)
 
     def reset(self, **given: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:
@@ -152,18 +146,18 @@ class CockpitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._cockpit.shown()[0], reward, terminated, truncated, info
 
 
-class CockpitVectorEnv(VectorEnv[Any, Any, Any]):
+class CockpitVectorEnv(VectorWrapper):
     """A TinyPhysicsVectorEnv whose actions turn the wheels."""
 
+    env: TinyPhysicsVectorEnv
+
     def __init__(self, env: TinyPhysicsVectorEnv) -> None:
-        self._env = env
-        self.metadata = dict(env.metadata)
-        self.num_envs = env.num_envs
-        self.single_observation_space = _space()
-        self.single_action_space = _action_space()
-        self.observation_space = batch_space(_space(), env.num_envs)
-        self.action_space = batch_space(_action_space(), env.num_envs)
-        self._cockpit = Cockpit(env.num_envs)
+        super().__init__(env)
+        seen, turn, count = _space(WIDTH), _space(1), env.num_envs
+        self.single_observation_space, self.single_action_space = seen, turn
+        self.observation_space = batch_space(seen, count)
+        self.action_space = batch_space(turn, count)
+        self._cockpit = Cockpit(count)
 
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
@@ -171,7 +165,7 @@ class CockpitVectorEnv(VectorEnv[Any, Any, Any]):
         """Start the next routes of all slots, or of those in the mask."""
         mask = (options or {}).get("reset_mask")
         rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        seen, infos = self._env.reset(seed=seed, options=options)
+        seen, infos = self.env.reset(seed=seed, options=options)
         self._cockpit.begin(rows, seen)
         return self._cockpit.shown(), infos
 
@@ -182,13 +176,9 @@ class CockpitVectorEnv(VectorEnv[Any, Any, Any]):
         steers = np.zeros((self.num_envs, 1), np.float32)
         turns = np.asarray(actions, np.float64)[:, 0]
         steers[rows, 0] = self._cockpit.steered(rows, turns)
-        seen, *outcome = self._env.step(steers, step_mask)
+        seen, *outcome = self.env.step(steers, step_mask)
         self._cockpit.see(rows, seen)
         return self._cockpit.shown(), *outcome
-
-    def close_extras(self, **kwargs: Any) -> None:
-        """Close the cars."""
-        self._env.close()
 
 
 def make_cockpit(*given: Any, **options: Any) -> CockpitEnv:

@@ -11,20 +11,22 @@ from numpy.typing import NDArray
 
 from corral.errors import OptionError
 from corral.zoo.tinyphysics.costs import cost_info, reward
-from corral.zoo.tinyphysics.drives import Drives
 from corral.zoo.tinyphysics.model import Model, load_model
-from corral.zoo.tinyphysics.observation import (
+from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, COST_END, request_of
+from corral.zoo.tinyphysics.tokens import decode_one, encode_one, sample_one
+from corral.zoo.tinyphysics.track import (
+    AHEAD,
     FIRST_AHEAD,
+    LARGEST_CHANGE,
     LOOKING_AHEAD,
     SIZE,
+    STEER_LIMIT,
+    Drives,
+    Track,
     action_space,
     finished,
     observation_space,
 )
-from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, COST_END
-from corral.zoo.tinyphysics.routes import request_of
-from corral.zoo.tinyphysics.tokens import decode_one, encode_one, sample_one
-from corral.zoo.tinyphysics.track import AHEAD, LARGEST_CHANGE, STEER_LIMIT, Track
 
 Observation = NDArray[Any]
 
@@ -97,10 +99,9 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Start the next route, after its warm-up."""
         super().reset(seed=seed)
-        asked = request_of(options)
-        track = self._drives.begin(0, seed, asked.route)
-        self._trace = asked.trace
-        self._track = track
+        route, trace = request_of(options)
+        self._track = track = self._drives.begin(0, seed, route)
+        self._trace = trace
         self._index = CONTROL_START
         self._end = track.length if self._whole_route else COST_END
         self._error, self._error_sum = track.error, track.error_sum

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.errors import MissingExtra, OptionError, WriteFailed
-from corral.train.commands.argument_types import count
-from corral.train.commands.output_files import save
+from corral.train.commands.argument_types import check_file, count, save
 from corral.train.commands.requirements import Need, training
 
 if TYPE_CHECKING:
     from corral.zoo.tinyphysics import Costs
-    from corral.zoo.tinyphysics.controller import Controller
+    from corral.zoo.tinyphysics.evaluation import Controller
 
 NAME = "tinyphysics"
 EXAMPLES = """\
@@ -37,39 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(
         "tinyphysics", "corral eval tinyphysics: drive every route once"
     ).add_argument
-    add(
-        "--controller",
-        metavar="pid|RUN",
-        help="pid, or the run directory of a policy (default: pid)",
-    )
+    add("--controller", metavar="pid|RUN", help="pid, or a run's directory")
     # str, not Path: the spelling seeds the routes.
-    add(
-        "--data",
-        metavar="DIR",
-        help="directory of routes NAME.csv (default: synthetic routes)",
-    )
-    add(
-        "--model",
-        metavar="FILE",
-        help="ONNX file of the car (default: a small generated model)",
-    )
-    add(
-        "--backend",
-        choices=("auto", "serial", "thread", "process"),
-        help="where the cars run (default: auto)",
-    )
-    add(
-        "--batched",
-        action="store_true",
-        help="one call of the model for all cars of a worker",
-    )
+    add("--data", metavar="DIR", help="directory of routes (default: synthetic ones)")
+    add("--model", metavar="FILE", help="ONNX file of the car (default: a small one)")
+    backends = ("auto", "serial", "thread", "process")
+    add("--backend", choices=backends, help="where the cars run (default: auto)")
+    add("--batched", action="store_true", help="one model call for a worker's cars")
     add("--limit", type=count, metavar="N", help="the first N routes only")
-    add(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        help="report file (default: next to --json, else tinyphysics.html)",
-    )
+    add("--html", type=Path, metavar="FILE", help="report (default: beside --json)")
 
 
 def refuse(arguments: argparse.Namespace) -> None:
@@ -93,14 +67,14 @@ def need(arguments: argparse.Namespace) -> Need:
 def run(arguments: argparse.Namespace) -> int:
     """Drive, show, write; returns the exit status."""
     _check(arguments)
-    from corral.train.sinks.progress import bar
+    from corral.train.sinks.console import progress_bar
     from corral.zoo.tinyphysics import evaluation, find_routes
-    from corral.zoo.tinyphysics.controller import PID_NAME, controller_of
+    from corral.zoo.tinyphysics.evaluation import PID_NAME, controller_of
 
     name = PID_NAME if arguments.controller is None else arguments.controller
     controller = controller_of(name, arguments.checkpoint)
     paths = find_routes(arguments.data)[: arguments.limit]
-    with bar() as progress:
+    with progress_bar() as progress:
         progress.expect(len(paths))
         progress.show_status("reading")
         evaluation.check(arguments.model, paths)
@@ -129,13 +103,8 @@ def _check(arguments: argparse.Namespace) -> None:
                 f"--{name} has no meaning for {NAME}: it drives every route once, "
                 "seeded with its path"
             )
-    for option in ("json", "html"):
-        path: Path | None = getattr(arguments, option)
-        if path is not None and not _writable(path):
-            raise OptionError(
-                f"--{option} {path} cannot be written: {path.parent.resolve()} must be "
-                f"a directory that you may write to, and {path.name} not a directory"
-            )
+    check_file("--json", arguments.json)
+    check_file("--html", arguments.html)
     report = arguments.html or _beside(arguments.json)
     if arguments.json is not None and report.resolve() == arguments.json.resolve():
         raise OptionError(
@@ -149,18 +118,14 @@ def _is_given(arguments: argparse.Namespace, name: str) -> bool:
     return value is not None and value is not False
 
 
-def _writable(path: Path) -> bool:
-    folder = path.parent
-    return not path.is_dir() and folder.is_dir() and os.access(folder, os.W_OK)
-
-
 def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
-    from corral.zoo.tinyphysics.evaluation import columns_of, mean_of, mean_text
+    from corral.rollouts.number_format import number
+    from corral.zoo.tinyphysics.evaluation import mean_of, mean_text
 
     width = max(map(len, costs))
     print(f"{'route':<{width}}  {'lataccel':>9}  {'jerk':>9}  {'total':>9}")
     for path, cost in {**costs, "mean": mean_of(costs)}.items():
-        columns = "  ".join(f"{value:>9}" for value in columns_of(cost))
+        columns = "  ".join(f"{number(value):>9}" for value in cost)
         print(f"{path:<{width}}  {columns}")
     print(f"{controller.name}: {mean_text(costs)} over {len(costs)} routes")
 

@@ -8,21 +8,31 @@ with open_pool(controller, model, num_envs=8) as pool:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corral.core import Decision, Generators, Policy, Step
+from corral.core import Decision, EnvSpec, Generators, Policy, Step
 from corral.engine.pool import Pool
 from corral.engine.worker.context import this_worker
+from corral.errors import OptionError
 from corral.rollouts.episode import Episode
 from corral.rollouts.episodic import run_episodes
-from corral.rollouts.number_format import number, score
-from corral.zoo.tinyphysics import Costs, Model, load_route
-from corral.zoo.tinyphysics.controller import Controller
+from corral.rollouts.number_format import score
+from corral.train.run.directory import find
+from corral.zoo.tinyphysics import (
+    PID,
+    Costs,
+    Model,
+    load_route,
+    make_tinyphysics,
+    make_tinyphysics_batched,
+)
+from corral.zoo.tinyphysics.cockpit import make_cockpit, make_cockpit_batched
 from corral.zoo.tinyphysics.route import CONTROL_START, COST_END
 
 STEPS = COST_END - CONTROL_START
@@ -30,8 +40,7 @@ SAMPLES = 5
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """A drive of one route; arrays of one row per step."""
 
     path: str
@@ -94,7 +103,10 @@ def drive(
 def trace(pool: Pool, policy: Policy, paths: Sequence[str]) -> list[Trace]:
     """Drive these routes, and record targets, lateral accelerations and steers."""
     tasks = [{"route": path, "trace": True} for path in paths]
-    return [_trace(episode) for episode in _episodes(pool, policy, tasks)]
+    return [
+        Trace(episode.info["route"], _costs(episode), *episode.info["trace"].T)
+        for episode in _episodes(pool, policy, tasks)
+    ]
 
 
 def mean_of(costs: Mapping[str, Costs]) -> Costs:
@@ -106,11 +118,6 @@ def mean_text(costs: Mapping[str, Costs]) -> str:
     """The mean total cost and its standard deviation over the routes."""
     totals = [cost.total for cost in costs.values()]
     return score(mean_of(costs).total, float(np.std(totals)))
-
-
-def columns_of(cost: Costs) -> tuple[str, ...]:
-    """The three costs of a route as text."""
-    return tuple(map(number, cost))
 
 
 def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
@@ -151,6 +158,48 @@ def _costs(episode: Episode) -> Costs:
     return Costs(**{key: float(c) for key, c in episode.info["episode_cost"].items()})
 
 
-def _trace(episode: Episode) -> Trace:
-    target, actual, steer = episode.info["trace"].T
-    return Trace(episode.info["route"], _costs(episode), target, actual, steer)
+PID_NAME = "pid"
+PLAIN = "corral.zoo.tinyphysics"
+VIEWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    f"{PLAIN}:make_tinyphysics": (make_tinyphysics, make_tinyphysics_batched),
+    f"{PLAIN}.cockpit:make_cockpit": (make_cockpit, make_cockpit_batched),
+}
+"""The env of a run -> functions that make one car, and many cars."""
+SEEN = {"scaled", "dtype", "road"}
+"""Arguments of the env that change its observations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A policy, and the functions that make its envs."""
+
+    name: str
+    policy_for: Callable[[EnvSpec], Policy]
+    make: Callable[..., Any] = make_tinyphysics
+    make_batched: Callable[..., Any] = make_tinyphysics_batched
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+def controller_of(name: str, checkpoint: str = "best") -> Controller:
+    """The controller `pid`, or that of a run's directory or checkpoint."""
+    if name == PID_NAME:
+        return Controller("PID", lambda spec: PID(), env_kwargs={"dtype": "float64"})
+    path = Path(name)
+    directory = find(path)
+    # Imported here: a PID needs neither torch nor pydantic.
+    from corral.train.run.loaded_run import load_policy
+    from corral.train.run.signed_config import read
+
+    config = read(directory)
+    if config.env not in VIEWS:
+        raise OptionError(
+            f"{path} is a run of {config.env}, not of tinyphysics; evaluate it with: "
+            f"corral eval {path}"
+        )
+    kwargs = config.env_kwargs
+    return Controller(
+        name,
+        partial(load_policy, path, which=checkpoint),
+        *VIEWS[config.env],
+        env_kwargs={key: kwargs[key] for key in SEEN & kwargs.keys()},
+    )

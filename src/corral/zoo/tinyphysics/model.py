@@ -161,9 +161,7 @@ def _providers(device: str, available: list[str]) -> list[Any]:
     if kind == "cpu":
         return ["CPUExecutionProvider"]
     if kind != "cuda" or not (number or "0").isdecimal():
-        raise OptionError(
-            f"device is {device!r}: choose cpu, cuda, or cuda:1 and so on"
-        )
+        raise OptionError(f"device is {device!r}: choose cpu, cuda, cuda:1 and so on")
     if CUDA not in available:
         raise OptionError(
             f"device is {device!r}, but this onnxruntime has no CUDA: pip install "

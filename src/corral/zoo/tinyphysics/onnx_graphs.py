@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from corral.errors import MissingExtra
-from corral.zoo.tinyphysics.route import CONTEXT
-from corral.zoo.tinyphysics.synthetic import GAIN
+from corral.zoo.tinyphysics.route import CONTEXT, GAIN
 from corral.zoo.tinyphysics.tokens import BINS, TEMPERATURE, TOKENS
 
 try:

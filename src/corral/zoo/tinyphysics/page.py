@@ -13,12 +13,7 @@ from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
 from corral.train.reports.page import Page
 from corral.zoo.tinyphysics import Costs
 from corral.zoo.tinyphysics.costs import STEP, WEIGHT
-from corral.zoo.tinyphysics.evaluation import (
-    Trace,
-    columns_of,
-    mean_of,
-    mean_text,
-)
+from corral.zoo.tinyphysics.evaluation import Trace, mean_of, mean_text
 from corral.zoo.tinyphysics.route import CONTROL_START
 
 MEAN = "mean"
@@ -52,12 +47,12 @@ def _add_histogram(built: Page, controller: str, costs: Mapping[str, Costs]) -> 
     built.heading("Cost of the routes")
     totals = [cost.total for cost in costs.values()]
     built.picture(
-        lambda width: histogram(
+        partial(
+            histogram,
             {controller: totals},
             {controller: COLORS["blue"]},
             "total cost of a route",
             "% of the routes",
-            width,
         ),
         f"Median {number(float(np.median(totals)))}, from {number(min(totals))} to "
         f"{number(max(totals))}.",
@@ -84,12 +79,8 @@ def _add_traces(built: Page, traces: Sequence[Trace]) -> None:
             f"{number(WEIGHT * cost.lataccel)} for lateral acceleration off target and "
             f"{number(cost.jerk)} for jerk"
         )
-        built.picture(partial(_drawn, curves, "lateral acceleration, m/s²"))
-        built.picture(partial(_drawn, steer, "steer"))
-
-
-def _drawn(curves: Sequence[Curve], label: str, width: float) -> str:
-    return lines(curves, "seconds", label, width=width)
+        built.picture(partial(lines, curves, "seconds", "lateral acceleration, m/s²"))
+        built.picture(partial(lines, steer, "seconds", "steer"))
 
 
 def _curve(name: str, seconds: np.ndarray, values: np.ndarray, color: str) -> Curve:
@@ -99,10 +90,10 @@ def _curve(name: str, seconds: np.ndarray, values: np.ndarray, color: str) -> Cu
 
 def _add_table(built: Page, costs: Mapping[str, Costs], mean: Costs) -> None:
     built.heading("Every route")
-    rows = [(path, *columns_of(cost)) for path, cost in costs.items()]
+    shown = {**costs, MEAN: mean}
     built.table(
         ["route", "lataccel", "jerk", "total"],
-        [*rows, (MEAN, *columns_of(mean))],
+        [(path, *map(number, cost)) for path, cost in shown.items()],
         texts=(0,),
-        kinds=[*[""] * len(rows), "first strong"],
+        kinds=[*[""] * len(costs), "first strong"],
     )

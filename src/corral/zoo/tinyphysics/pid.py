@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from corral.core import Decision, Generators, Step
-from corral.zoo.tinyphysics.observation import OBS_SCALE
-from corral.zoo.tinyphysics.track import STEER_LIMIT
+from corral.zoo.tinyphysics.track import OBS_SCALE, STEER_LIMIT
 
 BY_ERROR, BY_SUM, BY_CHANGE = 0.195, 0.100, -0.053
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import NonNegativeInt, PositiveInt
 
-from corral.core import Decision, Generators, Policy, Step
+from corral.core import Decision, Generators, Step
 from corral.engine.pool import Pool
 from corral.errors import OptionError
 from corral.learners.cloning import clone
@@ -46,45 +46,28 @@ from corral.zoo.tinyphysics.cockpit import (
 class Config(RunConfig):
     """The settings of the recipe."""
 
-    data: str | None = Field(
-        default=None, description="directory of routes (default: generated ones)"
-    )
-    model: str | None = Field(
-        default=None, description="ONNX file (default: a small generated model)"
-    )
-    parallel: bool = Field(
-        default=True, description="false: one env after the other, in this process"
-    )
-    batched: bool = Field(
-        default=True, description="one call of the model for all cars of a worker"
-    )
-    validation_routes: int = Field(
-        default=15,
-        ge=1,
-        description="number of routes that choose the best checkpoint (default: 15)",
-    )
-    test_routes: int = Field(
-        default=25,
-        ge=1,
-        description="number of routes for the final evaluation (default: 25)",
-    )
-    clone_rows: int = Field(
-        default=12_800,
-        ge=1,
-        description="rows of a PID controller to clone (default: 12800)",
-    )
-    clone_epochs: int = Field(
-        default=20,
-        ge=0,
-        description="epochs of cloning; 0: begin with random weights (default: 20)",
-    )
+    data: str | None = None
+    """directory of routes (default: generated ones)"""
+    model: str | None = None
+    """ONNX file (default: a small generated model)"""
+    parallel: bool = True
+    """false: one env after the other, in this process"""
+    batched: bool = True
+    """one call of the model for all cars of a worker"""
+    validation_routes: PositiveInt = 15
+    """number of routes that choose the best checkpoint (default: 15)"""
+    test_routes: PositiveInt = 25
+    """number of routes for the final evaluation (default: 25)"""
+    clone_rows: PositiveInt = 12_800
+    """rows of a PID controller to clone (default: 12800)"""
+    clone_epochs: NonNegativeInt = 20
+    """epochs of cloning; 0: begin with random weights (default: 20)"""
 
 
 # Routes -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RouteSplit:
+class RouteSplit(NamedTuple):
     """Which routes are for what; none is for two things."""
 
     training: list[str]
@@ -103,10 +86,8 @@ class RouteSplit:
                 "be trained on: lower validation_routes and test_routes"
             )
         order = np.random.default_rng(config.seed).permutation(len(paths))
-        mixed = [paths[place] for place in order]
-        test, rest = mixed[: config.test_routes], mixed[config.test_routes :]
-        bound = config.validation_routes
-        return cls(rest[bound:], rest[:bound], test)
+        mixed, tests = [paths[place] for place in order], config.test_routes
+        return cls(mixed[held_out:], mixed[tests:held_out], mixed[:tests])
 
 
 # Pools --------------------------------------------------------------------------------
@@ -134,7 +115,7 @@ def open_pool(
 
 
 def _training_pool(config: Config, routes: list[str]) -> Pool:
-    """Every slot by turns, and no two drives alike."""
+    """Slots take the routes by turns, and no two drives are alike."""
     return open_pool(
         config,
         config.num_envs,
@@ -148,19 +129,18 @@ def _training_pool(config: Config, routes: list[str]) -> Pool:
 # The run ------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TinyPhysicsParts(plain.Parts):
     """A run of the recipe."""
 
+    config: Config
     routes: RouteSplit
-    settings: Config
-    """The config, by its own type."""
     _pid: dict[str, float] = field(default_factory=dict)
     """What the PID controller's drives cost, by route."""
 
     def open_pool(self, backend: str, workers: int | None) -> Pool:
         """For drives whose noise is the route's own, so that they can be compared."""
-        config = self.settings
+        config = self.config
         # No more than have something to do, so that all workers have.
         slots = min(
             config.num_envs, max(config.evaluate_episodes, config.final_episodes)
@@ -170,55 +150,54 @@ class TinyPhysicsParts(plain.Parts):
 
     def tasks(self, purpose: str, count: int) -> list[Any]:
         """Validation or test routes, again from the first if there are too few."""
-        routes = self.routes
-        chosen = routes.validation if purpose == "validation" else routes.test
+        chosen: list[str] = getattr(self.routes, purpose)
         return [{"route": chosen[place % len(chosen)]} for place in range(count)]
 
     def measured(self, result: Evaluation) -> dict[str, float]:
         """Costs, and how they compare with the PID controller's on the same routes."""
         costs = [info["episode_cost"] for info in result.infos]
+        total, lataccel, jerk = (
+            float(np.mean([cost[name] for cost in costs]))
+            for name in ("total", "lataccel", "jerk")
+        )
         by_pid = self.pid_costs([info["route"] for info in result.infos])
-        total = float(np.mean([cost["total"] for cost in costs]))
+        pid_cost = float(np.mean(by_pid))
         return {
             "cost": total,
-            "cost_lataccel": float(np.mean([cost["lataccel"] for cost in costs])),
-            "cost_jerk": float(np.mean([cost["jerk"] for cost in costs])),
-            "pid_cost": float(np.mean(by_pid)),
-            "cost_ratio": total / float(np.mean(by_pid)),
+            "cost_lataccel": lataccel,
+            "cost_jerk": jerk,
+            "pid_cost": pid_cost,
+            "cost_ratio": total / pid_cost,
         }
 
     def pid_costs(self, routes: list[str]) -> list[float]:
         """Of the official controller, one for each route."""
         new = [route for route in dict.fromkeys(routes) if route not in self._pid]
         if new:
-            self._pid |= dict(zip(new, self._driven_by_pid(new), strict=True))
+            layout, given = self.pool.layout, {"routes": new, "dtype": "float64"}
+            with Pool(
+                make_tinyphysics_batched,
+                min(len(new), self.config.num_envs),
+                batched=True,
+                backend=layout.backend,
+                workers=None if layout.backend == "serial" else layout.workers,
+                infos="final",
+                env_kwargs={**given, "model": self.config.model},
+            ) as pool:
+                tasks = [{"route": route} for route in new]
+                for drive in run_episodes(pool, PID(), tasks=tasks, rows=False):
+                    cost = drive.info["episode_cost"]["total"]
+                    self._pid[drive.info["route"]] = cost
         return [self._pid[route] for route in routes]
-
-    def _driven_by_pid(self, routes: list[str]) -> list[float]:
-        layout = self.pool.layout
-        with Pool(
-            make_tinyphysics_batched,
-            min(len(routes), self.settings.num_envs),
-            batched=True,
-            backend=layout.backend,
-            workers=None if layout.backend == "serial" else layout.workers,
-            infos="final",
-            env_kwargs={
-                "routes": routes,
-                "model": self.settings.model,
-                "dtype": "float64",
-            },
-        ) as pool:
-            tasks = [{"route": route} for route in routes]
-            run = run_episodes(pool, PID(), tasks=tasks, rows=False)
-            return [episode.info["episode_cost"]["total"] for episode in run]
 
     def warm_up(self, say: Callable[[str], object]) -> None:
         """Clone the PID controller."""
-        config = self.settings
+        config = self.config
         if not config.clone_epochs:
             return
-        shown = _shown_to(UnsteadyPID(), self.pool, config.clone_rows)
+        rows = -(-config.clone_rows // self.pool.num_envs)
+        obs = Collector(self.pool, UnsteadyPID()).collect(rows).obs
+        shown: NDArray[np.float32] = obs.reshape(-1, obs.shape[-1])
         assert isinstance(self.learner, PPO)
         cloned = functools.partial(
             clone, self.learner, shown, turn_of_pid(shown), seed=config.seed
@@ -240,26 +219,11 @@ class UnsteadyPID:
         return Decision(turn.astype(np.float32))
 
 
-def _shown_to(policy: Policy, pool: Pool, rows: int) -> NDArray[np.float32]:
-    """What a policy is shown, in so many rows at least."""
-    rollout = Collector(pool, policy).collect(-(-rows // pool.num_envs))
-    shown: NDArray[np.float32] = rollout.obs.reshape(-1, rollout.obs.shape[-1])
-    return shown
-
-
 def build(config: Config) -> TinyPhysicsParts:
     """Open the pool and make a learner for what it shows."""
     routes = RouteSplit.of(config)
     given = {"routes": routes.training, "model": config.model, "noise": "episode"}
     config = config.model_copy(update={"env_kwargs": given})
     built = plain.build(config, lambda *_: _training_pool(config, routes.training))
-    return TinyPhysicsParts(
-        built.config,
-        built.pool,
-        built.learner,
-        built.collector,
-        built.obs_norm,
-        built.reward_norm,
-        routes,
-        config,
-    )
+    common = {one.name: getattr(built, one.name) for one in fields(built)}
+    return TinyPhysicsParts(**{**common, "config": config}, routes=routes)

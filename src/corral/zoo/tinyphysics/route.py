@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import itertools
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,10 +66,9 @@ class Route:
 def read_route(path: str) -> Route:
     """Read a CSV file; errors name the file, column and row."""
     named = _columns(path, _lines(path))
-    roll = np.sin(named["roll"]) * GRAVITY
     return Route(
         path=path,
-        roll_lataccel=roll,
+        roll_lataccel=np.sin(named["roll"]) * GRAVITY,
         v_ego=named["vEgo"],
         a_ego=named["aEgo"],
         target=named["targetLateralAcceleration"],
@@ -123,3 +126,155 @@ def _numbers(path: str, name: str, rows: Sequence[list[str]], column: int) -> Fl
             )
         values.append(value)
     return np.array(values)
+
+
+SYNTHETIC = "synthetic:"
+GAIN = 1.5
+"""Lateral acceleration that a steer of 1 leads to, m/s²."""
+COUNT, ROWS = 100, 600
+STEP = 0.1
+"""Seconds from row to row."""
+
+
+def synthetic_route(path: str) -> Route:
+    """Make the route of this path; it is the same on every machine."""
+    digits = path.removeprefix(SYNTHETIC)
+    if not digits.isdecimal():
+        raise OptionError(
+            f"{path!r} is not a synthetic route; use {SYNTHETIC}00000 and so on"
+        )
+    # RandomState: numpy guarantees that its numbers never change.
+    random = np.random.RandomState(int(digits) % 2**32)
+    speed = random.uniform(8.0, 34.0) + _wandering(random, 1.5, 40.0)
+    v_ego = np.maximum(speed, 1.0)
+    roll = np.arcsin(_wandering(random, 0.02, 20.0))
+    roll_lataccel = np.sin(roll) * GRAVITY
+    target = _wandering(random, random.uniform(0.1, 0.6), 16.0)
+    return Route(
+        path=path,
+        roll_lataccel=roll_lataccel,
+        v_ego=v_ego,
+        a_ego=np.gradient(v_ego, STEP),
+        target=target,
+        steer=((target - roll_lataccel) / GAIN)[:CONTROL_START],
+    )
+
+
+def _wandering(random: np.random.RandomState, size: float, period: float) -> Floats:
+    """A smooth line around 0: six waves, the shortest with a third of the period."""
+    seconds = STEP * np.arange(ROWS)
+    lengths = period * random.uniform(1 / 3, 3.0, 6)
+    phases = random.uniform(0.0, 2 * math.pi, 6)
+    waves = np.sin(2 * math.pi * seconds[:, None] / lengths + phases)
+    line: Floats = size * waves.mean(axis=1) * math.sqrt(12.0)
+    return line
+
+
+def write_route(route: Route, path: str | os.PathLike[str]) -> None:
+    """Write a route as a CSV file, in the format of recorded routes."""
+    times = STEP * np.arange(len(route))
+    roll = np.arcsin(route.roll_lataccel / GRAVITY)
+    values = (times, route.v_ego, route.a_ego, roll, route.target, -route.steer)
+    columns = (column.tolist() for column in values)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["t", *COLUMNS])
+        writer.writerows(itertools.zip_longest(*columns, fillvalue=""))
+
+
+def find_routes(data: str | Sequence[str] | None = None) -> list[str]:
+    """Return the paths of routes, spelled as in the argument.
+
+    Args:
+        data: a directory of CSV files, one such file, or a list of paths (default:
+            synthetic routes).
+    """
+    if data is None:
+        return [f"{SYNTHETIC}{number:05d}" for number in range(COUNT)]
+    if not isinstance(data, (str, os.PathLike)):
+        return _some([os.fspath(path) for path in data], "an empty list")
+    place = os.fspath(data)
+    if os.path.isfile(place) or place.startswith(SYNTHETIC):
+        return [place]
+    try:
+        names = sorted(os.listdir(place))
+    except OSError as error:
+        raise OptionError(
+            f"the directory of routes {place} cannot be read: {error.strerror}"
+        ) from None
+    # Joined, not normalised: the spelling of a path seeds its route.
+    paths = [os.path.join(place, name) for name in names if name.endswith(".csv")]
+    return _some(paths, place)
+
+
+def _some(paths: list[str], place: str) -> list[str]:
+    if not paths:
+        raise OptionError(f"no routes in {place}: expected files NAME.csv")
+    return paths
+
+
+def load_route(path: str) -> Route:
+    """Read the route of this path, or make it if it is a synthetic one."""
+    return (synthetic_route if path.startswith(SYNTHETIC) else read_route)(path)
+
+
+class RouteOrder:
+    """Episode k of slot i drives route permutation[k * num_envs + i].
+
+    So no route is driven twice before all have been driven once; then another
+    permutation follows. Use it as a pool's `sample_task`::
+
+        order = RouteOrder(find_routes("data"), num_envs=8)
+        pool = corral.Pool(make_tinyphysics, 8, sample_task=order)
+
+    Args:
+        paths: paths of the routes.
+        num_envs: number of slots in all.
+        shuffle: seed of the permutations; None keeps the order of the paths.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], num_envs: int = 1, shuffle: int | None = 0
+    ) -> None:
+        if num_envs < 1:
+            raise OptionError(f"num_envs is {num_envs}; it must be >= 1")
+        self.paths = _some(list(paths), "an empty list")
+        self.num_envs = num_envs
+        self.shuffle = shuffle
+
+    def path(self, slot: int, episode: int) -> str:
+        """The route of an episode."""
+        turn, place = divmod(episode * self.num_envs + slot, len(self.paths))
+        if self.shuffle is None:
+            return self.paths[place]
+        return self.paths[_permutation(self.shuffle, turn, len(self.paths))[place]]
+
+    def __call__(self, slot: int, episode: int, rng: Any = None) -> dict[str, str]:
+        """The task of an episode: its route."""
+        return {"route": self.path(slot, episode)}
+
+
+@lru_cache(maxsize=4)
+def _permutation(seed: int, turn: int, count: int) -> list[int]:
+    order: list[int] = np.random.default_rng((seed, turn)).permutation(count).tolist()
+    return order
+
+
+def request_of(options: dict[str, Any] | None) -> tuple[str | None, bool]:
+    """Read the options of a reset, or its task.
+
+    Returns:
+        The path of a route, None for the next one; whether the last info has a trace.
+    """
+    given = options or {}
+    task = given.get("task")
+    named: dict[str, Any] = task if isinstance(task, dict) else {"route": task}
+    route = given.get("route", named.get("route"))
+    unknown = named.keys() - {"route", "trace"}
+    if unknown or not isinstance(route, (str, os.PathLike, type(None))):
+        raise OptionError(
+            f'name a route by its path, as in {{"route": "data/00000.csv"}}; '
+            f"got {task if unknown else route!r:.80}"
+        )
+    trace = bool(given.get("trace", named.get("trace")))
+    return None if route is None else os.fspath(route), trace

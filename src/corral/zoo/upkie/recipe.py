@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import NonNegativeInt
 
 from corral.errors import OptionError
 from corral.train.recipes.config import RunConfig
@@ -20,12 +20,8 @@ from corral.train.run.parts import Parts
 class Config(RunConfig):
     """The settings of the recipe; `env_kwargs.init_rand` is the end of its ramp."""
 
-    curriculum_steps: int = Field(
-        default=30_000,
-        ge=0,
-        description="env steps until episodes begin as far off balance as in "
-        "evaluations (default: 30000)",
-    )
+    curriculum_steps: NonNegativeInt = 30_000
+    """env steps until episodes begin as far off balance as in evaluations"""
 
 
 def build(config: Config) -> Parts:

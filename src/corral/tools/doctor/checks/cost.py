@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.faults.run_delay import own_time
+from corral.engine.faults.process_usage import own_time
 from corral.engine.layout.durations import duration_text
 from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.report import Finding, note, ok, warning
