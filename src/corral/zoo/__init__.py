@@ -13,10 +13,21 @@ each. It has
     refuse(arguments)                 raise if another evaluation got its options
 """
 
+ENVS = {
+    "AntDir-v0": "corral.zoo.meta.ant_dir:make",
+    "HalfCheetahVel-v0": "corral.zoo.meta.cheetah_vel:make",
+    "Pendulum-V-v0": "corral.zoo.meta.pendulum_v:make",
+    "PointRobotSparse-v0": "corral.zoo.meta.point_robot:make",
+}
+"""Ids of pomdp-baselines -> what makes these envs here."""
 RECIPES = {
+    "ant_dir": "an ant in MuJoCo finds out in which direction to walk: trials, SAC",
     "bullet_pendulum": "a wheeled pendulum in PyBullet, with SB3's PPO",
+    "cheetah_vel": "a cheetah in MuJoCo finds out how fast to run: trials, SAC",
     "grid_world": "agents on the ground and in the air watch a target, with SB3's PPO",
     "memory": "CartPole-v1 without velocities: a recurrent policy has to remember",
+    "pendulum_v": "Pendulum-v1 of which only the velocity is seen: TD3 with a memory",
+    "point_robot": "a point looks for a hidden goal, then goes straight to it: trials",
     "tinyphysics": "steer a simulated car: a PID controller cloned, then improved",
     "tinyphysics_tuned": "the same with settings that go much further",
     "upkie": "the Upkie robot balances in PyBullet, with SB3's PPO",
@@ -25,6 +36,10 @@ RECIPES = {
 FILES = {
     **{name: f"{name}/recipe.yaml" for name in RECIPES},
     "memory": "positions/recipe.yaml",
+    **{
+        name: f"meta/{name}.yaml"
+        for name in ("ant_dir", "cheetah_vel", "pendulum_v", "point_robot")
+    },
     "tinyphysics_tuned": "tinyphysics/tuned_recipe.yaml",
 }
 """Name -> the file with its settings, in this folder."""
@@ -36,7 +51,9 @@ MODULES = {
 }
 """Name -> its module, for recipes with code."""
 EXTRAS = {
+    "ant_dir": ("mujoco",),
     "bullet_pendulum": ("bullet",),
+    "cheetah_vel": ("mujoco",),
     "grid_world": ("multi", "sb3"),
     "tinyphysics": ("tinyphysics",),
     "tinyphysics_tuned": ("tinyphysics",),

@@ -152,7 +152,7 @@ NUMBERS = {
     *("seed", "normalise_obs", "normalise_reward", "checkpoint_every", "ppo"),
     # of single recipes
     *("data", "model", "parallel", "batched", "validation_routes", "test_routes"),
-    *("clone_rows", "clone_epochs", "curriculum_steps", "view"),
+    *("clone_rows", "clone_epochs", "curriculum_steps", "view", "trials", "sac", "td3"),
 }
 
 

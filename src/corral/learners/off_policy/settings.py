@@ -32,13 +32,17 @@ class OffPolicyConfig(LearnerConfig):
         default=128, ge=1, description="width of the recurrent layer (default: 128)"
     )
     action_embedding: int = Field(
-        default=16, ge=1, description="width of the embedded previous action"
+        default=16,
+        ge=0,
+        description="width of the embedded previous action; 0: the net does not see it",
     )
     obs_embedding: int = Field(
         default=32, ge=1, description="width of the embedded observation"
     )
     reward_embedding: int = Field(
-        default=16, ge=1, description="width of the embedded reward"
+        default=16,
+        ge=0,
+        description="width of the embedded reward; 0: the net does not see it",
     )
     hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
         default=None,

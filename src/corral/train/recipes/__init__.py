@@ -25,6 +25,8 @@ RECIPES: dict[str, str] = {
 }
 """Name -> summary for `corral list`."""
 RECIPES = {name: RECIPES[name] for name in sorted(RECIPES)}
+ENVS: dict[str, str] = _systems.ENVS
+"""Ids of envs that no package registers -> what makes them."""
 MODULES: dict[str, str] = _systems.MODULES
 """Name -> module, for recipes with code."""
 EXTRAS: dict[str, tuple[str, ...]] = {"ant": ("mujoco",), **_systems.EXTRAS}

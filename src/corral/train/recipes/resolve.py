@@ -15,7 +15,9 @@ from typing import Any
 from corral.errors import MissingExtra, OptionError
 from corral.learners.registry import learner_class
 from corral.train.recipes import MODULES, RECIPES, defaults_file
+from corral.train.recipes import trials as trial_settings
 from corral.train.recipes.config import RunConfig, with_group
+from corral.train.recipes.pomdp_names import translated
 
 try:
     import yaml
@@ -81,12 +83,16 @@ def _check_recipe(name: str) -> None:
         )
 
 
-def kind_of(recipe: str, learner: str | None = None) -> type[RunConfig]:
+def kind_of(
+    recipe: str, learner: str | None = None, trials: bool = False
+) -> type[RunConfig]:
     """The class of a recipe's config, with its learner's group or another one's."""
     module = recipe_module(recipe) if recipe else None
     base: type[RunConfig] = RunConfig if module is None else module.Config
-    plain = str(RunConfig.model_fields["learner"].default)
-    chosen = learner or recipe_defaults(recipe).get("learner", plain)
+    plain, own = str(RunConfig.model_fields["learner"].default), recipe_defaults(recipe)
+    chosen = learner or own.get("learner", plain)
+    if trials or trial_settings.GROUP in own:
+        base = trial_settings.with_trials(base)
     return with_group(base, learner_class(str(chosen)))
 
 
@@ -201,11 +207,13 @@ def _plain(env: str) -> str:
 def checked(values: Mapping[str, Any], where: str) -> RunConfig:
     """The config, or an OptionError that names every key that is wrong."""
     recipe = values.get("recipe") or ""
-    kind = kind_of(recipe, values.get("learner"))
+    defaults = recipe_defaults(recipe)
+    values = trial_settings.with_group_written_out(translated(values, defaults, where))
+    trials = values.get(trial_settings.GROUP) is not None
+    kind = kind_of(recipe, values.get("learner"), trials)
     own = {key.rpartition(".")[2] for key in _keys(kind)}
     others = {key: name for key, name in ALIASES.items() if key not in own}
     # A recipe may have settings for several learners; the other groups are left out.
-    defaults = recipe_defaults(recipe)
     defaults = {key: defaults[key] for key in defaults if key in kind.model_fields}
     try:
         merged = _merged(_merged(kind().model_dump(), defaults), values, others)

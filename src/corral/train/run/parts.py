@@ -28,7 +28,9 @@ from corral.rollouts.evaluation import Evaluation, evaluate
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
+from corral.train.recipes.trials import trials_of
 from corral.train.run.evaluation import means_of, numbers_of
+from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
 
 try:
     import torch
@@ -128,11 +130,14 @@ class Parts:
 
     def tasks(self, purpose: str, count: int) -> list[Any] | None:
         """Return the tasks of "validation" or "test" episodes; None for no tasks."""
-        return None
+        tasks = self.pool.sample_task
+        return (
+            tasks.for_purpose(purpose, count) if isinstance(tasks, RunTasks) else None
+        )
 
     def measured(self, result: Evaluation) -> dict[str, float]:
         """Return more metrics of an evaluation."""
-        return {}
+        return returns_by_episode(result)
 
 
 def build_run(config: RunConfig) -> Parts:
@@ -152,7 +157,10 @@ POOL_SETTINGS = (
 
 def env_factory(config: RunConfig, **more: Any) -> Factory:
     """Return what makes one env of the config."""
-    return resolve_env(config.env, {**config.env_kwargs, **more}, syntax="yaml").factory
+    kwargs = {**config.env_kwargs, **more}
+    factory = resolve_env(config.env, kwargs, syntax="yaml").factory
+    trials = trials_of(config)
+    return factory if trials is None else TrialFactory(factory, trials)
 
 
 OpenPool = Callable[[Any, str, int | None], Pool]
@@ -180,8 +188,18 @@ def open_pool(config: RunConfig, backend: str, workers: int | None) -> Pool:
     """Open a pool of `num_envs` envs with the config's options."""
     if config.isolation == "slot":
         workers = None
-    options = pool_options(config, backend=backend, workers=workers)
+    options = pool_options(
+        config, backend=backend, workers=workers, sample_task=tasks_of(config)
+    )
     return Pool.with_options(env_factory(config), config.num_envs, options)
+
+
+def tasks_of(config: RunConfig) -> RunTasks | None:
+    """Return the tasks of a run with trials; None if it has none."""
+    trials = trials_of(config)
+    if trials is None or not trials.train_tasks:
+        return None
+    return RunTasks.drawn(env_factory(config), trials, config.seed)
 
 
 def pool_options(config: RunConfig, **more: Any) -> PoolOptions:

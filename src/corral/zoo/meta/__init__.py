@@ -15,18 +15,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from corral.rollouts.task_tables import TaskTable, task_table
     from corral.zoo.meta.collect_parallel import ParallelRollouts
     from corral.zoo.meta.making import make_env, make_parallel_env
     from corral.zoo.meta.parallel_env import ParallelEnvManager
-    from corral.zoo.meta.task_tables import TaskTable, task_table
 
 _HOMES = {
     "ParallelEnvManager": "corral.zoo.meta.parallel_env",
     "ParallelRollouts": "corral.zoo.meta.collect_parallel",
-    "TaskTable": "corral.zoo.meta.task_tables",
+    "TaskTable": "corral.rollouts.task_tables",
     "make_env": "corral.zoo.meta.making",
     "make_parallel_env": "corral.zoo.meta.making",
-    "task_table": "corral.zoo.meta.task_tables",
+    "task_table": "corral.rollouts.task_tables",
 }
 
 __all__ = [

@@ -23,16 +23,10 @@ from corral.engine.adapters.env_names import resolve_env
 from corral.engine.adapters.trials import Convention, Trials
 from corral.engine.pool import Pool
 from corral.errors import OptionError
+from corral.rollouts.task_tables import TaskTable, task_table
+from corral.zoo import ENVS
 from corral.zoo.meta.parallel_env import ParallelEnvManager
-from corral.zoo.meta.task_tables import TaskTable, task_table
 
-ENVS = {
-    "AntDir-v0": "corral.zoo.meta.ant_dir:make",
-    "HalfCheetahVel-v0": "corral.zoo.meta.cheetah_vel:make",
-    "PointRobotSparse-v0": "corral.zoo.meta.point_robot:make",
-    "Pendulum-V-v0": "corral.zoo.meta.pendulum_v:make",
-}
-"""Ids of pomdp-baselines, and what makes these envs here."""
 EnvId = str | Callable[..., Any]
 
 
@@ -104,8 +98,8 @@ def make_env(
     """Make one env whose episodes are trials.
 
     Args:
-        env_id: an id of pomdp-baselines (`ENVS`), of Gymnasium, "module:function", or a
-            function.
+        env_id: an id of pomdp-baselines (`corral.zoo.ENVS`), of Gymnasium,
+            "module:function", or a function.
         episodes_per_task: episodes of one trial.
         seed: of the first reset and of the task table.
         oracle: append the task to the observation.

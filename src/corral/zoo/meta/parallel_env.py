@@ -16,7 +16,7 @@ import numpy as np
 from corral.core import NO_TASK
 from corral.engine.pool import Pool
 from corral.errors import OptionError, OrderError
-from corral.zoo.meta.task_tables import TaskTable
+from corral.rollouts.task_tables import TaskTable
 
 
 class Remote:

@@ -1,0 +1,238 @@
+"""Configs of pomdp-baselines: their keys, flat or in groups, as settings of a run.
+
+    env:                                        env: (what makes AntDir-v0)
+      env_name: AntDir-v0                       num_envs: 6
+      max_rollouts_per_task: 2                  learner: sac
+      num_parallel_workers: 6           ──►     trials: {episodes: 2}
+    train:                                      sac: {episodes: 25, updates: 0.02}
+      num_rollouts_per_iter: 25
+      num_updates_per_iter: 0.02
+
+A setting under its own name wins over theirs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from corral.engine.adapters.env_names import resolve_env
+from corral.errors import OptionError
+from corral.train.recipes import ENVS
+
+GROUPS = ("env", "train", "eval", "policy")
+"""Groups of their files."""
+LEARNERS = {"sac": "sac", "td3": "td3", "sacd": "sac"}
+ARCHITECTURES = {
+    "mlp": {"architecture": "markov"},
+    "lstm": {"architecture": "memory", "memory": "lstm"},
+    "gru": {"architecture": "memory", "memory": "gru"},
+    "lstm-mlp": {"architecture": "memory_markov", "memory": "lstm"},
+    "gru-mlp": {"architecture": "memory_markov", "memory": "gru"},
+}
+
+
+def _count(value: Any) -> Any:
+    """`1e6`, which YAML reads as text."""
+    try:
+        return int(float(value))
+    except (TypeError, ValueError):
+        return value
+
+
+def _positive(value: Any) -> Any:
+    """None for -1, which stands for "no limit" or "never"."""
+    return None if value == -1 else value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "env_name": ("env", _same),
+    "num_parallel_workers": ("num_envs", _same),
+    "max_rollouts_per_task": ("trials.episodes", _same),
+    "num_train_tasks": ("trials.train_tasks", _same),
+    "num_eval_tasks": ("trials.eval_tasks", _same),
+    "oracle": ("trials.oracle", _same),
+    "log_interval": ("evaluate_every", _positive),
+    "save_interval": ("checkpoint_every", _positive),
+    "cuda": ("device", lambda number: "cpu" if number < 0 else f"cuda:{number}"),
+}
+"""Their key -> ours, and how its value changes."""
+LEARNER_SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "num_rollouts_per_iter": ("episodes", _same),
+    "num_init_rollouts_pool": ("random_episodes", _same),
+    "num_updates_per_iter": ("updates", _same),
+    "buffer_size": ("replay_size", _count),
+    "batch_size": ("batch_size", _same),
+    "sampled_seq_len": ("sequence_length", _positive),
+    "action_embedding_size": ("action_embedding", _same),
+    "observ_embedding_size": ("obs_embedding", _same),
+    "reward_embedding_size": ("reward_embedding", _same),
+    "rnn_hidden_size": ("memory_size", _same),
+    "dqn_layers": ("hidden", _same),
+    "lr": ("lr", _same),
+    "gamma": ("gamma", _same),
+    "tau": ("tau", _same),
+    "target_noise_clip": ("noise_clip", _same),
+    "exploration_noise": ("exploration_noise", _same),
+    "target_noise": ("target_noise", _same),
+    "alpha_lr": ("alpha_lr", _same),
+    "target_entropy": ("target_entropy", _same),
+}
+"""The same for settings of the learner."""
+OTHERS = (
+    *("env_type", "algo_name", "seq_model", "num_iters", "sac", "td3", "sacd"),
+    *("entropy_alpha", "automatic_entropy_tuning"),
+)
+IGNORED = (
+    *("num_tasks", "separate", "policy_layers", "sample_weight_baseline"),
+    *("eval_stochastic", "log_tensorboard"),
+)
+"""Keys that change nothing here."""
+KNOWN = (*SETTINGS, *LEARNER_SETTINGS, *OTHERS, *IGNORED)
+AMBIGUOUS = ("batch_size", "lr", "gamma", "tau", "oracle", "sac", "td3")
+"""Keys that do not show by themselves that a file is theirs."""
+
+
+def is_theirs(values: Mapping[str, Any]) -> bool:
+    """Whether any key is one of pomdp-baselines."""
+    grouped = any(isinstance(values.get(group), Mapping) for group in GROUPS)
+    return grouped or any(key in KNOWN and key not in AMBIGUOUS for key in values)
+
+
+def translated(
+    values: Mapping[str, Any], recipe: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    """Return the values with our names.
+
+    Args:
+        values: of a file or command line.
+        recipe: the defaults under them.
+        where: the file's name, for errors.
+    """
+    if not is_theirs(values):
+        return dict(values)
+    theirs, ours = _apart(values, where)
+    algorithm = theirs.get("algo_name")
+    name = ours.get("learner", recipe.get("learner", "sac"))
+    learner = name if algorithm is None else LEARNERS.get(algorithm, algorithm)
+    theirs |= theirs.pop(algorithm or learner, {})
+    new: dict[str, Any] = {"learner": learner, learner: {}}
+    for key, value in theirs.items():
+        if value is not None:
+            _put(new, learner, key, value, where)
+    _put_the_rest(new, learner, theirs)
+    merged = _over(new, ours)
+    if "num_iters" in theirs and "total_steps" not in ours:
+        merged["total_steps"] = _total_steps(theirs, merged, recipe, where)
+    return merged
+
+
+def _apart(
+    values: Mapping[str, Any], where: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return their keys, without groups, and ours."""
+    theirs: dict[str, Any] = {}
+    ours: dict[str, Any] = {}
+    for key, value in _flat(values, where):
+        (theirs if key in KNOWN and not _is_ours(key, values) else ours)[key] = value
+    return theirs, ours
+
+
+def _is_ours(key: str, values: Mapping[str, Any]) -> bool:
+    """`sac:` at the top of a file is our group, in `policy:` it is theirs."""
+    return key in ("sac", "td3") and key in values
+
+
+def _flat(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if key not in GROUPS or not isinstance(value, Mapping):
+            yield key, value
+            continue
+        for inner in value:
+            if inner not in KNOWN:
+                near = difflib.get_close_matches(str(inner), KNOWN, n=1)
+                meant = f"; did you mean {key}.{near[0]}?" if near else ""
+                raise OptionError(
+                    f"{where}: unknown key {key}.{inner} (with value "
+                    f"{value[inner]!r}){meant}"
+                )
+        yield from value.items()
+
+
+def _put(new: dict[str, Any], learner: str, key: str, value: Any, where: str) -> None:
+    if key == "seq_model":
+        if value not in ARCHITECTURES:
+            raise OptionError(
+                f"{where}: seq_model is {value!r}; choose one of "
+                f"{', '.join(ARCHITECTURES)}"
+            )
+        new[learner] |= ARCHITECTURES[value]
+    elif key in SETTINGS:
+        name, change = SETTINGS[key]
+        group, _, last = name.rpartition(".")
+        (new.setdefault(group, {}) if group else new)[last] = change(value)
+    elif key in LEARNER_SETTINGS:
+        name, change = LEARNER_SETTINGS[key]
+        new[learner][name] = change(value)
+
+
+def _put_the_rest(new: dict[str, Any], learner: str, theirs: Mapping[str, Any]) -> None:
+    """Put what follows from several keys, or from none of them alone."""
+    if "num_init_rollouts_pool" in theirs:
+        new[learner]["random_steps"] = 0
+    if theirs.get("automatic_entropy_tuning") is False:
+        new[learner]["alpha"] = theirs.get("entropy_alpha")
+    if "num_eval_tasks" in theirs:
+        new["evaluate_episodes"] = theirs["num_eval_tasks"]
+    if theirs.get("env_type", "meta") != "meta":
+        new.pop("trials", None)
+    if isinstance(new.get("env"), str):
+        new["env"] = ENVS.get(new["env"], new["env"])
+
+
+def _over(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = {**merged[key], **value} if both else value
+    return merged
+
+
+def _total_steps(
+    theirs: Mapping[str, Any],
+    values: Mapping[str, Any],
+    recipe: Mapping[str, Any],
+    where: str,
+) -> int:
+    """`num_iters` in env steps: all trials, at their longest."""
+    env = values.get("env", recipe.get("env", ""))
+    steps = _longest_episode(env, values.get("env_kwargs", {}))
+    if steps is None:
+        raise OptionError(
+            f"{where}: num_iters is {theirs['num_iters']}, and episodes of {env!r} "
+            "have no limit of steps to count them by; set total_steps instead"
+        )
+    group = {**recipe.get("trials", {}), **values.get("trials", {})}
+    per_iteration = theirs.get("num_rollouts_per_iter", 1)
+    trials = theirs["num_iters"] * per_iteration
+    trials += theirs.get("num_init_rollouts_pool", 0)
+    return int(trials * steps * group.get("episodes", 1))
+
+
+def _longest_episode(env: str, kwargs: Mapping[str, Any]) -> int | None:
+    layer: Any = resolve_env(env, dict(kwargs), syntax="yaml").factory()
+    opened = layer
+    try:
+        while layer is not None:
+            limit = getattr(layer, "_max_episode_steps", None)
+            if limit is not None:
+                return int(limit)
+            layer = getattr(layer, "env", None)
+    finally:
+        opened.close()
+    return None

@@ -1,0 +1,100 @@
+"""A run trains on trials of tasks, with any learner, and evaluates on other tasks."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_resuming import lead, same
+
+from corral.errors import OptionError
+from corral.train.run.checkpoint import Checkpoint
+from corral.train.run.loaded_run import LoadedRun
+from corral.train.run.start import begin, resume
+from corral.train.sinks import jsonl
+from corral.zoo.meta.making import make_env
+
+SMALL = {
+    "backend": "serial",
+    "num_envs": 2,
+    "total_steps": 480,
+    "evaluate_every": 2,
+    "evaluate_episodes": 3,
+    "final_episodes": 2,
+    "checkpoint_every": 2,
+    "video": "never",
+    "trials.train_tasks": 4,
+    "trials.eval_tasks": 2,
+}
+SAC = {
+    **SMALL,
+    "sac.architecture": "memory",
+    "sac.episodes": 1,
+    "sac.random_episodes": 1,
+    "sac.updates": 1,
+    "sac.hidden": [4],
+    "sac.memory_size": 4,
+    "sac.batch_size": 2,
+}
+PPO = {
+    **SMALL,
+    "learner": "ppo",
+    "ppo.memory": "gru",
+    "ppo.memory_size": 4,
+    "ppo.hidden": [4],
+    "ppo.n_steps": 60,
+    "ppo.batch_size": 60,
+    "ppo.n_epochs": 1,
+    "trials.previous": True,
+}
+
+
+def test_a_run_of_trials_is_trained_resumed_and_evaluated():
+    whole = lead(begin("point_robot", SAC, out=Path("whole")), 4)
+    parts = lead(begin("point_robot", SAC, out=Path("parts")), 3)
+    with resume(parts.path, {}) as training:
+        assert training.run() == 0
+    ours, theirs = Checkpoint.load(parts.last), Checkpoint.load(whole.last)
+    assert same(ours.learner, theirs.learner)
+    assert ours.results == theirs.results
+    metrics = jsonl.read(parts.metrics)
+    measured = next(line for line in metrics if "eval/return" in line)
+    assert measured["eval/return"] == pytest.approx(
+        measured["eval/return_1"] + measured["eval/return_2"]
+    )
+    assert measured["eval/length"] == 120
+    with LoadedRun(parts.path) as loaded:
+        assert len(loaded.evaluate(3, 0)) == 3
+
+
+def test_tasks_are_those_of_the_seed():
+    with begin("point_robot", SAC, out=Path("run")) as training:
+        parts = training.parts
+        table = make_env(
+            "PointRobotSparse-v0", 2, seed=0, num_train_tasks=4, num_eval_tasks=2
+        )
+        test, validation = parts.tasks("test", 5), parts.tasks("validation", 5)
+        assert np.array_equal(test[:2], table.eval_tasks)
+        assert np.array_equal(test[2:4], table.eval_tasks)
+        assert np.array_equal(parts.pool.sample_task.train, table.train_tasks)
+        assert not np.isin(validation, [*test, *table.train_tasks]).any()
+        drawn = parts.pool.sample_task(0, 0, np.random.default_rng(0))
+        assert any((drawn == task).all() for task in table.train_tasks)
+
+
+def test_recurrent_ppo_sees_previous_actions_and_rewards():
+    run = lead(begin("point_robot", PPO, out=Path("run")), 2)
+    # x and y, the flag, the previous action and its reward
+    assert "(6,)" in Checkpoint.load(run.last).observation_space
+    assert "eval/return_2" in Checkpoint.load(run.last).results
+
+
+def test_an_env_without_tasks_is_told_or_has_none():
+    settings = {**SMALL, "learner": "sac", "trials": 2}
+    plain = {key: settings[key] for key in settings if "." not in key}
+    plain["normalise_reward"] = False
+    with pytest.raises(OptionError, match=r"has no sample_tasks\(count, rng\)"):
+        begin("pendulum", plain, out=Path("run"))
+    none = plain | {"trials": {"train_tasks": 0}}
+    with begin("pendulum", none, out=Path("run")) as training:
+        assert training.parts.tasks("test", 2) is None
+        assert training.parts.pool.spec.observation_space.shape == (4,)
