@@ -70,14 +70,10 @@ class Agent:
         hidden, obs = self._remembered(self.target_critic, batch, LATER)
         return torch.minimum(*self.target_critic.forward(hidden, obs, action))
 
-    def _actor_q(self, batch: Batch, action: Any) -> tuple[Any, Any]:
-        """Return the critics' estimates of the actor's own actions."""
-        with torch.no_grad():  # an action does not change what came before it
-            hidden, obs = self._remembered(self.critic, batch, NOW)
-        # Estimates of all discrete actions do not depend on the actor at all.
-        with torch.set_grad_enabled(action is not None):
-            first, second = self.critic.forward(hidden, obs, action)
-        return first, second
+    def _past(self, batch: Batch) -> tuple[Any, Any]:
+        """Return what the critic remembers; an action does not change its past."""
+        with torch.no_grad():
+            return self._remembered(self.critic, batch, NOW)
 
     def _returns(self, batch: Batch, value: Any) -> Any:
         """Return the targets of Q: the reward and the discounted value after it."""

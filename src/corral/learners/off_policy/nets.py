@@ -188,8 +188,16 @@ class CriticNet(nn.Module):  # type: ignore[misc]
 
     def forward(self, hidden: Any, obs: Any, action: Any) -> tuple[Any, Any]:
         """Return two estimates, `(..., 1)`, or `(..., actions)` for discrete ones."""
+        x = self._features(hidden, obs, action)
+        first, second = self.towers
+        return first.forward(x), second.forward(x)
+
+    def first(self, hidden: Any, obs: Any, action: Any) -> Any:
+        """Return the first estimate alone."""
+        return self.towers[0].forward(self._features(hidden, obs, action))
+
+    def _features(self, hidden: Any, obs: Any, action: Any) -> Any:
         x = obs if self._discrete else torch.cat([obs, action], -1)
         if self.history is not None:
             x = torch.cat([hidden, self.shortcut.forward(x)], -1)
-        first, second = self.towers
-        return first.forward(x), second.forward(x)
+        return x

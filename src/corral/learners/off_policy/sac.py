@@ -87,7 +87,10 @@ class SAC(Agent):
         return q_of(batch, action) - alpha * log_prob, -log_prob
 
     def _smaller_q(self, batch: Batch, action: Any) -> Any:
-        return torch.minimum(*self._actor_q(batch, action))
+        past = self._past(batch)
+        # Estimates of all discrete actions do not depend on the actor.
+        with torch.set_grad_enabled(not self.discrete):
+            return torch.minimum(*self.critic.forward(*past, action))
 
     def _adapt(self, entropy: Any) -> None:
         loss = self.log_alpha * (entropy - self._target_entropy)

@@ -46,7 +46,7 @@ class TD3(Agent):
             return metrics
         features = self.actor.features(batch.history)[NOW]
         action = torch.tanh(self.actor.tower.forward(features))
-        loss = -batch.mean(self._actor_q(batch, action)[0])
+        loss = -batch.mean(self.critic.first(*self._past(batch), action))
         self._actor_optimiser.minimise(loss, self.settings.lr)
         self._follow()
         return metrics | {"actor_loss": loss.detach()}
