@@ -100,7 +100,8 @@ class ActorPolicy(PolicyVariants):
                 outputs = outputs - np.log(-np.log(drawn)).astype(np.float32)
             return _one_hot(outputs.argmax(-1), self._actions.width)
         if self._head == "gaussian":
-            mean, log_std = np.split(outputs, 2, -1)
+            width = self._actions.width
+            mean, log_std = outputs[:, :width], outputs[:, width:]
             if self.greedy:
                 return np.tanh(mean)
             std = np.exp(np.clip(log_std, *LOG_STD_BOUNDS))
