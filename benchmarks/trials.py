@@ -15,10 +15,10 @@ import statistics
 import time
 
 import numpy as np
+from corral.zoo.meta.task_tables import task_table
 
 import corral
 from corral.zoo.meta import ant_dir
-from corral.zoo.meta.task_tables import task_table
 
 TARGET = 0.6
 
