@@ -62,6 +62,16 @@ def test_a_run_of_trials_is_trained_resumed_and_evaluated():
         measured["eval/return_1"] + measured["eval/return_2"]
     )
     assert measured["eval/length"] == 120
+    told = parts.read_about()["adaptation"]
+    assert len(told["returns"]) == len(told["deviations"]) == 2
+    assert sum(told["returns"]) == pytest.approx(parts.read_about()["final"])
+    assert told["still"] is not None and told["goal_radius"] == 0.2
+    first, last = told["paths"][0]["episodes"]
+    assert len(first) == len(last) == 60
+    assert np.linalg.norm(told["paths"][0]["goal"]) == pytest.approx(1)
+    page = parts.report.read_text()
+    assert page.index("Learning curve") < page.index("Adaptation")
+    assert "standing still" in page and "Paths of the best policy" in page
     with LoadedRun(parts.path) as loaded:
         assert len(loaded.evaluate(3, 0)) == 3
 

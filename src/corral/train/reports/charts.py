@@ -18,7 +18,7 @@ from corral.errors import MissingExtra
 try:
     import matplotlib
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Circle, Patch
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 except ImportError as error:
     raise MissingExtra(
@@ -123,6 +123,7 @@ def lines(
     level: float | None = None,
     floor: float | None = None,
     start: float | None = None,
+    whole: bool = False,
     width: float = CHART_INCHES,
 ) -> str:
     """Lines on plain axes.
@@ -135,6 +136,7 @@ def lines(
         level: a height to compare with.
         floor: where the upward axis begins; below the lowest point if None.
         start: where the other one begins; at the first point if None.
+        whole: whether only whole numbers are marked on it.
         width: inches.
     """
     figure, wide = _figure(_height(width), width), width == CHART_INCHES
@@ -148,7 +150,8 @@ def lines(
     axes.set(xlabel=x_label, ylabel=y_label)
     axes.set_ylim(bottom=floor)
     axes.set_xlim(left=start)
-    axes.xaxis.set_major_locator(MaxNLocator(MAX_TICKS if wide else MAX_TICKS // 2))
+    ticks = MAX_TICKS if wide else MAX_TICKS // 2
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=whole))
     axes.xaxis.set_major_formatter(_short)
     axes.yaxis.set_major_formatter(_short)
     if len(shown) > 1 and wide:
@@ -156,6 +159,48 @@ def lines(
     elif len(shown) > 1:  # there is no room beside the lines
         _legend_on_top(figure, axes, width)
     return _svg(figure)
+
+
+@_styled
+def maps(
+    walks: Sequence[Sequence[Sequence[tuple[float, float]]]],
+    goals: Sequence[tuple[float, float] | None],
+    colors: Mapping[str, str],
+    *,
+    radius: float | None = None,
+    width: float = CHART_INCHES,
+) -> str:
+    """Paths seen from above, a picture for each trial.
+
+    Args:
+        walks: the points of each episode of each trial.
+        goals: of each trial.
+        colors: name -> colour of each episode.
+        radius: of the goals.
+        width: inches.
+    """
+    columns = 3 if width == CHART_INCHES else 2
+    rows = -(-len(walks) // columns)
+    figure = Figure((width, 0.85 * rows * width / columns), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axes, walk, goal in zip(grid.flat, walks, goals, strict=False):
+        _draw_walk(axes, walk, colors)
+        if goal is not None:
+            axes.plot(*goal, "+", color=INK)
+            axes.add_patch(Circle(goal, radius or 0.0, fill=False, color=INK))
+        axes.set_aspect("equal")
+    for axes in grid.flat[len(walks) :]:
+        axes.set_axis_off()
+    handles = [Patch(color=color) for color in colors.values()]
+    figure.legend(handles, colors, loc="outside upper left", ncols=len(colors))
+    return _svg(figure)
+
+
+def _draw_walk(axes: Any, walk: Any, colors: Mapping[str, str]) -> None:
+    for points, color in zip(walk, colors.values(), strict=True):
+        xs, ys = zip(*points, strict=True)
+        axes.plot(xs, ys, "-", color=color, marker="")
+        axes.plot(xs[0], ys[0], "o", color=color)
 
 
 def _plot(axes: Any, shown: Sequence[Curve]) -> None:

@@ -6,6 +6,7 @@ Made from the run's files alone, so it can be made again, or while the run goes 
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from corral.rollouts.number_format import number
+from corral.train.reports.adaptation import add_adaptation
 from corral.train.reports.charts import COLORS, INK, Curve, histogram, lines
 from corral.train.reports.page import Draw, Page
 from corral.train.run.directory import RECENT_EPISODES, RunDirectory
@@ -47,6 +49,7 @@ def page(directory: RunDirectory) -> str:
     if about.get("result"):
         built.callout(about["result"], about.get("again", ""))
     _add_returns(built, metrics, about)
+    add_adaptation(built, about.get("adaptation") or {}, _by_episode(metrics))
     _add_episodes(built, metrics)
     _add_lengths(built, episodes)
     _add_learner(built, metrics, about.get("charts") or {})
@@ -83,6 +86,14 @@ def _add_returns(built: Page, metrics: Lines, about: Mapping[str, Any]) -> None:
     if level is not None:
         said += f" Dotted: the env counts as solved at {number(level)}."
     built.picture(_drawn(shown, "return", spread=spread, level=level), said)
+
+
+def _by_episode(metrics: Lines) -> list[Points]:
+    """The returns of evaluations in the first, second, ... episode of a trial."""
+    names = dict.fromkeys(key for line in metrics for key in line)
+    count = sum(re.fullmatch(r"eval/return_\d+", name) is not None for name in names)
+    keys = [f"eval/return_{place}" for place in range(1, count + 1)]
+    return [_picked(_points(metrics, key)) for key in keys]
 
 
 def _both(metrics: Lines, name: str, times: float = 1.0) -> list[Curve]:

@@ -152,6 +152,7 @@ def _clear(directory: RunDirectory, config: RunConfig, steps: int) -> None:
         total_steps=config.total_steps,
         charts=learner_class(config.learner).charts,
         final=None,
+        adaptation=None,
         final_std=None,
     )
 

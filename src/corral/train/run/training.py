@@ -25,6 +25,7 @@ from corral.rollouts import finite_check
 from corral.train.recipes.config import wants_of
 from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
+from corral.train.run.adaptation import adaptation_of
 from corral.train.run.announcements import Announcements, spoken_time
 from corral.train.run.atomic_write import write_text
 from corral.train.run.checkpoint import Checkpoint, Progress
@@ -283,6 +284,7 @@ class Training:
             "final_std": float(result.std),
             "result": text,
             "again": self.announce.typed("eval"),
+            **adaptation_of(self.parts, result),
         }
 
     def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
