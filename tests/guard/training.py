@@ -55,6 +55,18 @@ class Training:
         return absent
 
 
+NO_PPO = {key: None for key in SMALL if key.startswith("ppo.")}
+FEW_TASKS = {"trials.train_tasks": 3, "trials.eval_tasks": 2}
+
+
+def off_policy(learner: str, steps: int, **settings: Any) -> dict[str, Any]:
+    """A few updates of SAC or TD3, an episode or trial each, the first at random."""
+    nets = {"hidden": [8], "memory_size": 8, "batch_size": 4, "updates": 2}
+    own = {**nets, "episodes": 1, "random_episodes": 1, "replay_size": 1000}
+    group = {f"{learner}.{key}": value for key, value in own.items()}
+    return {**NO_PPO, **group, "total_steps": steps, **settings}
+
+
 SB3, BULLET = ("stable_baselines3",), ("stable_baselines3", "pybullet")
 ONNX = ("onnxruntime", "onnx")
 FEW_ROUTES = {
@@ -81,6 +93,14 @@ TRAININGS = {
     "memory": Training("memory", {"ppo.memory_size": 8}),
     "memory, lstm": Training(
         "memory", {"ppo.memory": "lstm", "ppo.memory_size": 8}, slow=True
+    ),
+    "point_robot": Training("point_robot", off_policy("sac", 360, **FEW_TASKS)),
+    "pendulum_v": Training("pendulum_v", off_policy("td3", 600)),
+    "ant_dir": Training(
+        "ant_dir", off_policy("sac", 600, **FEW_TASKS), ("mujoco",), slow=True
+    ),
+    "cheetah_vel": Training(
+        "cheetah_vel", off_policy("sac", 1200, **FEW_TASKS), ("mujoco",), slow=True
     ),
     "grid_world": Training("grid_world", {}, (*SB3, "pettingzoo")),
     "grid_world, shared": Training(
@@ -117,7 +137,11 @@ def corral_command(*arguments: str) -> tuple[int, str]:
 def train(training: Training, out: Path, *more: str) -> None:
     """Into a folder of its own."""
     settings = {**SMALL, **training.settings}
-    options = [f"--set={key}={_written(value)}" for key, value in settings.items()]
+    options = [
+        f"--set={key}={_written(value)}"
+        for key, value in settings.items()
+        if value is not None
+    ]
     with no_pictures():
         status, said = corral_command(
             "train", training.source, f"--out={out}", *options, *more
@@ -163,7 +187,7 @@ def weights(path: Path) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-VOLATILE = ("seconds", "corral", "env")
+VOLATILE = ("seconds", "corral", "env", "replay")
 """Entries that another machine, version or name of a module may change."""
 
 
