@@ -15,9 +15,9 @@ import statistics
 import time
 
 import numpy as np
-from corral.zoo.meta.task_tables import task_table
 
 import corral
+from corral.rollouts.task_tables import task_table
 from corral.zoo.meta import ant_dir
 
 TARGET = 0.6
