@@ -92,6 +92,7 @@ def ours(case: str, seed: int, limit: float) -> dict[str, Any]:
     from corral import evaluate
     from corral.engine.adapters.trials import Trials
     from corral.engine.pool import Pool
+    from corral.train.recipes.config import wants_of
     from corral.train.recipes.resolve import checked, complete
     from corral.train.run import parts as run_parts
 
@@ -138,7 +139,7 @@ def ours(case: str, seed: int, limit: float) -> dict[str, Any]:
     learning = 0.0
     with parts.pool:
         while steps < config.total_steps and time.perf_counter() - began < limit:
-            data = parts.collect()
+            data = parts.collector.collect(wants_of(config).count)
             parts.learner.update(data)
             steps += data.reward.size
             if steps >= next_look:

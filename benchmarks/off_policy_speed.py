@@ -410,7 +410,7 @@ def main() -> int:
             runner.close()
         note("\n")
         rows = [
-            (contest.titles[name], f"{one.median:,.0f}", f"±{one.spread:.0%}")
+            (contest.titles[name], f"{one.median:,.1f}", f"±{one.spread:.0%}")
             for name, one in rates.items()
         ]
         body = table(("runner", contest.unit, "spread"), rows)
