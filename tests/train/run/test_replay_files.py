@@ -251,6 +251,30 @@ def test_after_ctrl_c_both_checkpoints_have_their_rows(source):
             assert held(replay).any(axis=1).all()
 
 
+def test_a_kill_between_the_rows_and_their_checkpoint_loses_nothing(
+    source, monkeypatch
+):
+    whole = lead(begin(source(FIRST), {}, out=Path("whole")), 4)
+
+    def killed(moment, path):
+        raise KeyboardInterrupt
+
+    with begin(source(FIRST), {}, out=Path("run")) as training:
+        lead(training, 3)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Checkpoint, "save", killed)
+            training.save(training.directory.last)
+    run = training.directory
+    assert len(list(run.replay.glob("*.npy"))) == 2
+    assert len(Checkpoint.load(run.last).replay) == 1
+    with resume(run.path, {}) as training:
+        lead(training, 4)
+    ours, theirs = Checkpoint.load(run.last), Checkpoint.load(whole.last)
+    assert same(ours.learner, theirs.learner)
+    assert ours.replay == theirs.replay
+    assert len(list(run.replay.glob("*.npy"))) == 2
+
+
 def test_the_size_of_the_replay_is_told_and_has_a_limit(source, capsys):
     with begin(source(FIRST), {}, out=Path("run")):
         pass

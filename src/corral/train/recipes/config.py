@@ -69,7 +69,7 @@ class RunConfig(BaseModel):
     env_kwargs: dict[str, Any] = {}
     """keyword arguments for the env"""
     learner: str = "ppo"
-    """ppo (Corral's), sb3_ppo (Stable-Baselines3's), or module:Class"""
+    """ppo, sac, td3 (Corral's), sb3_ppo (Stable-Baselines3's), or module:Class"""
     num_envs: PositiveInt = 8
     """number of envs that collect, >= 1 (default: 8)"""
     backend: Literal["auto", "serial", "thread", "process"] = "auto"

@@ -11,56 +11,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    create_model,
+)
 
 from corral.engine.adapters.trials import Convention
 from corral.train.recipes.config import RunConfig
 
 GROUP = "trials"
-Column = Annotated[int, Field(ge=0)]
 
 
 class TrialSettings(BaseModel):
     """What a trial is, and how many tasks there are."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
 
-    episodes: int = Field(
-        default=2, ge=1, description="episodes of one task in a trial (default: 2)"
-    )
-    train_tasks: int = Field(
-        default=100,
-        ge=0,
-        description="number of tasks to train on; 0 for an env without tasks",
-    )
-    eval_tasks: int = Field(
-        default=20,
-        ge=1,
-        description="number of tasks that choose the best checkpoint, and of others "
-        "for the final evaluation (default: 20)",
-    )
-    oracle: bool = Field(
-        default=False, description="show the policy the task (default: false)"
-    )
-    previous: bool = Field(
-        default=False,
-        description="show the policy its previous action and reward, as RL² does; SAC "
-        "and TD3 with a memory see them anyway (default: false)",
-    )
-    convention: Convention = Field(
-        default="corral",
-        description="varibad acts on the last observation of inner episodes",
-    )
-    map: tuple[Column, Column] | None = Field(
-        default=None,
-        description="numbers of an observation that are x and y: the report then shows "
-        "paths on a map (default: none)",
-    )
-    goal_radius: float | None = Field(
-        default=None, gt=0, description="of the tasks' goals on that map"
-    )
+    episodes: PositiveInt = 2
+    """episodes of one task in a trial (default: 2)"""
+    train_tasks: NonNegativeInt = 100
+    """number of tasks to train on; 0 for an env without tasks (default: 100)"""
+    eval_tasks: PositiveInt = 20
+    """number of tasks that choose the best checkpoint, and of others for the final
+    evaluation (default: 20)"""
+    oracle: bool = False
+    """show the policy the task (default: false)"""
+    previous: bool = False
+    """show the policy its previous action and reward, as RL² does; SAC and TD3 with a
+    memory see them anyway (default: false)"""
+    convention: Convention = "corral"
+    """varibad acts once on the last observation of inner episodes (default: corral)"""
+    map: tuple[NonNegativeInt, NonNegativeInt] | None = None
+    """numbers of an observation that are x and y: the report then shows paths on a map
+    (default: none)"""
+    goal_radius: PositiveFloat | None = None
+    """radius of the tasks' goals on that map (default: none)"""
 
 
 @cache
