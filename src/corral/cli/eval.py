@@ -77,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         system.refuse(arguments)
     seed = SEED if arguments.seed is None else arguments.seed
     from corral.train.run.loaded_run import LoadedRun
+    from corral.train.run.trial_envs import returns_by_episode
 
     with LoadedRun(
         arguments.run_path,
@@ -96,6 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
             for line in loaded.restarts():
                 print(line)
         print(f"return {result}")
+        for name, mean in returns_by_episode(result).items():
+            print(f"{name} {mean:.4g}")
         if arguments.json is not None:
             returns = [float(value) for value in result.returns]
             table = {

@@ -102,6 +102,19 @@ def test_their_keys_change_our_recipes():
     assert found.sac.gamma == 0.95
 
 
+def test_our_groups_stand_beside_theirs(config):
+    text = "sac: {episodes: 4}\n" + NESTED.replace("alpha_lr: 0.0003", "alpha_lr: 0.5")
+    found = config(text, **{"sac.gamma": 0.7}).sac
+    assert (found.episodes, found.gamma, found.alpha_lr) == (4, 0.7, 0.5)
+
+
+def test_one_key_of_theirs_chooses_no_learner(config):
+    found = config("env: CartPole-v1\nnum_parallel_workers: 3\n")
+    assert (found.learner, found.num_envs) == ("ppo", 3)
+    found = config("env: Pendulum-v1\nnum_updates_per_iter: 3\n")
+    assert (found.learner, found.sac.updates) == ("sac", 3)
+
+
 def test_td3_and_a_fixed_temperature(config):
     text = NESTED.replace("algo_name: sac", "algo_name: td3")
     assert config(text.replace("noise: 0.1", "noise: 0.3")).td3.exploration_noise == 0.3
@@ -122,6 +135,8 @@ def test_env_types_without_tasks_have_no_trials(config):
         ("num_iters", "num_itres", r"train.num_itres .*did you mean train.num_iters"),
         ("seq_model: gru", "seq_model: rnn", "seq_model is 'rnn'; choose one of mlp"),
         ("algo_name: sac", "algo_name: sca", "learner is 'sca'; did you mean sac"),
+        ("num_tasks: 100", "sticky: 1", r"env.sticky .*go into env_kwargs"),
+        ("seed: 1", "trails: 1", "unknown key trails .*did you mean trials"),
         ("seed: 1", "sede: 1", "unknown key sede .*did you mean seed"),
         ("PointRobotSparse-v0", "GymV26Environment-v9", "Environment"),
     ],

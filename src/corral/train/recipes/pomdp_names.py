@@ -14,7 +14,7 @@ A setting under its own name wins over theirs.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from corral.engine.adapters.env_names import resolve_env
@@ -118,14 +118,18 @@ def translated(
         return dict(values)
     theirs, ours = _apart(values, where)
     algorithm = theirs.get("algo_name")
-    name = ours.get("learner", recipe.get("learner", "sac"))
-    learner = name if algorithm is None else LEARNERS.get(algorithm, algorithm)
+    name = ours.get("learner", recipe.get("learner"))
+    learner = LEARNERS.get(algorithm, algorithm) if algorithm else name or "sac"
     theirs |= theirs.pop(algorithm or learner, {})
-    new: dict[str, Any] = {"learner": learner, learner: {}}
+    new: dict[str, Any] = {learner: {}}
     for key, value in theirs.items():
         if value is not None:
             _put(new, learner, key, value, where)
     _put_the_rest(new, learner, theirs)
+    if new[learner] or algorithm:
+        new["learner"] = learner
+    else:
+        del new[learner]
     merged = _over(new, ours)
     if "num_iters" in theirs and "total_steps" not in ours:
         merged["total_steps"] = _total_steps(theirs, merged, recipe, where)
@@ -138,30 +142,29 @@ def _apart(
     """Return their keys, without groups, and ours."""
     theirs: dict[str, Any] = {}
     ours: dict[str, Any] = {}
-    for key, value in _flat(values, where):
-        (theirs if key in KNOWN and not _is_ours(key, values) else ours)[key] = value
+    for key, value in values.items():
+        if key in GROUPS and isinstance(value, Mapping):
+            _check_group(key, value, where)
+            theirs |= value
+        elif key in KNOWN and key not in LEARNERS:
+            theirs[key] = value
+        else:  # `sac:` at the top of a file is our group, in `policy:` it is theirs
+            ours[key] = value
     return theirs, ours
 
 
-def _is_ours(key: str, values: Mapping[str, Any]) -> bool:
-    """`sac:` at the top of a file is our group, in `policy:` it is theirs."""
-    return key in ("sac", "td3") and key in values
-
-
-def _flat(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
+def _check_group(group: str, values: Mapping[str, Any], where: str) -> None:
     for key, value in values.items():
-        if key not in GROUPS or not isinstance(value, Mapping):
-            yield key, value
+        if key in KNOWN:
             continue
-        for inner in value:
-            if inner not in KNOWN:
-                near = difflib.get_close_matches(str(inner), KNOWN, n=1)
-                meant = f"; did you mean {key}.{near[0]}?" if near else ""
-                raise OptionError(
-                    f"{where}: unknown key {key}.{inner} (with value "
-                    f"{value[inner]!r}){meant}"
-                )
-        yield from value.items()
+        near = difflib.get_close_matches(str(key), KNOWN, n=1)
+        meant = f"did you mean {group}.{near[0]}?" if near else _KEYWORDS
+        raise OptionError(
+            f"{where}: unknown key {group}.{key} (with value {value!r}); {meant}"
+        )
+
+
+_KEYWORDS = "keyword arguments of the env go into env_kwargs"
 
 
 def _put(new: dict[str, Any], learner: str, key: str, value: Any, where: str) -> None:

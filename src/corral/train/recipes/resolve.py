@@ -252,7 +252,7 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
     key = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         return f"{key} is {error['input']!r}: {error['msg']}"
-    known = list(_keys(kind))
+    known = list(dict.fromkeys([*_keys(kind), trial_settings.GROUP]))
     # As it was written, or in another group: lr -> ppo.lr.
     name = key.rpartition(".")[2]
     name = ALIASES.get(name, name)
