@@ -86,7 +86,7 @@ SB3 = {"sb3_pendulum": "pendulum", "sb3_half_cheetah": "half_cheetah"}
 """Stable-Baselines3's SAC, with the settings of one of our cases."""
 
 
-def ours(case: str, seed: int, limit: float) -> dict[str, Any]:
+def ours(case: str, seed: int, limit: float, device: str = "cpu") -> dict[str, Any]:
     import torch
 
     from corral import evaluate
@@ -96,7 +96,8 @@ def ours(case: str, seed: int, limit: float) -> dict[str, Any]:
     from corral.train.recipes.resolve import checked, complete
     from corral.train.run import parts as run_parts
 
-    settings = {"seed": seed, "backend": "serial", "threads": 1, **CASES[case]}
+    settings = {"seed": seed, "backend": "serial", "threads": 1, "device": device}
+    settings |= CASES[case]
     config = complete(checked(settings, case))
     torch.set_num_threads(1)
     factory = run_parts.env_factory(config)
@@ -152,7 +153,7 @@ def ours(case: str, seed: int, limit: float) -> dict[str, Any]:
         return {"steps": steps, "seconds": learning, "curve": curve, **look(EPISODES)}
 
 
-def sb3(case: str, seed: int, limit: float) -> dict[str, Any]:
+def sb3(case: str, seed: int, limit: float, device: str = "cpu") -> dict[str, Any]:
     import gymnasium
     import torch
     from stable_baselines3 import SAC
@@ -167,7 +168,7 @@ def sb3(case: str, seed: int, limit: float) -> dict[str, Any]:
         learning_rate=settings.get("lr", 3e-4),
         learning_starts=settings["random_steps"],
         seed=seed,
-        device="cpu",
+        device=device,
     )
     began = time.perf_counter()
     within = lambda *_: time.perf_counter() - began < limit  # noqa: E731
@@ -188,8 +189,8 @@ def sb3(case: str, seed: int, limit: float) -> dict[str, Any]:
     return {"steps": done, "seconds": seconds, "mean": mean, "std": std}
 
 
-def one(case: str, seed: int, limit: float) -> None:
-    result = (sb3 if case in SB3 else ours)(case, seed, limit)
+def one(case: str, seed: int, limit: float, device: str) -> None:
+    result = (sb3 if case in SB3 else ours)(case, seed, limit, device)
     print("RESULT", json.dumps({"case": case, "seed": seed, **result}), flush=True)
 
 
@@ -199,29 +200,31 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs=2, metavar=("CASE", "SEED"))
     arguments = parser.parse_args()
     if arguments.only:
-        one(arguments.only[0], int(arguments.only[1]), arguments.limit)
+        case, seed = arguments.only
+        one(case, int(seed), arguments.limit, arguments.device)
         return
     work = [(case, seed) for case in arguments.cases for seed in arguments.seeds]
-    results = run_all(work, arguments.jobs, arguments.limit)
+    options = ["--limit", str(arguments.limit), "--device", arguments.device]
+    results = run_all(work, arguments.jobs, options)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
     print(table(results))
 
 
 def run_all(
-    work: list[tuple[str, int]], jobs: int, limit: float
+    work: list[tuple[str, int]], jobs: int, options: list[str]
 ) -> list[dict[str, Any]]:
     waiting, running, results = list(work), [], []
     environ = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     while waiting or running:
         while waiting and len(running) < jobs:
             case, seed = waiting.pop(0)
-            command = [sys.executable, __file__, "--limit", str(limit)]
-            command += ["--only", case, str(seed)]
+            command = [sys.executable, __file__, *options, "--only", case, str(seed)]
             running.append(
                 subprocess.Popen(
                     command, stdout=subprocess.PIPE, text=True, env=environ
