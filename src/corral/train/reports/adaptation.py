@@ -78,7 +78,7 @@ def _add_map(built: Page, found: Mapping[str, Any]) -> None:
     built.picture(
         lambda width: draw(radius=found.get("goal_radius"), width=width),
         "Paths of the best policy, one picture for each trial: dots are where episodes "
-        "begin, the circle is the goal, which the policy does not see.",
+        "begin, the circle is the goal.",
     )
 
 

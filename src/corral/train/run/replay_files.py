@@ -47,7 +47,7 @@ class Segment:
     def of(cls, first: int, rows: Rows) -> Segment:
         """Name the file of these rows; equal names mean equal rows."""
         last = first + len(rows)
-        crc = zlib.crc32(rows.tobytes())
+        crc = zlib.crc32(np.ascontiguousarray(rows).data)
         return cls(f"{first:012}-{last:012}-{crc:08x}.npy", first, last)
 
     @classmethod
