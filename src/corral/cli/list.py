@@ -16,8 +16,6 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corral.train.commands.requirements import Need
-
 if TYPE_CHECKING:
     from corral.train.run.directory import RunDirectory
 
@@ -31,11 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `corral list`."""
     text = "list only the runs in this directory"
     parser.add_argument("--runs", type=Path, metavar="DIR", help=text)
-
-
-def need(arguments: argparse.Namespace) -> Need:
-    """Return that nothing is needed."""
-    return Need()
 
 
 def run(arguments: argparse.Namespace) -> int:
