@@ -118,15 +118,12 @@ def subject_for(
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str):
         found = resolve_env(env, kwargs, syntax=syntax)
-        known = env if found.registered else None
-        return Subject(
-            *(found.text, found.factory, found.expression, found.import_line),
-            *(kwargs, known, seed),
-        )
+        named = (found.text, found.factory, found.expression, found.import_line)
+        return Subject(*named, kwargs, env if found.registered else None, seed)
     (factory,) = factories_for(env, 1, kwargs)
     name = getattr(env, "__name__", None) or type(env).__name__
-    plain = name.isidentifier()
-    return Subject(name, factory, name if plain else "make_env", "", kwargs, None, seed)
+    expression = name if name.isidentifier() else "make_env"
+    return Subject(name, factory, expression, "", kwargs, None, seed)
 
 
 def examine(
@@ -184,24 +181,24 @@ def _findings(name: str, subject: Subject) -> Iterator[Finding]:
 
 def _verdict(subject: Subject, report: Report) -> IsolationVerdict | None:
     """What the checks of sharing found, if they finished."""
-    known, trial = subject._profile, report.of("isolation")
-    isolation = _figure(trial, "isolation")
-    if known is None or isolation is None:
+    known, data = subject._profile, _sharing_data(report.findings)
+    if known is None or "isolation" not in data:
         return None
     found = f"corral doctor found ({known.edition or known.subject}): "
     return IsolationVerdict(
         known.subject,
         known.edition,
-        isolation,
-        _figure(report.of("threads"), "threads"),
+        data["isolation"],
+        data.get("threads"),
         any("isolate_rng" in finding.options for finding in report.findings),
-        found + trial[0].measured,
+        found + report.of("isolation")[0].measured,
     )
 
 
-def _figure(findings: Sequence[Finding], name: str) -> Any:
-    """The figure of that name; None if there is none."""
-    return next((one.data[name] for one in findings if name in one.data), None)
+def _sharing_data(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The figures of the checks of processes and threads."""
+    found = (one.data for one in findings if one.check in ("isolation", "threads"))
+    return {name: value for data in found for name, value in data.items()}
 
 
 # The line to write --------------------------------------------------------------------
@@ -257,7 +254,7 @@ def _measured(
 ) -> Measurement:
     """What `auto` would find, from what the checks found."""
     declared = bool(subject.profile.metadata.get(THREADS_KEY))
-    data = {name: value for one in findings for name, value in one.data.items()}
+    data = _sharing_data(findings)
     waits = cost.computing < WAITING_CPU_SHARE and cost.step >= MIN_WAITING_STEP_SECONDS
     safe = data.get("isolation") == "shared" and data.get("threads") is True
     return Measurement(

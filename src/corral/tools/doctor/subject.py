@@ -28,7 +28,7 @@ from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
 from corral.errors import Fault, FaultError
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
+from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.rerun import quiet
 
 KEPT_OUTPUT_BYTES = 16 * 1024
@@ -128,14 +128,11 @@ class Subject:
     moments: int = 300
     """Resets and steps of a run, where they take little time and memory."""
     _profile: EnvProfile | None = None
-    deterministic: bool | None = None
     shares: bool = True
     """Whether several may share a process, as far as is known."""
     draws_globally: bool = False
     """Whether what it does depends on global generators."""
     cost: EnvCost | None = None
-    alone: list[EnvResponse] = field(default_factory=list)
-    """What slot 0 does in a process of its own."""
 
     @property
     def profile(self) -> EnvProfile:

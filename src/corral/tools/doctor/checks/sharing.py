@@ -22,7 +22,6 @@ from corral.engine.worker.probe import FAILED_ONCE_REASON, UNREAD_REASON
 from corral.engine.worker.probed_env import THREADS_KEY
 from corral.errors import Fault
 from corral.tools.doctor.checks.cost import pace
-from corral.tools.doctor.checks.repeating import is_deterministic
 from corral.tools.doctor.differences import first_difference
 from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
@@ -128,8 +127,8 @@ NOT_THREADS = 'do not use backend="thread"; "auto" does not choose it either'
 
 def measure_together(
     factory: Callable[[], Any], seed: int, moments: int
-) -> tuple[list[list[EnvResponse]], str]:
-    """Two threads, an env each, built and closed there; what they did, and failed."""
+) -> list[list[EnvResponse]]:
+    """Two threads, an env each, built and closed there; what they did."""
     sys.setswitchinterval(SWITCH_INTERVAL)
 
     def life(slot: int) -> list[EnvResponse]:
@@ -137,10 +136,7 @@ def measure_together(
             return driver.record(moments)
 
     with ThreadPoolExecutor(2) as threads:
-        lives = [threads.submit(life, slot) for slot in range(2)]
-    errors = [error for one in lives if (error := one.exception())]
-    troubles = "; ".join(f"{type(error).__name__}: {error}" for error in errors)
-    return [] if errors else [one.result() for one in lives], troubles
+        return list(threads.map(life, range(2)))
 
 
 def measure_gain(factory: Callable[[], Any], seed: int) -> float:
@@ -167,37 +163,35 @@ def check_threads(subject: Subject) -> Finding:
             NOT_THREADS,
             data=data,
         )
-    steps = subject.profile.steps
-    (answer,) = subject.ask_each(measure_together, [(subject.seed, steps)])
-    runs, trouble = ([], brief(answer)) if isinstance(answer, Fault) else answer
-    trouble = trouble or _difference(subject, runs)
+    (runs,) = subject.ask_each(
+        measure_together, [(subject.seed, subject.profile.steps)]
+    )
+    failed = isinstance(runs, Fault)
+    apart, repeats = ("", True) if failed else _compared(subject, runs)
     declared = bool(subject.profile.metadata.get(THREADS_KEY))
+    if not failed and not (apart and repeats):
+        did = "did the same as alone" if repeats else "ran without an error"
+        return _gain(subject, declared, did)
+    trouble = brief(runs) if failed else f"{apart} (in a thread and alone)"
     text = f"two threads with an env each interfere with each other: {trouble}"
-    if not trouble:
-        return _gain(subject, declared)
     if declared:
         return problem(text, f'remove "{THREADS_KEY}" from its metadata', data=data)
     return note(text, NOT_THREADS, data=data)
 
 
-def _difference(subject: Subject, runs: list[list[EnvResponse]]) -> str:
-    """Where a thread did something else than an env alone; "" if no run repeats."""
-    steps = subject.profile.steps
-    for slot, run in enumerate(runs):
-        alone = subject.alone if slot == 0 else []
-        found = first_difference(
-            run, alone or subject.ask(run_alone, subject.seed, slot, steps)
-        )
-        if found:
-            fair = is_deterministic(subject)
-            return f"{found} (in a thread and alone)" if fair else ""
-    return ""
+def _compared(subject: Subject, runs: list[list[EnvResponse]]) -> tuple[str, bool]:
+    """Where a thread did something else than an env alone; whether envs repeat."""
+    lives = [(subject.seed, slot, subject.profile.steps) for slot in range(len(runs))]
+    alone = subject.ask_all(run_alone, lives)
+    apart = next(filter(None, map(first_difference, runs, alone)), "")
+    if not apart:
+        return "", True
+    again = subject.ask_all(run_alone, lives)
+    return apart, not any(map(first_difference, alone, again))
 
 
-def _gain(subject: Subject, declared: bool) -> Finding:
-    equal = subject.deterministic is not False  # else no two runs are
-    text = "did the same as alone" if equal else "ran without an error"
-    text = f"two threads with an env each {text}"
+def _gain(subject: Subject, declared: bool, did: str) -> Finding:
+    text = f"two threads with an env each {did}"
     data: dict[str, Any] = {"threads": True}
     if usable_cores() < 2:
         return ok(text, data=data)
