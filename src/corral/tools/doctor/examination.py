@@ -171,7 +171,7 @@ def _findings(name: str, subject: Subject) -> Iterator[Finding]:
         yield note(f"this check could not run: {error}")
     except FaultError as error:
         yield problem(
-            f"this check could not run: {brief(error)}",
+            f"this check could not run: {brief(error.fault)}",
             "run the env in a plain loop; --json has the whole text of the error",
             data={"kind": error.fault.kind, "error": str(error)},
         )

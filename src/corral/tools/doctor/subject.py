@@ -27,7 +27,7 @@ from corral.engine.adapters.isolation import edition_of, subject_of
 from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
-from corral.errors import Fault, FaultError
+from corral.errors import Fault
 from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.rerun import quiet
 
@@ -216,10 +216,8 @@ def _with_output(answer: Any, path: str) -> Any:
     )
 
 
-def brief(fault: Fault | FaultError) -> str:
+def brief(fault: Fault) -> str:
     """What went wrong, in a line."""
-    if isinstance(fault, FaultError):
-        fault = fault.fault
     if fault.kind == "died":
         how = fault.signal_name or f"exit code {fault.exit_code}"
         return f"the env ended its process ({how})"

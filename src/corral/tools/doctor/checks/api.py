@@ -169,13 +169,12 @@ def check_api(subject: Subject) -> Iterator[Finding]:
         subject._profile, found = subject.ask(
             measure_api, subject.seed, subject.moments
         )
-    except FaultError as error:
-        yield problem(brief(error), _remedy(subject, error.fault))
-        return
-    except CorralError as error:  # its text says what to do
+    except CorralError as error:
         if error.fault is None:
             raise
-        yield problem(brief(error.fault))
+        plain = isinstance(error, FaultError)  # others say what to do
+        remedy = _remedy(subject, error.fault) if plain else ""
+        yield problem(brief(error.fault), remedy)
         return
     yield from found
     checked = _of_checker(subject)
@@ -188,19 +187,12 @@ def _remedy(subject: Subject, fault: Fault) -> str:
     if asked:
         return f"the env may need a display: try {asked}"
     advice = "make it run in a plain loop first"
-    if fault.kind in ("died", "hung"):
-        # Of a crash, where it was: what comes after that is about the interpreter.
-        output = fault.output.splitlines()
-        last = [*_places(fault.output), *(line for line in output[-1:] if line.strip())]
-        return f"{advice}; its last output: {last[0]:.160}" if last else advice
-    places = _places(fault.traceback or "")
-    return f"{advice}; raised in {places[-1]}" if places else advice
-
-
-def _places(text: str) -> list[str]:
-    """The lines of a traceback that name a file."""
-    lines = [line.strip() for line in text.splitlines()]
-    return [line for line in lines if line.startswith("File ")]
+    places = re.findall(r"^\s*(File .*)", fault.traceback or fault.output, re.M)
+    if fault.traceback and places:
+        return f"{advice}; raised in {places[-1]}"
+    # Of a crash, where it was: what comes after that is about the interpreter.
+    said = [*places, *fault.output.strip().splitlines()[-1:]]
+    return f"{advice}; its last output: {said[0]:.160}" if said else advice
 
 
 # Gymnasium's `check_env` and PettingZoo's API tests -----------------------------------
