@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEARNERS = {
     "ppo": "corral.learners.ppo_learner:PPOLearner",
-    "sb3_ppo": "corral.learners.sb3.learner:SB3Learner",
+    "sb3_ppo": "corral.learners.sb3_learner:SB3Learner",
 }
 """Name -> its class."""
 EXTRAS = {"sb3_ppo": ("sb3",)}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corral.core import NO_TASK, Policy, Step
 from corral.engine.keywords import checked_keywords
@@ -22,14 +23,52 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault, FaultError, OptionError
 from corral.rollouts.actor import Actor
-from corral.rollouts.episode import Episode
-from corral.rollouts.kept_steps import some_of
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.pool_check import check_pool
-from corral.rollouts.space_rows import SpaceParts
+from corral.rollouts.space_rows import SpaceParts, some_of
 from corral.rollouts.trajectories import Trajectories, Trajectory
 
 ROW_FIELDS = ("obs", "action", "reward", "extras", "final_obs")
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One item: what was asked for, and the result.
+
+    `obs`, `action`, `reward` and `extras` have one row per step and own their memory.
+    They are None, and {}, if rows were not kept or the item failed.
+    """
+
+    item: int
+    """Its index among the items asked for."""
+    seed: int
+    task: Any = NO_TASK
+    """`core.NO_TASK` if it has none."""
+    return_: float = float("nan")
+    """The sum of its rewards; nan if it failed."""
+    length: int = 0
+    terminated: bool = False
+    truncated: bool = False
+    info: dict[str, Any] = field(default_factory=dict)
+    """The info of its last step."""
+    obs: Any = None
+    action: Any = None
+    reward: NDArray[np.float64] | None = None
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)
+    final_obs: Any = None
+    """(1, ...): the last observation."""
+    faults: tuple[Fault, ...] = ()
+    """Faults on the way; after each the item was run again with the same seed."""
+    failed: bool = False
+    """Whether Corral gave up after the last of these faults."""
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why the item failed, if it did."""
+        return self.faults[-1] if self.failed else None
+
+    def __len__(self) -> int:
+        return self.length
 
 
 @checked_keywords(pool=Pool)

@@ -21,7 +21,7 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import EvaluationSeed
 from corral.errors import CorralError, Fault, FaultError, RunFailed, TrainingDiverged
 from corral.learners.protocol import Gathered, Rows
-from corral.rollouts import finite_check
+from corral.rollouts.normalise import not_finite
 from corral.train.recipes.config import wants_of
 from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
@@ -394,7 +394,7 @@ def _naming_culprits(rollout: Gathered) -> Iterator[None]:
     except TrainingDiverged as error:
         in_rows = rollout.reward.ndim == 2  # whole episodes do not say their slots
         seen = getattr(rollout, "obs", ()) if in_rows else ()
-        said = in_rows and finite_check.culprit(seen, rollout.reward, rollout.valid)
+        said = in_rows and not_finite(seen, rollout.reward, rollout.valid)
         if not said:
             raise
         raise TrainingDiverged(f"{error}. {said[0].upper()}{said[1:]}") from error

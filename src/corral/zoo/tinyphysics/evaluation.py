@@ -20,8 +20,7 @@ from corral.core import Decision, EnvSpec, Generators, Policy, Step
 from corral.engine.pool import Pool
 from corral.engine.worker.context import this_worker
 from corral.errors import OptionError
-from corral.rollouts.episode import Episode
-from corral.rollouts.episodic import run_episodes
+from corral.rollouts.episodic import Episode, run_episodes
 from corral.rollouts.number_format import score
 from corral.train.run.directory import find
 from corral.zoo.tinyphysics import (
