@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import corral.errors as errors
-from corral.engine.faults.advice import PYTHON_SYNTAX, OptionSyntax, advice_for
+from corral.engine.faults.advice import advice_for
 from corral.errors import CorralError, Fault, FaultError, UsageError
 
 _CAUSES = {
@@ -60,7 +60,7 @@ def where(fault: Fault) -> str:
     return ", ".join(f"{name} {getattr(fault, name)}" for name in known) or "the pool"
 
 
-def error_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> CorralError:
+def error_for(fault: Fault, syntax: str | None = "python") -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
     message, error = message_for(fault, syntax), fault.exception
     in_item = fault.item is not None and fault.kind == "raised"
@@ -99,7 +99,7 @@ _KINDS: dict[str, type[FaultError]] = {
 # Words --------------------------------------------------------------------------------
 
 
-def message_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> str:
+def message_for(fault: Fault, syntax: str | None = "python") -> str:
     """The text of an error: what happened, where, which values, and the next steps.
 
     Options are written in the user's syntax; without one there are no next steps.

@@ -39,7 +39,6 @@ from corral.engine.layout.readout import (
     Column,
     ColumnRead,
     Identity,
-    Mask,
     copy_out,
 )
 
@@ -138,9 +137,15 @@ class Columns:
             read = copy_out(self.defined, self._rows[row], self._presence_at[row])
         else:
             read = self._read_part(row, slots)
-        if self._has_bools:
-            return [(c, _with_bools(c, values, mask), mask) for c, values, mask in read]
-        return read
+        if not self._has_bools:
+            return read
+        # Gymnasium does not count numpy.bool_ as a number: an array of objects.
+        return [
+            (column, _BOOL_OBJECTS[(values + np.uint8(1)) * mask], mask)
+            if column.type is np.bool_
+            else (column, values, mask)
+            for column, values, mask in read
+        ]
 
     def _read_part(
         self, row: int | NDArray[np.integer], slots: NDArray[np.integer]
@@ -338,14 +343,6 @@ class _WritePlan:
 
 
 _NO_WRITE_PLAN = _WritePlan([], [], [], True, (), [], [])
-
-
-def _with_bools(column: Column, values: NDArray[Any], mask: Mask) -> NDArray[Any]:
-    """Gymnasium does not count numpy.bool_ as a number: an array of objects."""
-    if column.type is not np.bool_:
-        return values
-    objects: NDArray[Any] = _BOOL_OBJECTS[(values + np.uint8(1)) * mask]
-    return objects
 
 
 _BOOL_OBJECTS = np.array([None, np.False_, np.True_], dtype=object)

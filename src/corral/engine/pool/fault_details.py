@@ -298,8 +298,8 @@ class FaultDetails(Neighbourhood):
 
 
 def _is_replayable(fault: Fault) -> bool:
-    if fault.kind == "shardmate" or fault.command not in REPLAYABLE_COMMANDS:
-        return False
     # The caller's mistakes, such as a step after the end, are not the env's.
-    mistake = isinstance(fault.exception, UsageError)
-    return not mistake or isinstance(fault.exception, SpaceMismatch)
+    mistaken = isinstance(fault.exception, UsageError)
+    by_env = not mistaken or isinstance(fault.exception, SpaceMismatch)
+    replayable = fault.command in REPLAYABLE_COMMANDS
+    return by_env and replayable and fault.kind != "shardmate"

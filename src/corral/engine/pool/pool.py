@@ -254,7 +254,7 @@ class Pool:
         chosen = state.choose(slots)
         state.check_sendable(chosen, started=False)
         if self._batches is not None:
-            self._batches.check_reset(chosen)
+            self._batches.check_whole(chosen, "reset")
         numbers, requests = episode_requests(chosen.tolist(), seeds, options, tasks)
         self._expire_views(chosen)
         if seed is not None:
@@ -282,7 +282,7 @@ class Pool:
         if self._stale_views.lent:
             self._expire_views(chosen)
         if slots is not None and self._batches is not None:
-            self._batches.check_step(chosen)
+            self._batches.check_whole(chosen, "step")
         leaves, mailed = self._codec.split(actions, len(chosen))
         if self._action_check is not None:
             self._action_check.check(leaves, mailed, chosen)

@@ -160,7 +160,7 @@ class Recovery:
             return NEXT_EPISODE_DUE
         if self._fault_details.episode_is_over(slot):
             return EPISODE_OVER
-        lost = self._state.was_started(slot) and ticket and not stage
+        lost = self._state.started[slot] and ticket and not stage
         return EPISODE_LOST if lost else 0
 
     def _lose_episode(self, slot: int, ticket: int, fault: Fault) -> None:

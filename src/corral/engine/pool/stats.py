@@ -31,8 +31,7 @@ class Times:
     @property
     def number(self) -> NDArray[np.int64]:
         """How often."""
-        total: NDArray[np.int64] = self.counts.sum(axis=1)
-        return total
+        return self.counts.sum(axis=1)  # type: ignore[no-any-return]
 
     @property
     def mean(self) -> NDArray[np.float64]:

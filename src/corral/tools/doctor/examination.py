@@ -119,7 +119,7 @@ def subject_for(
     if isinstance(env, str):
         found = resolve_env(env, kwargs, syntax=syntax)
         named = (found.text, found.factory, found.expression, found.import_line)
-        return Subject(*named, kwargs, env if found.registered else None, seed)
+        return Subject(*named, kwargs, None if found.import_line else env, seed)
     (factory,) = factories_for(env, 1, kwargs)
     name = getattr(env, "__name__", None) or type(env).__name__
     expression = name if name.isidentifier() else "make_env"

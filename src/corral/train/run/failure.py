@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.engine.faults.advice import (
-    PYTHON_SYNTAX,
-    SETTINGS_SYNTAX,
     helped_by_restarts,
 )
 from corral.engine.faults.code_location import location_of_error
@@ -67,7 +65,7 @@ class RunFailure:
         text = str(error)
         if isinstance(fault, Fault):
             # It may be part of more; the rest stays.
-            syntax = SETTINGS_SYNTAX if self.command else PYTHON_SYNTAX
+            syntax = "yaml" if self.command else "python"
             text = text.replace(message_for(fault), message_for(fault, syntax))
         elif not isinstance(error, CorralError):
             text = f"{type(error).__name__}: {error}"
