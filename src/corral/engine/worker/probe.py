@@ -66,6 +66,8 @@ MIN_WAITING_STEP_SECONDS = 1e-3
 """Seconds of a step from which on that is made use of, where it is not declared."""
 THOROUGH_PATIENCE = 10.0
 """How many times as long as usual an episode may take for the doctor."""
+RACE_SWITCH_SECONDS = 1e-5
+"""Seconds after which another thread may have the GIL: races show sooner."""
 FAILED_ONCE_REASON = "an env failed once beside another"
 UNREAD_REASON = "what all envs of a process share cannot be compared"
 
@@ -269,7 +271,7 @@ class Probe:
             )
             drawn = self._streams.drawn_since(states)
             measured = Measurement.of(first.times)
-            at_once = self._may_use_threads(first, measured)
+            at_once = self.question.threads or self._may_use_threads(first, measured)
             if self.question.seconds and not at_once:
                 times = self._timed(first)
                 measured = Measurement.of(times)
@@ -414,8 +416,11 @@ class Probe:
             self._declared = all(env.declares_threads for env in built)
             self._drawn = self._streams.drawn_since(before)
             guests = range(len(recordings))
+            usual = sys.getswitchinterval()
+            sys.setswitchinterval(RACE_SWITCH_SECONDS)
             lives = [threads[guest].submit(life, guest) for guest in guests]
             found = [difference for one in lives for difference in one.result()]
+            sys.setswitchinterval(usual)
             if self._before is not None:
                 self._after = self._snapshot(self._before)
             self._gain = self._gain_of(pairs)

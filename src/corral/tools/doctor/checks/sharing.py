@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,12 +19,10 @@ from corral.engine.worker.commands import ProbeRequest, ShardOptions
 from corral.engine.worker.isolation_probe import SharingAnswer
 from corral.engine.worker.probe import FAILED_ONCE_REASON, UNREAD_REASON
 from corral.engine.worker.probed_env import THREADS_KEY
-from corral.errors import Fault
 from corral.tools.doctor.checks.cost import pace
-from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
+from corral.tools.doctor.driver import EpisodeDriver, run_alone
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
-from corral.tools.doctor.subject import Subject, brief
+from corral.tools.doctor.subject import Subject
 
 # Isolation ----------------------------------------------------------------------------
 #
@@ -40,19 +37,24 @@ def check_isolation(subject: Subject) -> Finding:
     steps = subject.profile.steps
     alone = [(subject.seed, slot, steps, True) for slot in range(3)]
     subject.ask_all(run_alone, alone)
+    found = _judged(subject, _tried(subject, isolate_rng=True))
+    subject.shares = found.severity in ("ok", "note")
+    return found
+
+
+def _tried(subject: Subject, isolate_rng: bool, threads: bool = False) -> SharingAnswer:
+    """What a probe finds out about two of these envs."""
     factory = subject.factory
     if subject.profile.kind != "gymnasium":
         factory = functools.partial(wrapped, factory, (multi_env,))
     assignment = Assignment(
         factories=[factory] * 2,
         shards=[range(2)],
-        options=ShardOptions(subject.seed, isolate_rng=True),
+        options=ShardOptions(subject.seed, isolate_rng=isolate_rng),
         worker_init=_silence,
     )
-    question = ProbeRequest(limit=subject.seconds, thorough=True)
-    found = _judged(subject, try_sharing(assignment, [0, 1], question))
-    subject.shares = found.severity in ("ok", "note")
-    return found
+    asked = ProbeRequest(limit=subject.seconds, thorough=True, threads=threads)
+    return try_sharing(assignment, [0, 1], asked)
 
 
 def _silence() -> None:
@@ -65,9 +67,7 @@ def _silence() -> None:
 
 
 def _judged(subject: Subject, answer: SharingAnswer) -> Finding:
-    reason = answer.reason
-    if answer.difference:
-        reason += f". {answer.difference[0].upper()}{answer.difference[1:]}"
+    reason = _reason(answer)
     if answer.safe:
         return _safe(subject)
     if answer.safe is False:
@@ -87,6 +87,12 @@ def _judged(subject: Subject, answer: SharingAnswer) -> Finding:
             'the cause; otherwise use isolation="slot"'
         )
     return warning(f"whether envs may share a process is not known: {reason}", remedy)
+
+
+def _reason(answer: SharingAnswer) -> str:
+    """Why, and which env did something else than alone."""
+    apart = answer.difference
+    return f"{answer.reason}. {apart[0].upper()}{apart[1:]}" if apart else answer.reason
 
 
 def _safe(subject: Subject, reservation: str = "") -> Finding:
@@ -115,28 +121,12 @@ def _unsafe(subject: Subject, text: str) -> Finding:
 
 # Threads ------------------------------------------------------------------------------
 
-SWITCH_INTERVAL = 1e-5
-"""Seconds after which another thread may have the GIL: races show sooner."""
 TURN_SECONDS = 0.1
 """Seconds of one turn, where the gain is measured."""
 ROUNDS = 3
 WORTHWHILE_GAIN = 1.5
 """Times the work of one thread, from which on threads are recommended."""
 NOT_THREADS = 'do not use backend="thread"; "auto" does not choose it either'
-
-
-def measure_together(
-    factory: Callable[[], Any], seed: int, moments: int
-) -> list[list[EnvResponse]]:
-    """Two threads, an env each, built and closed there; what they did."""
-    sys.setswitchinterval(SWITCH_INTERVAL)
-
-    def life(slot: int) -> list[EnvResponse]:
-        with EpisodeDriver(factory, seed, slot) as driver:
-            return driver.record(moments)
-
-    with ThreadPoolExecutor(2) as threads:
-        return list(threads.map(life, range(2)))
 
 
 def measure_gain(factory: Callable[[], Any], seed: int) -> float:
@@ -163,31 +153,16 @@ def check_threads(subject: Subject) -> Finding:
             NOT_THREADS,
             data=data,
         )
-    (runs,) = subject.ask_each(
-        measure_together, [(subject.seed, subject.profile.steps)]
-    )
-    failed = isinstance(runs, Fault)
-    apart, repeats = ("", True) if failed else _compared(subject, runs)
+    answer = _tried(subject, isolate_rng=False, threads=True)
     declared = bool(subject.profile.metadata.get(THREADS_KEY))
-    if not failed and not (apart and repeats):
-        did = "did the same as alone" if repeats else "ran without an error"
-        return _gain(subject, declared, did)
-    trouble = brief(runs) if failed else f"{apart} (in a thread and alone)"
-    text = f"two threads with an env each interfere with each other: {trouble}"
+    if answer.safe or answer.reason.startswith(UNREAD_REASON):
+        return _gain(subject, declared, "did the same as alone")
+    if answer.reason == NOT_REPEATABLE_REASON:
+        return _gain(subject, declared, "ran without an error")
+    text = f"two threads with an env each interfere with each other: {_reason(answer)}"
     if declared:
         return problem(text, f'remove "{THREADS_KEY}" from its metadata', data=data)
     return note(text, NOT_THREADS, data=data)
-
-
-def _compared(subject: Subject, runs: list[list[EnvResponse]]) -> tuple[str, bool]:
-    """Where a thread did something else than an env alone; whether envs repeat."""
-    lives = [(subject.seed, slot, subject.profile.steps) for slot in range(len(runs))]
-    alone = subject.ask_all(run_alone, lives)
-    apart = next(filter(None, map(first_difference, runs, alone)), "")
-    if not apart:
-        return "", True
-    again = subject.ask_all(run_alone, lives)
-    return apart, not any(map(first_difference, alone, again))
 
 
 def _gain(subject: Subject, declared: bool, did: str) -> Finding:
