@@ -86,14 +86,9 @@ class CandidateResult:
         return (fault and fault.traceback) or ""
 
     @property
-    def steps_per_second(self) -> float | None:
-        """The middle round."""
-        return self.rates.median if self.rates else None
-
-    @property
     def speed(self) -> float:
-        """Steps per second; 0 if there was no round."""
-        return self.steps_per_second or 0.0
+        """Steps per second in the middle round; 0 if there was none."""
+        return self.rates.median if self.rates else 0.0
 
     @property
     def ours(self) -> bool:
