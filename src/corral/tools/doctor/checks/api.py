@@ -53,8 +53,8 @@ def check_pickling(subject: Subject) -> Iterator[Finding]:
     try:
         size = len(serialization.pack(subject.factory, "the factory"))
     except FactoryError as error:
-        remedy = "create such objects inside the factory, or in per_worker="
-        yield problem(str(error), remedy)
+        text = "create such objects inside the factory, or in per_worker="
+        yield problem(str(error), text)
         return
     yield _of_factory(subject, size)
     (troubles,) = subject.ask_each(measure_pickling, [()])
@@ -98,36 +98,27 @@ def measure_api(
     factory: Callable[[], Any], seed: int, moments: int
 ) -> tuple[EnvProfile, list[Finding]]:
     """Build, play, close; and close again."""
-    driver = EpisodeDriver(factory, seed)
+    driver, began = EpisodeDriver(factory, seed), time.perf_counter()
     found: dict[str, Finding] = {}  # by text: once each
-    steps = 0
-    for moment in _played(driver, moments):
+    steps = size = 0
+    for moment in driver.play(moments):
         for one in _of_moment(moment, driver.several):
             found.setdefault(one.measured, one)
+        size += len(pickle.dumps(moment.obs)) if steps < 2 else 0
         steps += 1
+        late = time.perf_counter() - began > PLAY_SECONDS
+        if (late and steps > 3) or size * steps > 2 * PLAY_BYTES:
+            break  # the other checks play as much
     refused = list(_of_large_seed(driver, steps))
     driver.close()
     findings = [*found.values(), *of_closing(driver), *refused]
     return profile_of(driver, steps), findings
 
 
-def _played(driver: EpisodeDriver, moments: int) -> Iterator[EnvResponse]:
-    """As much as the other checks will play."""
-    began, size = time.perf_counter(), 0
-    for count in range(moments):
-        moment = driver.advance()
-        yield moment
-        size += len(pickle.dumps(moment.obs)) if count < 2 else 0
-        late = time.perf_counter() - began > PLAY_SECONDS
-        if (late and count >= 3) or size * count > 2 * PLAY_BYTES:
-            return
-
-
 def _of_moment(moment: EnvResponse, several: bool) -> Iterator[Finding]:
     kind = moment.what.split()[0]
     if not isinstance(moment.info, dict):
-        text = f"the info of a {kind} is {moment.info!r:.60}"
-        yield problem(text, "return a dict")
+        yield problem(f"the info of a {kind} is {moment.info!r:.60}", "return a dict")
     for reward in moment.reward.values() if several else [moment.reward]:
         try:
             as_reward(reward)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from corral.engine.adapters.factories import wrapped
@@ -46,7 +46,7 @@ def _tried(subject: Subject, isolate_rng: bool, threads: bool = False) -> Sharin
     """What a probe finds out about two of these envs."""
     factory = subject.factory
     if subject.profile.kind != "gymnasium":
-        factory = functools.partial(wrapped, factory, (multi_env,))
+        factory = partial(wrapped, factory, (multi_env,))
     assignment = Assignment(
         factories=[factory] * 2,
         shards=[range(2)],
@@ -132,12 +132,14 @@ NOT_THREADS = 'do not use backend="thread"; "auto" does not choose it either'
 def measure_gain(factory: Callable[[], Any], seed: int) -> float:
     """How many times as much two threads do as one; the lowest of the rounds."""
     drivers = [EpisodeDriver(factory, seed, slot) for slot in range(2)]
+    turns = [partial(pace, driver.advance, TURN_SECONDS) for driver in drivers]
     gains = []
-    with ThreadPoolExecutor(len(drivers)) as threads:
+    with ThreadPoolExecutor(len(turns)) as threads:
         for _ in range(ROUNDS):
-            alone = [pace(driver, TURN_SECONDS) for driver in drivers]
-            both = threads.map(pace, drivers, [TURN_SECONDS] * len(drivers))
-            gains.append(sum(pace / one for pace, one in zip(both, alone, strict=True)))
+            alone = [turn() for turn in turns]
+            both = [threads.submit(turn) for turn in turns]
+            pairs = zip(both, alone, strict=True)
+            gains.append(sum(turn.result() / one for turn, one in pairs))
     for driver in drivers:
         driver.close()
     return min(gains)
