@@ -96,16 +96,14 @@ NAMES = {
 
 def current(name: str) -> str | None:
     """The present name of a module; None if the name is not an old one."""
-    package, _, old = name.partition(".")
-    if package != "corral" or not old or old in PUBLIC:
+    package, *old = name.split(".")
+    if package != "corral" or ".".join(old) in PUBLIC:
         return None
-    below = ""
-    while old:
-        new = MODULES.get(old) or ROOMS.get(old)
+    for count in range(len(old), 0, -1):
+        known = ".".join(old[:count])
+        new = MODULES.get(known) or ROOMS.get(known)
         if new is not None:
-            return f"corral.{new}{below}"
-        old, _, last = old.rpartition(".")
-        below = f".{last}{below}"
+            return ".".join(["corral", new, *old[count:]])
     return None
 
 

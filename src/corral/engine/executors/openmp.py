@@ -77,7 +77,5 @@ def loaded() -> list[ctypes.CDLL]:
     found = []
     for path in sorted(mapped):
         with suppress(OSError):  # removed since
-            library = ctypes.CDLL(path)
-            if hasattr(library, "omp_pause_resource_all"):  # OpenMP 5.0
-                found.append(library)
-    return found
+            found.append(ctypes.CDLL(path))
+    return [one for one in found if hasattr(one, "omp_pause_resource_all")]  # 5.0

@@ -106,7 +106,7 @@ class Dispatcher:
             seeds: for each of them, -1 for none.
             requests: by slot, options and task of its episode, and a big seed.
         """
-        self.executor.reset_seed[slots] = seeds
+        self.executor.control.reset_seed[slots] = seeds
         self._post_by_slot(
             (slot, commands.NextEpisode(self._index(slot), **message))
             for slot, message in requests.items()

@@ -22,7 +22,12 @@ import numpy as np
 
 from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartBudget
-from corral.engine.layout.plan import AFTER_STEP, EPISODE_NUMBER, EPISODE_RESTARTS
+from corral.engine.layout.plan import (
+    AFTER_STEP,
+    EPISODE_NUMBER,
+    EPISODE_RESTARTS,
+    RETIREMENT_STAGE,
+)
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.options import PoolOptions
@@ -112,7 +117,7 @@ class Recovery:
         worker = error.fault.worker
         if worker is None or not self.active:
             raise error
-        stage = self._executor.retirement_stage(worker)
+        stage = int(self._executor.control.vitals[worker, RETIREMENT_STAGE])
         if not (stage or self._options.restarts(error.fault.kind)):
             raise error
         # Keep what it posted about finished results; a worker that was retired after a
@@ -141,11 +146,11 @@ class Recovery:
     def _resume(self, worker: int, fault: Fault, stage: int) -> ResumeState:
         """Where the new worker continues; unfinished episodes are lost."""
         shard = self._executor.shards[worker]
-        tickets = self._executor.done[shard.start : shard.stop].tolist()
+        tickets = self._executor.control.done[shard.start : shard.stop].tolist()
         care = bytearray()
         for slot, ticket in zip(shard, tickets, strict=True):
             if ticket <= self._root_tickets[slot]:  # no episode of this root seed yet
-                words = self._executor.episode[slot]
+                words = self._executor.control.episode[slot]
                 words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = -1, 0
             found = self._progress(slot, ticket, stage)
             if found == EPISODE_LOST or (slot == fault.slot and not stage):
@@ -188,7 +193,7 @@ class Recovery:
         for slot in sorted(self._state.assigned.keys() & shard):
             after, task = self._state.assigned[slot]
             # An episode that began with it may not have been received yet.
-            done = int(executor.done[slot])
+            done = int(executor.control.done[slot])
             if done <= after or not self._record["started"][done & 1, slot]:
                 index = slot - shard.start
                 executor.post(worker, commands.NextEpisode(index, task=task))

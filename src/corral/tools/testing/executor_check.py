@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from corral.core import Autoreset
-from corral.engine.executors.contract import Capabilities
+from corral.engine.executors.contract import Executor
 from corral.engine.pool import Pool
 from corral.errors import (
     ClosedError,
@@ -70,7 +70,7 @@ class _ExecutorCheck:
 
     def __init__(self, make: MakePool) -> None:
         self._make = make
-        self._capabilities: Capabilities
+        self._executor: Executor
 
     def _pool(self, env: Any, slots: int | None = SLOTS, **options: Any) -> Pool:
         return self._make(env, slots, seed=ROOT, **options)
@@ -89,7 +89,7 @@ class _ExecutorCheck:
 
     def a_pool_opens_and_is_closed_twice(self) -> None:
         pool = self._pool(KnownAnswers)
-        self._capabilities = pool._executor.capabilities
+        self._executor = pool._executor
         pool.reset()
         pool.close()
         pool.close()
@@ -189,7 +189,7 @@ class _ExecutorCheck:
     def _fails(
         self, kind: type[CorralError], text: str, what: str, env: Any, **options: Any
     ) -> None:
-        if not self._capabilities.survives_deaths:
+        if not self._executor.survives_deaths:
             raise Skip("it declares survives_deaths=False")
         make = functools.partial(env, after=3)
         with self._pool(make, 2, **options) as pool, _raises(kind, text):
