@@ -45,7 +45,6 @@ from corral.engine.transport import child_processes, descriptors
 from corral.engine.transport.lifeline import Lifeline
 from corral.engine.transport.shared_arrays import SharedArrays, share
 from corral.engine.worker import commands, serialization
-from corral.engine.worker.probe import Measurement
 from corral.errors import ClosedError, Fault
 
 PROBED_EXIT_SECONDS = 0.3
@@ -142,9 +141,17 @@ class ProcessExecutor(SignalledExecutor):
         worker: int,
         probe_slots: Sequence[int],
         question: commands.ProbeRequest,
-        reached: Callable[[str], Any],
-    ) -> Measurement:
+        reached: Callable[[str], Any] = str,
+        recorded: bytes | None = None,
+    ) -> Any:
         """Have a worker build envs of these slots for a trial.
+
+        Args:
+            worker: it has built no env, or is replaced afterwards.
+            probe_slots: which envs.
+            question: what to find out.
+            reached: called with each stage of the trial.
+            recorded: what envs did elsewhere; the answer is whether these repeat it.
 
         Raises:
             TimeoutError: it takes much longer than the question allows.
@@ -154,24 +161,13 @@ class ProcessExecutor(SignalledExecutor):
         # A trial that times envs also waits for slow constructors.
         building = 4 * question.long_to_build if question.seconds else 0.0
         limit = question.limit + question.seconds + building + PROBE_GRACE_SECONDS
-        link = self._links[worker]
-        message = commands.ProbeEnvs(self._job(worker, probe_slots), question)
-        self._post(link, self._pack(message))
-        answer = self._await_start(link)
+        link, job = self._links[worker], self._job(worker, probe_slots)
+        self._post(link, self._pack(commands.ProbeEnvs(job, question, recorded)))
+        answer = self._await_probe(link, limit) if recorded else self._await_start(link)
         while isinstance(answer, str):  # how far it is
             reached(answer)
             answer = self._await_probe(link, limit)
-        assert isinstance(answer, Measurement)
         return answer
-
-    def repeats_recording(
-        self, worker: int, probe_slots: Sequence[int], recorded: bytes, limit: float
-    ) -> bool:
-        """Whether envs in another process repeat a trial."""
-        job = self._job(worker, probe_slots)
-        message = commands.ProbeEnvs(job, recorded=recorded)
-        self._post(self._links[worker], self._pack(message))
-        return bool(self._await_probe(self._links[worker], limit))
 
     def _await_probe(self, link: WorkerLink, limit: float) -> Any:
         """As `_await_start`; counts only seconds in which the worker had a core."""

@@ -90,7 +90,7 @@ class SharingProbe:
         self._used.add(worker)
         self._stage = ""
         try:
-            measured = self.executor.probe_envs(
+            measured: Measurement = self.executor.probe_envs(
                 worker, self.slots, question, partial(setattr, self, "_stage")
             )
         except TimeoutError:
@@ -112,10 +112,12 @@ class SharingProbe:
 
     def _repeats(self, worker: int, recorded: bytes) -> bool:
         self._used.add(worker)
-        limit = self.question.limit
         self._extra += len(self.slots) > 1
+        untimed = replace(self.question, seconds=0.0)
         try:
-            return self.executor.repeats_recording(worker, self.slots, recorded, limit)
+            return bool(
+                self.executor.probe_envs(worker, self.slots, untimed, recorded=recorded)
+            )
         except (TimeoutError, FaultError) as error:
             if isinstance(error, WorkerDied):
                 _say_what_crashed(error.fault)
