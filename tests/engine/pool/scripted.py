@@ -66,10 +66,7 @@ class ScriptedExecutor:
     def send(self, slots: Any, verb: Any, mode: int) -> None:
         self.said.append((slots.tolist(), verb.name, mode))
 
-    def post(self, worker: int, message: Any) -> None:
-        self.said.append((worker, message))
-
-    def post_each(self, messages: Any) -> None:
+    def post(self, messages: Any) -> None:
         self._die()
         self.said.extend(messages)
 

@@ -108,13 +108,8 @@ class Executor(Protocol):
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Have these slots stepped or reset."""
 
-    def post(self, worker: int, message: Any) -> None:
-        """Post a message that wants no answer."""
-
-    def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
-        """Post messages about slots; none of them if one cannot be pickled."""
-        for worker, message in messages:
-            self.post(worker, message)
+    def post(self, messages: Sequence[tuple[int, Any]]) -> None:
+        """Post messages to workers, without an answer; none if one is not pickled."""
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Ask workers; each answers after the commands it already has."""

@@ -21,13 +21,12 @@ from contextlib import closing, suppress
 from typing import Any
 
 from corral.core import EnvSpec
-from corral.engine.executors import reaping, spawn
+from corral.engine.executors import openmp, reaping, spawn
 from corral.engine.executors.contract import (
     Assignment,
     closed_on_error,
     open_executors,
 )
-from corral.engine.executors.openmp import HelperThreads
 from corral.engine.executors.signalled import (
     CLOSED_MEANWHILE,
     SignalledExecutor,
@@ -36,14 +35,10 @@ from corral.engine.executors.signalled import (
 from corral.engine.executors.starting import start_errors, uninterrupted
 from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.executors.worker_output import WorkerOutput
-from corral.engine.faults import stacks
-from corral.engine.faults.process_usage import run_delay
-from corral.engine.faults.report import error_for
-from corral.engine.layout import plan
-from corral.engine.layout.codec import Codecs
-from corral.engine.transport import child_processes, descriptors
+from corral.engine.faults import process_usage, report, stacks
+from corral.engine.layout import codec, plan
+from corral.engine.transport import child_processes, descriptors, shared_arrays
 from corral.engine.transport.lifeline import Lifeline
-from corral.engine.transport.shared_arrays import SharedArrays, share
 from corral.engine.worker import commands, serialization
 from corral.errors import ClosedError, Fault
 
@@ -75,9 +70,9 @@ class ProcessExecutor(SignalledExecutor):
         descriptors.make_room(spawn.descriptors_for(len(self.shards)))
         _fill_standard_descriptors()
         block = self._open_control(layout, shared=True)
-        shared: SharedArrays | None = None
+        shared: shared_arrays.SharedArrays | None = None
         if self._assignment.shared:
-            arrays, shared = share(self._assignment.shared)
+            arrays, shared = shared_arrays.share(self._assignment.shared)
             opened(closing(arrays))
         lifeline = opened(closing(Lifeline()))
         # One file for all workers: a hung worker writes its stack alone.
@@ -172,9 +167,10 @@ class ProcessExecutor(SignalledExecutor):
     def _await_probe(self, link: WorkerLink, limit: float) -> Any:
         """As `_await_start`; counts only seconds in which the worker had a core."""
         pid = link.process.pid
-        began, queued = time.monotonic(), run_delay(pid) or 0.0
+        began, queued = time.monotonic(), process_usage.run_delay(pid) or 0.0
         while True:
-            passed = time.monotonic() - began - ((run_delay(pid) or queued) - queued)
+            waited = (process_usage.run_delay(pid) or queued) - queued
+            passed = time.monotonic() - began - waited
             try:
                 answer = self._fetch(link, max(0.001, limit - passed))
                 return self._health.checked(link.worker, answer)
@@ -218,10 +214,10 @@ class ProcessExecutor(SignalledExecutor):
         try:
             answer = self._fetch(link, self._assignment.start_timeout)
         except TimeoutError as error:
-            raise error_for(self._health.build_timeout(link)) from error
+            raise report.error_for(self._health.build_timeout(link)) from error
         return self._health.checked(link.worker, answer)
 
-    def bind(self, codecs: Codecs) -> plan.DataViews:
+    def bind(self, codecs: codec.Codecs) -> plan.DataViews:
         """Append the data to the block and let the workers serve."""
         block, assignment = self._inheritance.block, self._assignment
         layout = plan.plan_data(
@@ -245,7 +241,7 @@ class ProcessExecutor(SignalledExecutor):
         self._bound = True
         self._health.watch(self.shards)
         self._find_present()
-        self._helpers = HelperThreads(len(self.shards), assignment.cores)
+        self._helpers = openmp.HelperThreads(len(self.shards), assignment.cores)
         return plan.DataViews(layout, self._data.memory)
 
     def pids(self) -> list[int]:

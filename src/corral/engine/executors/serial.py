@@ -115,10 +115,10 @@ class SerialExecutor(Executor):
         batched = self._assignment.options.batched
         self._queue.extend(as_one_command(entries) if batched else entries)
 
-    def post(self, worker: int, message: Any) -> None:
-        """Keep the message in its place among the commands."""
-        self._messages.append(message)
-        self._queue.append(MAIL_ENTRY)
+    def post(self, messages: Sequence[tuple[int, Any]]) -> None:
+        """Keep the messages in their places among the commands."""
+        self._messages.extend(message for _, message in messages)
+        self._queue.extend([MAIL_ENTRY] * len(messages))
 
     def wait(
         self,

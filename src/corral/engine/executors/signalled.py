@@ -175,21 +175,16 @@ class SignalledExecutor(Executor):
         for entry in entries:
             link.announce(entry)
 
-    def post(self, worker: int, message: Any) -> None:
-        """Announce a message, then post it.
+    def post(self, messages: Sequence[tuple[int, Any]]) -> None:
+        """Announce each message, then post it; none of them if one cannot be packed.
 
         In this order, since a message that is bigger than the mailbox can only be
         posted while the worker reads it.
         """
-        self._post_packed(worker, self._pack(message))
-
-    def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
-        """Post messages about slots; none of them if one cannot be packed."""
-        first = [shard.start for shard in self.shards]
-        packed = [
-            self._pack_or_refuse(message, f"for slot {first[worker] + message.index}")
-            for worker, message in messages
-        ]
+        packed = []
+        for worker, message in messages:
+            slot = self.shards[worker].start + getattr(message, "index", 0)
+            packed.append(self._pack_or_refuse(message, f"for slot {slot}"))
         for (worker, _), message in zip(messages, packed, strict=True):
             self._post_packed(worker, message)
 

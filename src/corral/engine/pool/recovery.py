@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -187,21 +188,21 @@ class Recovery:
     def _worker_returned(self, worker: int) -> None:
         """Send a new worker what the others know, and the pending commands again."""
         executor, shard = self._executor, self._executor.shards[worker]
-        executor.post(worker, commands.NewColumns(list(self._inbox.columns.defined)))
+        messages: list[Any] = [commands.NewColumns(list(self._inbox.columns.defined))]
         if self._root is not None and self._new_roots.get(worker) != self._root:
-            executor.post(worker, commands.NewRootSeed(self._root))
+            messages.append(commands.NewRootSeed(self._root))
         for slot in sorted(self._state.assigned.keys() & shard):
             after, task = self._state.assigned[slot]
             # An episode that began with it may not have been received yet.
             done = int(executor.control.done[slot])
             if done <= after or not self._record["started"][done & 1, slot]:
                 index = slot - shard.start
-                executor.post(worker, commands.NextEpisode(index, task=task))
+                messages.append(commands.NextEpisode(index, task=task))
         by_command: dict[Command, list[int]] = {}
         for slot in self._state.unfinished(shard):
-            for message in self._state.messages.get(slot, ()):
-                executor.post(worker, message)
+            messages += self._state.messages.get(slot, ())
             by_command.setdefault(self._state.command(slot), []).append(slot)
+        executor.post([(worker, message) for message in messages])
         for command, slots in by_command.items():
             executor.send(np.array(slots), *command)
 
