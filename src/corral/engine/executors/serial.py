@@ -212,10 +212,8 @@ class SerialExecutor(Executor):
 
     def close(self, timeout: float | None) -> None:
         """Close every env: now, or when the one that runs right now has returned."""
-        if self._closed:
-            return
-        self._closed = True
-        if not self._running:
+        before, self._closed = self._closed, True
+        if not before and not self._running:
             self._end()
 
     def _end(self) -> None:
