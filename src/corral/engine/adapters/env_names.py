@@ -111,28 +111,14 @@ def named_attribute(text: str) -> Any:
     return found
 
 
-def _check_module_name(name: str, attribute: str) -> None:
-    """Refuse a path in the place of a module, and say how to write it."""
-    path = os.path.normpath(name)
-    is_file = path.endswith(".py") and os.path.isfile(path)
-    if os.sep not in name and not name.startswith(".") and not is_file:
-        return
-    dotted = path.removesuffix(".py").replace(os.sep, ".")
-    hint = "" if dotted.startswith(".") else f": {dotted}:{attribute}"
-    raise OptionError(
-        f"{name!r} is not a module name; write it as in `import`, with dots, without "
-        f".py, relative to the working directory{hint}"
-    )
-
-
 def _imported(name: str, attribute: str) -> Any:
     """The module of an attribute, with the working directory on the path."""
-    if not name or not attribute:
+    dotted = all(map(str.isidentifier, name.split("."))) and not name.endswith(".py")
+    if not (dotted and attribute):
         raise OptionError(
-            f"'{name}:{attribute}' lacks the module or the name; write module:function,"
-            " or an id such as CartPole-v1"
+            f"'{name}:{attribute}' is not module:function; write the module as in "
+            "`import`, with dots, without .py, relative to the working directory"
         )
-    _check_module_name(name, attribute)
     _look_here()
     try:
         return importlib.import_module(name)

@@ -165,12 +165,10 @@ def _mistake(thing: Any) -> str:
             f"{type(thing).__name__}, which is several environments already; pass a "
             "factory of one of them, and num_envs"
         )
-    if isinstance(thing, gymnasium.Env):
-        return f"an environment, {thing}; {_maker_of(thing)}"
-    if has_agents(thing):
+    if isinstance(thing, gymnasium.Env) or has_agents(thing):
         return (
-            f"an environment with several agents, {type(thing).__name__}; pass the "
-            "function that made it to corral.make_multi, which calls it once per slot"
+            f"an environment, {thing}; pass its id, its class "
+            "or a function that makes it, which is called once per slot"
         )
     if isinstance(thing, Iterator):
         return f"{type(thing).__name__}, which can be read once; pass a list"
@@ -192,11 +190,3 @@ def _function_of(module: ModuleType) -> str:
         f"pass its function {choice} to corral.make_multi (several agents) or "
         "corral.make_shared_policy (one policy for all agents)"
     )
-
-
-def _maker_of(env: gymnasium.Env[Any, Any]) -> str:
-    if env.spec is not None:
-        name = f'"{env.spec.id}"'
-        return f"pass its id, {name}, or lambda: gymnasium.make({name}, ...)"
-    made = type(env.unwrapped).__name__
-    return f"pass the class, {made}, or a function that makes one: lambda: {made}(...)"

@@ -91,12 +91,8 @@ DURATIONS_DTYPE = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlan:
-    """Where commands and wake-ups live; `ControlViews` says what the fields are."""
-
-    size: int
-    fields: dict[str, Field]
+ControlPlan = Planner
+"""Where commands and wake-ups live; `ControlViews` says what the fields are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +135,7 @@ def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
     planner.add("times", DURATIONS_DTYPE, (slots,))
     planner.add("vitals", "f8", (workers, line // 8))
     planner.add("episode", "i8", (slots, line // 8))
-    return ControlPlan(planner.size, planner.fields)
+    return planner
 
 
 def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> DataPlan:

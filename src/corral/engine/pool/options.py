@@ -119,9 +119,9 @@ class PoolOptions:
             raise OptionError(
                 f"close_timeout is {self.close_timeout!r}; it must be seconds >= 0"
             )
+        late = self.on_fault if self.on_timeout is None else self.on_timeout
         check_choice("on_fault", self.on_fault, _ON_FAULT)
-        if self.on_timeout is not None:
-            check_choice("on_timeout", self.on_timeout, _ON_FAULT)
+        check_choice("on_timeout", late, _ON_FAULT)
         for name in ("max_restarts", "restarts_per_minute"):
             count = getattr(self, name)
             whole = isinstance(count, float) and count.is_integer()
