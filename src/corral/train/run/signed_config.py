@@ -21,7 +21,6 @@ import os
 from typing import Any
 
 from corral.engine.faults import signatures
-from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import OptionError
 from corral.learners.registry import LEARNERS
 from corral.train.recipes.config import RunConfig
@@ -38,7 +37,7 @@ def write(directory: RunDirectory, config: RunConfig) -> str:
     try:
         signed = signatures.sign(signatures.RUN_FILE, _signed(directory, text))
         text += f"{SIGNATURE_PREFIX}{signed}\n"
-    except KeyUnusable as error:
+    except signatures.KeyUnusable as error:
         trouble = str(error)
     write_text(directory.config, text)
     return trouble
