@@ -72,19 +72,16 @@ def test_episodes_that_checkpoints_cut_are_told_once(run) -> None:
     assert not run.said()
 
 
-def test_the_first_video_that_failed_is_told_and_how_many_at_the_end(run) -> None:
+def test_the_first_video_that_failed_is_told(run) -> None:
     run.announce.failed_video(None)
     assert not run.said()
     for reason in ("no camera", "no disk"):
         run.announce.failed_video(reason)
     assert run.said() == ["No video: no camera."]
-    run.announce.finished(failed_videos=2)
-    told, report, evaluate = run.said()
-    assert told == "2 videos could not be recorded."
+    run.announce.finished()
+    report, evaluate = run.said()
     assert report == f"Report      {run.directory.report}"
     assert evaluate == f"Evaluate    corral eval '{run.directory.path}'"
-    run.announce.finished(failed_videos=1)
-    assert len(run.said()) == 2
 
 
 def test_a_run_that_was_stopped_says_how_to_go_on(run) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,32 +60,28 @@ def resolve(source: str, settings: Mapping[str, Any]) -> Any:
 
 
 def recipe_module(name: str) -> ModuleType | None:
-    """The code of a recipe: its own settings and `build`; None if it has none."""
-    _check_recipe(name)
-    return importlib.import_module(MODULES[name]) if name in MODULES else None
+    """The code of a recipe: its own settings and `build`; None if it has none.
 
-
-def recipe_defaults(name: str) -> dict[str, Any]:
-    """The settings of a recipe."""
-    if not name:
-        return {}
-    _check_recipe(name)
-    return load(defaults_file(name))
-
-
-def _check_recipe(name: str) -> None:
-    if str(name) not in RECIPES:  # a file may hold anything in its place
+    "" stands for no recipe.
+    """
+    if name and str(name) not in RECIPES:  # a file may hold anything in its place
         near = difflib.get_close_matches(str(name), RECIPES, n=1)
         meant = f"; did you mean {near[0]}?" if near else "."
         raise OptionError(
             f"there is no recipe {name!r}{meant} There are {', '.join(RECIPES)}; "
             "anything else is the path of a YAML file"
         )
+    return importlib.import_module(MODULES[name]) if name in MODULES else None
+
+
+def recipe_defaults(name: str) -> dict[str, Any]:
+    """The settings of a recipe."""
+    return load(defaults_file(name)) if name else {}
 
 
 def kind_of(recipe: str, learner: str | None = None) -> type[RunConfig]:
     """The class of a recipe's config, with its learner's group or another one's."""
-    module = recipe_module(recipe) if recipe else None
+    module = recipe_module(recipe)
     base: type[RunConfig] = RunConfig if module is None else module.Config
     plain = str(RunConfig.model_fields["learner"].default)
     chosen = learner or recipe_defaults(recipe).get("learner", plain)
@@ -105,7 +103,8 @@ def complete(config: RunConfig) -> RunConfig:
         )
     updates = config.updates
     tenth = None if updates is None else -(-updates // CHECKPOINTS_PER_RUN)
-    name = config.name or config.recipe or _plain(config.env)
+    plain = re.sub(r"[^\w.-]", "-", config.env).strip("-.")
+    name = config.name or config.recipe or plain or "run"
     check_name(name)
     return config.model_copy(
         update={
@@ -155,13 +154,11 @@ def parsed(text: str, where: str) -> dict[str, Any]:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise OptionError(f"{where} is not YAML: {error}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
+    if not isinstance(values, dict | None):
         raise OptionError(
             f"{where} holds {values!r:.60}; it must be `key: value` lines"
         )
-    return values
+    return values or {}
 
 
 def dump(config: RunConfig) -> str:
@@ -175,10 +172,9 @@ def setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise OptionError(f"--set {text}: write key=value, as in --set ppo.lr=1e-4")
-    try:
+    with suppress(yaml.YAMLError):
         return key.strip(), yaml.safe_load(value)
-    except yaml.YAMLError:
-        return key.strip(), value
+    return key.strip(), value
 
 
 def _is_file(source: str) -> bool:
@@ -187,12 +183,6 @@ def _is_file(source: str) -> bool:
     if looks_so and not path.is_file():
         raise OptionError(f"there is no file {source}")
     return looks_so
-
-
-def _plain(env: str) -> str:
-    """A folder's name for an env's."""
-    kept = [letter if letter.isalnum() or letter in "-_." else "-" for letter in env]
-    return "".join(kept).strip("-.") or "run"
 
 
 # Values -------------------------------------------------------------------------------
@@ -223,10 +213,8 @@ def _merged(
         key = aliases.get(given, given)
         below = merged.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            names = {} if key == "env_kwargs" else aliases
-            merged[key] = _merged(below, value, names)
-        else:
-            merged[key] = value
+            value = _merged(below, value, {} if key == "env_kwargs" else aliases)
+        merged[key] = value
     return merged
 
 
@@ -244,9 +232,8 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
     key = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         return f"{key} is {error['input']!r}: {error['msg']}"
-    known = list(_keys(kind))
+    known, name = list(_keys(kind)), key.rpartition(".")[2]
     # As it was written, or in another group: lr -> ppo.lr.
-    name = key.rpartition(".")[2]
     name = ALIASES.get(name, name)
     near = difflib.get_close_matches(key, known, n=1) or [
         one

@@ -97,17 +97,15 @@ class Announcements:
         )
 
     def failed_video(self, trouble: str | None) -> None:
-        """Show the first reason; the number of failed videos follows at the end."""
+        """Show the first reason."""
         if trouble is not None and "video" not in self._told:
             self._told.add("video")
             self.console.say(f"No video: {trouble}.", "dim")
 
     # The end --------------------------------------------------------------------------
 
-    def finished(self, failed_videos: int) -> None:
+    def finished(self) -> None:
         """Print where the report is and how to evaluate."""
-        if failed_videos > 1:
-            self.console.say(f"{failed_videos} videos could not be recorded.", "dim")
         self.console.say(f"Report      {self.directory.report}", "cyan")
         self.console.say(f"Evaluate    {self.typed('eval')}", "cyan")
 

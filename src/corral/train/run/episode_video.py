@@ -140,10 +140,8 @@ class BackgroundVideo:
     """
 
     def __init__(self) -> None:
-        self.failed = 0
-        """How many videos failed."""
         self.trouble: str | None = None
-        """What it was the first time."""
+        """Why a video failed, the first time."""
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="corral-video")
         self._videos: list[Future[None]] = []
         self._thread: threading.Thread | None = None
@@ -174,7 +172,6 @@ class BackgroundVideo:
     def note_failure(self, error: BaseException) -> None:
         """A video failed, for this reason."""
         lines = str(error).splitlines() or [type(error).__name__]
-        self.failed += 1
         self.trouble = self.trouble or lines[0].rstrip(".")
 
     def close(self) -> None:

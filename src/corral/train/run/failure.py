@@ -26,6 +26,7 @@ from corral.engine.faults.report import message_for
 from corral.errors import (
     CorralError,
     Fault,
+    FaultError,
     OptionError,
     TrainingDiverged,
     UsageError,
@@ -86,26 +87,22 @@ class RunFailure:
             path, typed = str(directory.path), bool(self.command)
             lines = [f"Continue    {another_run(path, self._lower_lr(), typed)}"]
         elif directory is not None:
-            call = self._resume_call(str(directory.path), settings)
-            lines = [f"Continue    {call}", *self._for_new_runs(settings)]
-        elif self.command:
-            again = shlex.join([*self.command, *_flags(settings)])
-            lines = [f"Again       {again}", *self._for_new_runs(settings)]
+            lines = [f"Continue    {self._resume_call(directory, settings)}"]
         else:
-            lines = []
+            again = shlex.join([*self.command, *_flags(settings)])
+            lines = [f"Again       {again}"] if self.command else []
         return [f"First       {first}.", *lines] if first else lines
 
     def _remedy(self) -> Remedy:
-        error = self.error
-        fault = getattr(error, "fault", None)
-        if fault is not None:
-            return self._remedy_of(fault)
-        if isinstance(error, WriteFailed):
-            return {}, "Make room on the disk, or let it be written to"
-        if isinstance(error, TrainingDiverged):
-            return {}, "Fix the env that the message names"
-        if isinstance(error, OptionError) and "best_metric" in str(error):
-            return {"best_metric": "eval/return"}, ""
+        match self.error:
+            case FaultError(fault=fault):
+                return self._remedy_of(fault)
+            case WriteFailed():
+                return {}, "Make room on the disk, or let it be written to"
+            case TrainingDiverged():
+                return {}, "Fix the env that the message names"
+            case OptionError() if "best_metric" in str(self.error):
+                return {"best_metric": "eval/return"}, ""
         return {}, ""
 
     def _remedy_of(self, fault: Fault) -> Remedy:
@@ -127,21 +124,13 @@ class RunFailure:
         place = location_of_error(self.error)
         return {}, f"Fix {'the env' if place is None else place.short}"
 
-    def _resume_call(self, path: str, settings: dict[str, Any]) -> str:
-        if not self.command:
-            trust = "" if self.signed else ", trust=True"
-            given = f"Path({path!r}), {settings!r}{trust}"
-            return f"corral.train.run.start.resume({given})"
-        flags = [*_flags(settings), *([] if self.signed else ["--trust"])]
-        return shlex.join(["corral", "train", "--resume", path, *flags])
-
-    def _for_new_runs(self, settings: Mapping[str, Any]) -> list[str]:
-        """The same for a file of the user's, if the run came of one."""
-        files = [one for one in self.command if one.endswith((".yaml", ".yml"))]
-        if not files or not settings or "--resume" in self.command:
-            return []
-        keys = ", ".join(f"`{key}: {value}`" for key, value in settings.items())
-        return [f"New runs    {keys} in {files[0]}"]
+    def _resume_call(self, directory: RunDirectory, settings: dict[str, Any]) -> str:
+        path = str(directory.path)
+        if self.command:
+            flags = [*_flags(settings), *([] if self.signed else ["--trust"])]
+            return shlex.join(["corral", "train", "--resume", path, *flags])
+        trust = "" if self.signed else ", trust=True"
+        return f"corral.train.run.start.resume(Path({path!r}), {settings!r}{trust})"
 
     def _diverged_alone(self) -> bool:
         """Whether the learner broke down, with nothing odd from the envs."""
@@ -176,7 +165,7 @@ def written_about(
     directory: RunDirectory, error: BaseException, signed: bool = True
 ) -> list[str]:
     """Write the whole traceback, and the episode to be replayed; say where they are."""
-    text, lines = _everything(error), [f"Traceback   {directory.error}"]
+    text, lines = full_text(error), [f"Traceback   {directory.error}"]
     try:
         directory.fault.unlink(missing_ok=True)  # of an earlier error
         write_text(directory.error, text)
@@ -192,7 +181,7 @@ def written_about(
     return lines
 
 
-def _everything(error: BaseException) -> str:
+def full_text(error: BaseException) -> str:
     """The traceback, the remote ones, and all that the workers had said."""
     parts = ["".join(traceback.format_exception(error)).rstrip()]
     for fault in getattr(error, "faults", ()) or [getattr(error, "fault", None)]:

@@ -137,7 +137,7 @@ class Parts:
 
 def build_run(config: RunConfig) -> Parts:
     """Build what a run is made of, by its recipe's own `build` if it has one."""
-    module = recipe_module(config.recipe) if config.recipe else None
+    module = recipe_module(config.recipe)
     built: Parts = build(config) if module is None else module.build(config)
     return built
 

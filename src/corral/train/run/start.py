@@ -19,7 +19,12 @@ from corral.train.recipes.resolve import checked, complete, put, resolve
 from corral.train.run import machine, outputs, signed_config
 from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import remove_drafts
-from corral.train.run.checkpoint import Checkpoint, Progress, load_learner
+from corral.train.run.checkpoint import (
+    Checkpoint,
+    Progress,
+    checkpoint_at,
+    load_learner,
+)
 from corral.train.run.directory import (
     RECENT_EPISODES,
     RUNS_FOLDER,
@@ -52,7 +57,7 @@ def begin(
     if wandb:
         # For its MissingExtra, before anything is begun.
         from corral.train.sinks import wandb as _  # noqa: F401
-    weights = None if init_from is None else _weights_path(init_from)
+    weights = init_from and checkpoint_at(init_from, "best", "interrupted", "last")
     with in_the_users_words(config, command):
         parts = build_run(config)
     with ExitStack() as on_error:
@@ -98,7 +103,7 @@ def resume(
     with ExitStack() as on_error:
         locked = on_error.enter_context(lock(directory))
         config = changed(directory, before, settings, command)
-        source = path if path.suffix == ".pt" else _newest(directory)
+        source = checkpoint_at(path, "interrupted", "last", "best")
         moment = Checkpoint.load(source)
         _refuse_done(directory, config, moment)
         with in_the_users_words(config, command, directory):
@@ -259,17 +264,6 @@ def in_the_users_words(
 _KEYWORD = re.compile(r'\b(\w+)="(\w+)"')
 
 
-def _newest(directory: RunDirectory) -> Path:
-    """Where Ctrl-C stopped it, else the last checkpoint, else the best one."""
-    for path in (directory.interrupted, directory.last, directory.best):
-        if path.exists():
-            return path
-    raise CheckpointError(
-        f"{directory.checkpoints} holds no checkpoint to resume from: the run ended "
-        "before its first one. Start a new run"
-    )
-
-
 def load_moment(parts: Parts, moment: Checkpoint, path: Path) -> None:
     """Load learner and normalisers from a checkpoint of the same env."""
     moment.check(parts.config.env, parts.pool.spec, path)
@@ -290,14 +284,6 @@ def _fitting(path: Path) -> Iterator[None]:
             f"{path} is damaged: {type(error).__name__} {error}. Use another "
             f"checkpoint of {path.parent}, or start a new run"
         ) from error
-
-
-def _weights_path(path: Path) -> Path:
-    """The best checkpoint of a run, or the named file."""
-    if path.suffix == ".pt":
-        return path
-    directory = find(path)
-    return directory.best if directory.best.exists() else _newest(directory)
 
 
 def _start_with(parts: Parts, path: Path, settings: Mapping[str, Any]) -> None:
@@ -346,6 +332,7 @@ def _where(parts: Parts) -> str:
 
 def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
     facts, spec = machine.facts(), parts.pool.spec
+    registered = gymnasium.registry.get(spec.id or "")
     learner = learner_class(parts.config.learner)
     versions = machine.versions(learner.packages)
     return {
@@ -354,7 +341,7 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
         "title": _title(parts.config),
         "subtitle": f"{_where(parts)}; {time.strftime('%Y-%m-%d %H:%M')}",
         "command": list(command),
-        "threshold": threshold_of(spec.id),
+        "threshold": registered and registered.reward_threshold,
         "charts": learner.charts,
         "facts": {
             "observations": str(spec.observation_space),
@@ -365,9 +352,3 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
             "python": facts["python"],
         },
     }
-
-
-def threshold_of(env: str | None) -> float | None:
-    """Return the env's reward threshold in Gymnasium's registry, if it has one."""
-    spec = None if env is None else gymnasium.registry.get(env)
-    return None if spec is None else spec.reward_threshold

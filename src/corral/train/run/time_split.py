@@ -15,7 +15,7 @@ milliseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 
 from corral.engine.executors.assign import usable_cores
@@ -33,8 +33,6 @@ class TimeSplit:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._cores = usable_cores()
-        self._workers = len(pool.shards)
         self._began = perf_counter()
         self._stats = self._first = pool.stats()
         self._own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
@@ -65,17 +63,16 @@ class TimeSplit:
 
         The `ending` of a run that was too short for any gets one all the same.
         """
-        now = perf_counter()
-        seconds = now - self._began - (self._stats.seconds - self._first.seconds)
+        seconds = self.seconds - (self._stats.seconds - self._first.seconds)
         if seconds < SAMPLE_SECONDS and not (ending and self._stats is self._first):
             return {}
         stats, cpu = self._pool.stats(), cpu_seconds()
         own = {part: self._own[part] - self._own_then[part] for part in self._own}
-        split = split_of(stats.since(self._stats), own, self._workers)
+        split = split_of(stats.since(self._stats), own)
         training = max(seconds - own["evaluating"] - own["saving"], 1e-9)
         metrics = {
             "speed/steps_per_second": (steps - self._steps) / training,
-            "use/cpu": (cpu - self._cpu) / max(seconds, 1e-9) / self._cores,
+            "use/cpu": (cpu - self._cpu) / max(seconds, 1e-9) / usable_cores(),
             **{f"time/{part}": split[part] for part in TIME_PARTS},
             **_gpu(),
         }
@@ -85,18 +82,17 @@ class TimeSplit:
 
     def split(self) -> dict[str, float]:
         """Where all of the time went; fractions that add up to 1."""
-        total = self._pool.stats().since(self._first)
-        return split_of(total, self._own, self._workers)
+        return split_of(self._pool.stats().since(self._first), self._own)
 
 
-def split_of(stats: Stats, own: dict[str, float], workers: int) -> dict[str, float]:
+def split_of(stats: Stats, own: dict[str, float]) -> dict[str, float]:
     """Fractions of the time by part.
 
-    What the caller did while nothing was under way is the policy's, but for what it
+    What the caller did while no command was pending is the policy's, but for what it
     counted itself. Of its waiting, what the workers were busy with is the envs', or
     copying; the rest is waiting.
     """
-    seconds = max(stats.seconds, 1e-9)
+    seconds, workers = max(stats.seconds, 1e-9), len(stats.workers)
     policy = max(0.0, stats.policy - sum(own.values()))
     stepping = float(stats.step.seconds.sum() + stats.reset.seconds.sum()) / workers
     busy = sum(worker.busy_seconds for worker in stats.workers) / workers
@@ -121,10 +117,8 @@ def _gpu() -> dict[str, float]:
         return {}
     used, total = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
     metrics = {"use/gpu_memory": used / total}
-    try:
+    with suppress(ImportError, RuntimeError):  # without NVIDIA's own library
         metrics["use/gpu"] = torch.cuda.utilization() / 100
-    except (ImportError, RuntimeError):
-        pass  # without NVIDIA's own library only the memory is known
     return metrics
 
 

@@ -247,7 +247,7 @@ class Training:
             self._wait_for_videos()
         self.directory.update_about(**facts)
         self._write_report()
-        self.announce.finished(self.background_video.failed)
+        self.announce.finished()
         return DONE
 
     def interrupt(self) -> int:
