@@ -41,19 +41,14 @@ class Announcements:
         self, steps: int, results: Mapping[str, float], improved: bool
     ) -> None:
         """Print the results of an evaluation, and warnings about it."""
-        metric = self.config.best_metric
-        mark = "  best so far" if improved else ""
-        success = results.get("eval/success_rate")
-        named = "" if success is None else f", success {rate(success)}"
+        config, metric = self.config, self.config.best_metric
+        text = score(results["eval/return"], results["eval/return_std"])
+        if "eval/success_rate" in results:
+            text += f", success {rate(results['eval/success_rate'])}"
         if metric in results and metric not in ("eval/return", "eval/success_rate"):
-            named += f", {metric} {number(results[metric])}"
-        shown = score(results["eval/return"], results["eval/return_std"])
-        self.console.say(f"step {steps}  evaluated {shown}{named}{mark}")
-        self._warn_about_episodes(results)
-
-    def _warn_about_episodes(self, results: Mapping[str, float]) -> None:
-        """Warn about episodes that were truncated or failed."""
-        config = self.config
+            text += f", {metric} {number(results[metric])}"
+        mark = "  best so far" if improved else ""
+        self.console.say(f"step {steps}  evaluated {text}{mark}")
         texts = {
             CUT_KEY: f"were cut after {config.evaluate_length:,} steps "
             "(evaluate_length). If the env never ends one, give it a time limit.",
@@ -82,25 +77,26 @@ class Announcements:
 
     def cut_episodes(self, slots: Collection[int]) -> None:
         """Warn once that no episode ended in these slots between two checkpoints."""
-        if not slots or "cut" in self._told:
-            return
-        self._told.add("cut")
-        config = self.config
-        every = config.checkpoint_every or 1
-        rows = every * (config.steps_per_update or 0) // config.num_envs
-        self.console.say(
-            f"Episodes are cut short: in slot {min(slots)} none has ended in "
-            f"{rows:,} steps, and a checkpoint ends all "
-            "running episodes. If episodes are longer, their later steps are never "
-            f"seen: raise checkpoint_every (now {every} updates).",
-            "yellow",
-        )
+        if slots:
+            config, every = self.config, self.config.checkpoint_every or 1
+            rows = every * (config.steps_per_update or 0) // config.num_envs
+            text = (
+                f"Episodes are cut short: in slot {min(slots)} none has ended in "
+                f"{rows:,} steps, and a checkpoint ends all "
+                "running episodes. If episodes are longer, their later steps are never "
+                f"seen: raise checkpoint_every (now {every} updates)."
+            )
+            self._say_once("cut", text, "yellow")
 
     def failed_video(self, trouble: str | None) -> None:
         """Show the first reason."""
-        if trouble is not None and "video" not in self._told:
-            self._told.add("video")
-            self.console.say(f"No video: {trouble}.", "dim")
+        if trouble is not None:
+            self._say_once("video", f"No video: {trouble}.", "dim")
+
+    def _say_once(self, subject: str, text: str, style: str) -> None:
+        if subject not in self._told:
+            self._told.add(subject)
+            self.console.say(text, style)
 
     # The end --------------------------------------------------------------------------
 
@@ -111,13 +107,10 @@ class Announcements:
 
     def interrupted(self, update: int, steps: int) -> None:
         """Print how to continue after Ctrl-C."""
-        say = self.console.say
-        count = "" if self.config.updates is None else f" of {self.config.updates}"
-        say(
-            f"Stopped after update {update}{count} "
-            f"({steps:,} steps); everything is saved.",
-            "yellow",
-        )
+        say, updates = self.console.say, self.config.updates
+        count = "" if updates is None else f" of {updates}"
+        said = f"Stopped after update {update}{count} ({steps:,} steps)"
+        say(f"{said}; everything is saved.", "yellow")
         say(f"Continue    {self.typed('train', '--resume')}", "cyan")
         if self.directory.last.exists():
             say(

@@ -27,13 +27,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         os.replace(draft, path)
         _sync_folder(path.parent)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise WriteFailed(
             f"{path} cannot be written: {error.strerror or error}"
         ) from error
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    finally:
+        draft.unlink(missing_ok=True)  # it is gone already if all went well
 
 
 def write_text(path: Path, text: str) -> None:

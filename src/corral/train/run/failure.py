@@ -26,7 +26,6 @@ from corral.engine.faults.report import message_for
 from corral.errors import (
     CorralError,
     Fault,
-    FaultError,
     OptionError,
     TrainingDiverged,
     UsageError,
@@ -95,7 +94,7 @@ class RunFailure:
 
     def _remedy(self) -> Remedy:
         match self.error:
-            case FaultError(fault=fault):
+            case CorralError(fault=Fault() as fault):
                 return self._remedy_of(fault)
             case WriteFailed():
                 return {}, "Make room on the disk, or let it be written to"

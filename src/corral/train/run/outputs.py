@@ -41,10 +41,6 @@ class Outputs:
         for sink in self._sinks:
             sink.write(metrics, step)
 
-    def write_episodes(self, rows: list[dict[str, float]], step: int) -> None:
-        """Write every episode that ended, as rows of `row_of`."""
-        jsonl.append(self._directory.episodes, rows, step)
-
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
         """Print and write a restart, with the number of restarts so far."""
         self.console.say(line_of(fault, count), "yellow")
@@ -96,19 +92,13 @@ def cut(directory: RunDirectory, step: int) -> None:
 def line_of(fault: Fault, count: int) -> str:
     """Return one line: what was restarted, why, and the number of restarts."""
     place = f"slot {fault.slot}" if fault.slot is not None else "all slots"
-    return (
-        f"Restarted   {place} of worker {fault.worker}: "
-        f"{_reason(fault)[:MAX_ERROR_CHARACTERS]} "
-        f"({count} so far)"
-    )
-
-
-def _reason(fault: Fault) -> str:
-    if fault.kind == "died":
-        code = f"exit code {fault.exit_code}"
-        return f"its process ended in {fault.command} by {fault.signal_name or code}"
-    if fault.kind == "hung":
-        limit = "" if fault.limit is None else f" within {fault.limit:g} s"
-        return f"no answer to {fault.command}{limit}"
+    code = fault.signal_name or f"exit code {fault.exit_code}"
+    limit = "" if fault.limit is None else f" within {fault.limit:g} s"
     text = " ".join((fault.error_text or "").split())
-    return f"{fault.error_type} in {fault.command}: {text}"
+    reasons = {
+        "died": f"its process ended in {fault.command} by {code}",
+        "hung": f"no answer to {fault.command}{limit}",
+        "raised": f"{fault.error_type} in {fault.command}: {text}",
+    }
+    reason = reasons[fault.kind][:MAX_ERROR_CHARACTERS]
+    return f"Restarted   {place} of worker {fault.worker}: {reason} ({count} so far)"

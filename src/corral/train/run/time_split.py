@@ -35,8 +35,9 @@ class TimeSplit:
         self._pool = pool
         self._began = perf_counter()
         self._stats = self._first = pool.stats()
-        self._own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
-        self._own_then = dict(self._own)
+        self.own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
+        """Seconds of what the run itself measures."""
+        self._then = dict(self.own)
         self._cpu = cpu_seconds()
         self._steps = 0
 
@@ -52,11 +53,7 @@ class TimeSplit:
         try:
             yield
         finally:
-            self._own[part] += perf_counter() - began
-
-    def add(self, part: str, seconds: float) -> None:
-        """Count seconds that were measured elsewhere."""
-        self._own[part] += seconds
+            self.own[part] += perf_counter() - began
 
     def sample(self, steps: int, ending: bool = False) -> dict[str, float]:
         """Metrics since the last sample; none if that was a moment ago.
@@ -67,7 +64,7 @@ class TimeSplit:
         if seconds < SAMPLE_SECONDS and not (ending and self._stats is self._first):
             return {}
         stats, cpu = self._pool.stats(), cpu_seconds()
-        own = {part: self._own[part] - self._own_then[part] for part in self._own}
+        own = {part: self.own[part] - self._then[part] for part in self.own}
         split = split_of(stats.since(self._stats), own)
         training = max(seconds - own["evaluating"] - own["saving"], 1e-9)
         metrics = {
@@ -77,12 +74,12 @@ class TimeSplit:
             **_gpu(),
         }
         self._stats, self._cpu, self._steps = stats, cpu, steps
-        self._own_then = dict(self._own)
+        self._then = dict(self.own)
         return metrics
 
     def split(self) -> dict[str, float]:
         """Where all of the time went; fractions that add up to 1."""
-        return split_of(self._pool.stats().since(self._first), self._own)
+        return split_of(self._pool.stats().since(self._first), self.own)
 
 
 def split_of(stats: Stats, own: dict[str, float]) -> dict[str, float]:

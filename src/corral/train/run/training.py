@@ -36,6 +36,7 @@ from corral.train.run.outputs import Outputs
 from corral.train.run.parts import Parts
 from corral.train.run.stop_signals import StopSignals
 from corral.train.run.time_split import TimeSplit, compared
+from corral.train.sinks import jsonl
 
 DONE, INTERRUPTED = 0, 130
 
@@ -119,7 +120,7 @@ class Training:
         count = wants_of(self.config).count
         rollout: Gathered = self.parts.collector.collect(count)
         # A learner that collects by itself may learn at the same time.
-        self._time_split.add("learning", getattr(rollout, "learning_seconds", 0.0))
+        self._time_split.own["learning"] += getattr(rollout, "learning_seconds", 0.0)
         return rollout
 
     def learn(self, rollout: Gathered) -> dict[str, float]:
@@ -147,7 +148,7 @@ class Training:
             metrics |= {f"episode/{name}": value for name, value in means.items()}
             metrics |= self._time_split.sample(steps - self._began_at)
             self._latest |= metrics
-            self.outputs.write_episodes(rows, steps)
+            jsonl.append(self.directory.episodes, rows, steps)
             self.outputs.write(metrics, steps)
 
     def evaluate(self) -> None:

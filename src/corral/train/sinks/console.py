@@ -66,7 +66,7 @@ class ConsoleSink:
         self._lines = 0
         self._shown = self._began = clock()
         """When the bar or the line was shown last, and when the run began."""
-        self._from: tuple[int, float] | None = None
+        self._from = (0, self._began)
         """Step and time from which on it is being trained."""
         self._progress = Progress(
             TextColumn("{task.fields[steps]}"),
@@ -127,15 +127,12 @@ class ConsoleSink:
 
     def _times(self, form: str) -> str:
         """How long it has been running, and for how long it will."""
-        now = self._clock()
-        return form.format(elapsed=clock(now - self._began), left=self._left(now))
-
-    def _left(self, now: float) -> str:
-        if self._from is None or self._step <= self._from[0]:
-            return UNKNOWN_TIME
+        now, left = self._clock(), UNKNOWN_TIME
         step, began = self._from
-        pace = (now - began) / (self._step - step)
-        return clock(pace * max(0, self._total - self._step))
+        if self._step > step:
+            pace = (now - began) / (self._step - step)
+            left = clock(pace * max(0, self._total - self._step))
+        return form.format(elapsed=clock(now - self._began), left=left)
 
     def _figures(self) -> list[str]:
         known: dict[str, Callable[[float], str]] = {

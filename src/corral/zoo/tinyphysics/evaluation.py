@@ -115,8 +115,8 @@ def mean_of(costs: Mapping[str, Costs]) -> Costs:
 
 def mean_text(costs: Mapping[str, Costs]) -> str:
     """The mean total cost and its standard deviation over the routes."""
-    totals = [cost.total for cost in costs.values()]
-    return score(mean_of(costs).total, float(np.std(totals)))
+    deviation = np.std([cost.total for cost in costs.values()])
+    return score(mean_of(costs).total, float(deviation))
 
 
 def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:
