@@ -288,7 +288,7 @@ def test_a_checkpoint_that_lacks_something_is_refused(trained):
     content = torch.load(trained.last, weights_only=True)
     del content["learner"]
     torch.save(content, trained.last)
-    with pytest.raises(CheckpointError, match="is damaged: learner: Field required"):
+    with pytest.raises(CheckpointError, match="is damaged: its learner is wrong"):
         Checkpoint.load(trained.last)
 
 

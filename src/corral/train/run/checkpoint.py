@@ -10,6 +10,7 @@ runs no code from it.
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ class Checkpoint(Progress):
             return cls.model_validate(content)
         except ValidationError as error:
             wrong = error.errors()[0]
-            said = f"{wrong['loc'][0]}: {wrong['msg']}"
+            said = f"its {wrong['loc'][0]} is wrong ({wrong['msg']})"
             raise CheckpointError(
                 f"{path} is damaged: {said}. {_other(path)}"
             ) from None
@@ -144,14 +145,14 @@ def _read(path: Path) -> dict[str, Any]:
         with warnings.catch_warnings():  # torch's, of a file it then refuses
             warnings.simplefilter("ignore", UserWarning)
             content = torch.load(data, map_location="cpu", weights_only=True)
-    except Exception:  # a damaged file may raise anything in torch's reader
+    except Exception as error:  # a damaged file may raise anything in torch's reader
         # Not torch's own text, which advises running code from the file.
-        content = None
+        found = re.search(r"GLOBAL ([\w.]+)", str(error))
+        held = f"an object of {found[1]}" if found else "nothing that can be read"
+        content = f"{held}, and Corral runs no code from a checkpoint"
     if not isinstance(content, dict):
         raise CheckpointError(
-            f"{path} is not a checkpoint: it is damaged, or holds other things than "
-            "tensors and plain values, which Corral does not load, since that may run "
-            f"code. {_other(path)}"
+            f"{path} is not a checkpoint: it holds {content!s:.200}. {_other(path)}"
         )
     unpacked: dict[str, Any] = _unpacked(content)
     return unpacked

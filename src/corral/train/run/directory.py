@@ -114,35 +114,29 @@ def find(path: Path) -> RunDirectory:
             return RunDirectory(candidate)
     known = [str(one.path) for one in every_run()]
     near = difflib.get_close_matches(str(path), known, n=1) or known[-1:]
-    meant = f"; the latest is {near[0]}" if near else ""
+    meant = f"; did you mean {near[0]}?" if near else "."
     raise OptionError(
-        f"{path} is not a run directory (no {CONFIG_FILE} in it){meant}. See: corral "
+        f"{path} is not a run directory (no {CONFIG_FILE} in it){meant} See: corral "
         "list"
     )
 
 
 def every_run(root: Path = RUNS_FOLDER) -> Iterator[RunDirectory]:
     """Yield the runs under a folder, at any depth, each once; sorted by path."""
-    for folder in sorted(_folders(root)):
-        if (folder / CONFIG_FILE).is_file():
-            yield RunDirectory(folder)
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    """It and all below it, each once; links come last, behind what they lead to."""
     seen: set[str] = set()
-    ways, links = [root], list[Path]()
-    while ways or links:
+    runs, ways, links = list[Path](), [root], list[Path]()
+    while ways or links:  # links come last, behind what they lead to
         folder = ways.pop() if ways else links.pop()
         real = os.path.realpath(folder)
         if real in seen or not os.path.isdir(real) or not os.access(real, os.R_OK):
             continue
         seen.add(real)
-        yield folder
-        own = RUN_FOLDERS if (folder / CONFIG_FILE).is_file() else ()
+        is_run = (folder / CONFIG_FILE).is_file()
+        runs += [folder] * is_run
         for entry in os.scandir(folder):
-            if entry.name not in own:
+            if not (is_run and entry.name in RUN_FOLDERS):
                 (links if entry.is_symlink() else ways).append(folder / entry.name)
+    yield from map(RunDirectory, sorted(runs))
 
 
 def _new_path(folder: Path) -> Path:
@@ -238,13 +232,12 @@ RUNS_FILE_VARIABLE = "CORRAL_RUNS"
 
 def register_path() -> Path:
     """$CORRAL_RUNS, else corral/runs in $XDG_STATE_HOME or in ~/.local/state."""
-    named = os.environ.get(RUNS_FILE_VARIABLE)
-    if named:
+    if named := os.environ.get(RUNS_FILE_VARIABLE):
         return Path(named).absolute()
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):  # relative ones are to be ignored, says XDG
-        state = os.path.expanduser("~/.local/state")
-    return Path(state, "corral", "runs")
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    # Relative ones are to be ignored, says XDG.
+    root = state if state.is_absolute() else Path.home() / ".local/state"
+    return root / "corral" / "runs"
 
 
 def register(directory: RunDirectory) -> None:
@@ -261,7 +254,7 @@ def register(directory: RunDirectory) -> None:
 
 def registered_runs() -> list[RunDirectory]:
     """Every run that was written down and is still where it was."""
-    found = (RunDirectory(place) for place in dict.fromkeys(_registered_paths()))
+    found = map(RunDirectory, dict.fromkeys(_registered_paths()))
     return [directory for directory in found if directory.config.is_file()]
 
 

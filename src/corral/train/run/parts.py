@@ -28,6 +28,7 @@ from corral.rollouts.evaluation import Evaluation, evaluate
 from corral.rollouts.normalise import ObsNorm, RewardNorm
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
+from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.evaluation import means_of, numbers_of
 
 try:
@@ -106,6 +107,11 @@ class Parts:
             if self.evaluation_pool is not None:
                 self.evaluation_pool.close()
 
+    def load(self, moment: Checkpoint) -> None:
+        """Continue with the learner and the normalisers of a checkpoint."""
+        self.learner.load_state_dict(moment.learner)
+        self.load_normalisers(moment.normalisers)
+
     def normalisers(self) -> dict[str, Any]:
         """Return the state of the run's normalisers, or of the learner's."""
         both = {"obs": self.obs_norm, "reward": self.reward_norm}
@@ -138,8 +144,8 @@ class Parts:
 def build_run(config: RunConfig) -> Parts:
     """Build what a run is made of, by its recipe's own `build` if it has one."""
     module = recipe_module(config.recipe)
-    built: Parts = build(config) if module is None else module.build(config)
-    return built
+    maker: Callable[[RunConfig], Parts] = build if module is None else module.build
+    return maker(config)
 
 
 POOL_SETTINGS = (
@@ -168,12 +174,12 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     """
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
-    pool = (opener or open_pool)(config, config.backend, config.workers)
-    try:
-        return _around(pool, config, device, options)
-    except BaseException:
-        pool.close()
-        raise
+    with ExitStack() as on_error:
+        pool = (opener or open_pool)(config, config.backend, config.workers)
+        on_error.callback(pool.close)
+        parts = _around(pool, config, device, options)
+        on_error.pop_all()
+    return parts
 
 
 def open_pool(config: RunConfig, backend: str, workers: int | None) -> Pool:
@@ -234,13 +240,9 @@ def _around(
 
 
 def _check_for_episodes(config: RunConfig) -> None:
-    for key, only in {
-        "mode": "sync",
-        "normalise_obs": False,
-        "normalise_reward": False,
-    }.items():
-        value = getattr(config, key)
-        if value != only:
+    needed = {"mode": "sync", "normalise_obs": False, "normalise_reward": False}
+    for key, only in needed.items():
+        if (value := getattr(config, key)) != only:
             raise OptionError(
                 f"{key} is {value!r}, and {config.learner} learns from whole episodes, "
                 f"which are collected with {key}: {str(only).lower()}"

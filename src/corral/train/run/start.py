@@ -210,8 +210,21 @@ def changed(
     then, now = (dict(_flat(one.model_dump())) for one in (config, new))
     for key, value in now.items():
         if value != then.get(key) and key not in config.changeable:
-            raise OptionError(_refused(directory, key, then.get(key), value, command))
+            why = REASONS.get(key, "the numbers of its training depend on it")
+            again = another_run(str(directory.path), {key: value}, typed=bool(command))
+            raise OptionError(
+                f"a resumed run cannot change {key} from {then.get(key)!r} to "
+                f"{value!r}: {why}. Start another run with its weights: {again}"
+            )
     return new
+
+
+REASONS = {
+    "name": "it is the name of its folder, which can be moved instead",
+    "checkpoint_every": "a checkpoint ends the running episodes, so the numbers of its "
+    "training depend on it",
+}
+"""Why a resumed run cannot change a setting, where that is special."""
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
@@ -220,21 +233,6 @@ def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any
             yield from _flat(value, f"{group}{key}.")
         else:
             yield f"{group}{key}", value
-
-
-def _refused(
-    directory: RunDirectory, key: str, then: Any, now: Any, command: Sequence[str]
-) -> str:
-    if key == "name":
-        why = "it is the name of its folder, which can be moved instead"
-        return f"a resumed run cannot change {key} from {then!r} to {now!r}: {why}"
-    again = another_run(str(directory.path), {key: now}, typed=bool(command))
-    ends = "a checkpoint ends the running episodes, so "
-    return (
-        f"a resumed run cannot change {key} from {then!r} to {now!r}: "
-        f"{ends if key == 'checkpoint_every' else ''}the numbers of its training "
-        f"depend on it. Start another run with its weights: {again}"
-    )
 
 
 @contextmanager
@@ -268,8 +266,7 @@ def load_moment(parts: Parts, moment: Checkpoint, path: Path) -> None:
     """Load learner and normalisers from a checkpoint of the same env."""
     moment.check(parts.config.env, parts.pool.spec, path)
     with _fitting(path):
-        parts.learner.load_state_dict(moment.learner)
-        parts.load_normalisers(moment.normalisers)
+        parts.load(moment)
 
 
 @contextmanager
@@ -291,13 +288,11 @@ def _start_with(parts: Parts, path: Path, settings: Mapping[str, Any]) -> None:
     group = f"{learner_class(parts.config.learner).group}."
     given = {key.removeprefix(group) for key in settings if key.startswith(group)}
     learner, moment = load_learner(path)
-    if moment is None:
-        with _fitting(path):
-            parts.learner.begin_with(learner, given)
-        return
-    moment.check(moment.env, parts.pool.spec, path)
+    normalisers = parts.normalisers() if moment is None else moment.normalisers
+    if moment is not None:
+        moment.check(moment.env, parts.pool.spec, path)
     with _fitting(path):
-        scaled = "obs" in moment.normalisers
+        scaled = "obs" in normalisers
         if scaled != ("obs" in parts.normalisers()):
             then = str(scaled).lower()
             raise OptionError(
@@ -305,7 +300,7 @@ def _start_with(parts: Parts, path: Path, settings: Mapping[str, Any]) -> None:
                 f"normalise_obs={then}"
             )
         parts.learner.begin_with(learner, given)
-        parts.load_normalisers(moment.normalisers)
+        parts.load_normalisers(normalisers)
 
 
 # Words --------------------------------------------------------------------------------

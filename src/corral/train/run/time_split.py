@@ -123,9 +123,11 @@ MEASURED_SECONDS = 0.4
 MEASURED_ROWS = 16
 
 
-def compared(parts: Parts, steps: int, collecting: float, learning: float) -> str:
+def compared(parts: Parts, steps: int, seconds: float, split: dict[str, float]) -> str:
     """Measure one env, and compare it with a run's steps and seconds, in words."""
-    one = one_env(parts)
+    one, learning = one_env(parts), seconds * split["learning"]
+    shares = (split[part] for part in ("env", "policy", "waiting", "copying"))
+    collecting = seconds * sum(shares)
     speed = steps / collecting
     whole = (steps / one + learning) / (collecting + learning)
     return (

@@ -227,27 +227,25 @@ class Training:
     def finish(self) -> int:
         """Evaluate the best policy, record its video, write the report."""
         seconds, split = self.seconds, self._time_split.split()
-        steps = self.progress.steps
-        measured = self._time_split.sample(steps - self._began_at, ending=True)
-        if measured:
+        steps, say = self.progress.steps, self.outputs.console.say
+        if measured := self._time_split.sample(steps - self._began_at, ending=True):
             self.outputs.write(measured, steps)
         if self._evaluated != self.progress.update:
             self.evaluate()
         self._save_last()
-        text = f"Trained {steps:,} steps in {spoken_time(seconds)}."
-        self.outputs.console.say(text, "bold")
+        say(f"Trained {steps:,} steps in {spoken_time(seconds)}.", "bold")
         self._wait_for_videos()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
-        self._load_best()
+        if self.directory.best.exists():
+            self.parts.load(Checkpoint.load(self.directory.best))
         facts |= self._judged()
         for path in self.parts.learner.export(self.directory.checkpoints):
-            self.outputs.console.say(f"Also        {path}")
+            say(f"Also        {path}")
         if self.config.video != "never":
             self._record_video("best")
             self._wait_for_videos()
-        self.directory.update_about(**facts)
-        self._write_report()
+        self._note(**facts)
         self.announce.finished()
         return DONE
 
@@ -256,26 +254,18 @@ class Training:
         self.background_video.close()
         self.announce.failed_video(self.background_video.trouble)
         self.save(self.directory.interrupted)
-        self.directory.update_about(state="interrupted", seconds=self.seconds)
-        self._write_report()
+        self._note(state="interrupted", seconds=self.seconds)
         self.announce.interrupted(self.progress.update, self.progress.steps)
         return INTERRUPTED
 
-    def _load_best(self) -> None:
-        if self.directory.best.exists():
-            best = Checkpoint.load(self.directory.best)
-            self.parts.learner.load_state_dict(best.learner)
-            self.parts.load_normalisers(best.normalisers)
-
     def _judged(self) -> dict[str, Any]:
         """The best policy on episodes that had no part in choosing it."""
-        count = self.config.final_episodes
+        count, known = self.config.final_episodes, {"best": self.progress.best}
         if not count:
-            return {"best": self.progress.best}
+            return known
         result = self.parts.evaluate(count, self.parts.seed(EvaluationSeed.FINAL))
         text = self.announce.final_evaluation(result, self.parts.measured(result))
-        return {
-            "best": self.progress.best,
+        return known | {
             "final": float(result.mean),
             "final_std": float(result.std),
             "result": text,
@@ -284,22 +274,16 @@ class Training:
 
     def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
         """Compare the run's speed with that of one env."""
-        learning = seconds * split["learning"]
-        collecting = seconds * sum(
-            split[part] for part in ("env", "policy", "waiting", "copying")
-        )
-        steps = self.progress.steps - self._began_at
+        steps, say = self.progress.steps - self._began_at, self.outputs.console.say
         if not steps or self._lost_processes:
             return {}  # in this process, such an env would be the end of the run
         try:
-            text = compared(self.parts, steps, collecting, learning)
+            text = compared(self.parts, steps, seconds, split)
         except FaultError as error:  # a single env is not restarted
             reason = str(error).partition("\n")[0]
-            self.outputs.console.say(
-                f"The speed of one env was not measured: {reason}", "dim"
-            )
+            say(f"The speed of one env was not measured: {reason}", "dim")
             return {}
-        self.outputs.console.say(text)
+        say(text)
         return {"faster": text}
 
     def _record_video(self, name: str) -> None:
@@ -314,18 +298,15 @@ class Training:
 
     def _wait_for_videos(self) -> None:
         """Wait for videos; Ctrl-C skips them and nothing else."""
-        say = self.outputs.console.say
+        say, video = self.outputs.console.say, self.background_video
         try:
-            if self.background_video.busy:
+            if video.busy:
                 say("Recording a video of the policy… (Ctrl-C skips it)", "dim")
-            self.background_video.wait()
+            video.wait()
         except KeyboardInterrupt:
-            self.background_video.close()
+            video.close()
             say("The video was skipped.", "yellow")
-        self.announce.failed_video(self.background_video.trouble)
-
-    def _write_report(self) -> None:
-        write_text(self.directory.report, report.page(self.directory))
+        self.announce.failed_video(video.trouble)
 
     def _watch(self, pool: Pool) -> None:
         """Report every restart of a pool at once: an update may take minutes."""
@@ -346,14 +327,16 @@ class Training:
         try:
             yield
         except KeyboardInterrupt:  # the second one, or one while it was finishing
-            self._note(state="interrupted", seconds=self.seconds)
+            with suppress(CorralError, OSError):
+                self._note(state="interrupted", seconds=self.seconds)
             self.announce.stopped_at_once(self._is_trained)
             raise
         except Exception as error:
             announce = self.announce
             failure = RunFailure(error, self.config, announce.command, announce.signed)
             state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
-            self._note(state=state, result=failure.description())
+            with suppress(CorralError, OSError):  # the disk may be what is wrong
+                self._note(state=state, result=failure.description())
             message = announce.failure(failure, self._is_trained)
             if not isinstance(error, CorralError):
                 raise RunFailed(message) from error
@@ -361,10 +344,9 @@ class Training:
             raise
 
     def _note(self, **facts: Any) -> None:
-        # The disk may be what is wrong; the error itself is on its way.
-        with suppress(CorralError, OSError):
-            self.directory.update_about(**facts)
-            self._write_report()
+        """Write facts about the run, and its report."""
+        self.directory.update_about(**facts)
+        write_text(self.directory.report, report.page(self.directory))
 
     # Ending ---------------------------------------------------------------------------
 
