@@ -52,9 +52,11 @@ class LoadedRun:
         config = changed(directory, config, settings or {}, command)
         self._command = command
         self.path = checkpoint_at(path, which, *CHECKPOINTS)
-        asked = {"num_envs": num_envs, "workers": workers}
-        smaller = {key: value for key, value in asked.items() if value is not None}
-        self.config: RunConfig = config.model_copy(update=smaller)
+        sizes = {
+            "num_envs": num_envs or config.num_envs,
+            "workers": workers or config.workers,
+        }
+        self.config: RunConfig = config.model_copy(update=sizes)
         moment = Checkpoint.load(self.path)
         self.update = moment.update
         with in_the_users_words(self.config, command):

@@ -17,7 +17,6 @@ from corral.learners.registry import learner_class
 from corral.train.recipes.config import RunConfig
 from corral.train.recipes.resolve import checked, complete, put, resolve
 from corral.train.run import machine, outputs, signed_config
-from corral.train.run.announcements import Announcements
 from corral.train.run.atomic_write import remove_drafts
 from corral.train.run.checkpoint import (
     Checkpoint,
@@ -27,7 +26,6 @@ from corral.train.run.checkpoint import (
 )
 from corral.train.run.directory import (
     RECENT_EPISODES,
-    RUNS_FOLDER,
     RunDirectory,
     create,
     find,
@@ -70,8 +68,8 @@ def begin(
         unsigned = signed_config.write(directory, config)
         line = f"Writing to {directory.path}"
         began = Progress(update=0, steps=0, seconds=0.0, best=None, results={})
-        sinks, lines = _outputs(parts, directory, wandb, command, line, unsigned)
-        training = Training(parts, directory, sinks, began, lines, locked)
+        sinks = _outputs(parts, directory, wandb, command, line, unsigned)
+        training = Training(parts, directory, sinks, began, locked)
         on_error.pop_all()
         on_error.callback(training.close)
         if weights is None:
@@ -121,8 +119,8 @@ def resume(
         unsigned = signed_config.write(directory, config)
         count = "" if config.updates is None else f" of {config.updates}"
         line = f"Resuming from {source}: update {moment.update}{count}"
-        sinks, lines = _outputs(parts, directory, wandb, command, line, unsigned)
-        training = Training(parts, directory, sinks, progress, lines, locked)
+        sinks = _outputs(parts, directory, wandb, command, line, unsigned)
+        training = Training(parts, directory, sinks, progress, locked)
         training.recent.extend(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
         on_error.pop_all()
     return training
@@ -164,12 +162,12 @@ def _outputs(
     command: Sequence[str],
     line: str,
     unsigned: str,
-) -> tuple[Outputs, Announcements]:
+) -> Outputs:
     """Open the sinks, print what the run is, and register it."""
     config = parts.config
     steps = (config.updates or 0) * (config.steps_per_update or 0)
     console = ConsoleSink(steps or config.total_steps)
-    sinks = Outputs(directory, config, console, wandb)
+    sinks = Outputs(directory, config, console, wandb, command, not unsigned)
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(line)
     if unsigned:
@@ -181,15 +179,13 @@ def _outputs(
     try:
         register(directory)  # so that `corral list` finds it from any directory
     except OSError as error:
-        here = directory.path.resolve().is_relative_to(RUNS_FOLDER.resolve())
-        words = ["corral", "list", "--runs", str(directory.path.parent)]
-        how = "`corral list` in this folder" if here else f"`{shlex.join(words)}`"
+        folder = shlex.quote(str(directory.path.parent))
         console.say(
-            f"Only {how} finds this run: {register_path()} cannot be written "
-            f"({error.strerror or error})",
+            f"Only `corral list --runs {folder}` finds this run: {register_path()} "
+            f"cannot be written ({error.strerror or error})",
             "yellow",
         )
-    return sinks, Announcements(console, config, directory, command, not unsigned)
+    return sinks
 
 
 # Where it was left --------------------------------------------------------------------

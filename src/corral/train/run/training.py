@@ -25,18 +25,17 @@ from corral.rollouts.normalise import not_finite
 from corral.train.recipes.config import wants_of
 from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
-from corral.train.run.announcements import Announcements, spoken_time
 from corral.train.run.atomic_write import write_text
 from corral.train.run.checkpoint import Checkpoint, Progress
 from corral.train.run.directory import RECENT_EPISODES, RunDirectory
 from corral.train.run.episode_video import BackgroundVideo, VideoScene
-from corral.train.run.evaluation import is_better, is_enough, means_of, row_of
 from corral.train.run.failure import RunFailure
 from corral.train.run.outputs import Outputs
-from corral.train.run.parts import Parts
+from corral.train.run.parts import Parts, is_better, is_enough, means_of, row_of
 from corral.train.run.stop_signals import StopSignals
 from corral.train.run.time_split import TimeSplit, compared
 from corral.train.sinks import jsonl
+from corral.train.sinks.console import clock
 
 DONE, INTERRUPTED = 0, 130
 
@@ -47,9 +46,8 @@ class Training:
     Args:
         parts: what it is made of.
         directory: of the run.
-        outputs: where its metrics go.
+        outputs: where its metrics go, and what it says on the console.
         progress: how far it has come.
-        announcements: what it says on the console.
         lock: on the directory; released at the end.
     """
 
@@ -59,7 +57,6 @@ class Training:
         directory: RunDirectory,
         outputs: Outputs,
         progress: Progress,
-        announcements: Announcements,
         lock: ExitStack,
     ) -> None:
         self.parts = parts
@@ -67,7 +64,6 @@ class Training:
         self.directory = directory
         self.outputs = outputs
         self.progress = progress
-        self.announce = announcements
         self._lock = lock
         self.background_video = BackgroundVideo()
         self.recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT_EPISODES)
@@ -170,14 +166,14 @@ class Training:
                 self.directory.update_about(
                     best=progress.best, best_metric=metric, best_std=spread
                 )
-            self.announce.evaluation(progress.steps, results, improved)
+            self.outputs.evaluation(progress.steps, results, improved)
             if self.config.video == "evaluations":
                 self._record_video(f"update-{progress.update:06}")
 
     def checkpoint(self) -> None:
         """End the running episodes, and save everything the run needs to continue."""
         with self._time_split.spent_on("saving"):
-            self.announce.cut_episodes(self._unended)
+            self.outputs.cut_episodes(self._unended)
             self._unended = set(self._slots)
             self.parts.collector.end_episodes(self.progress.update)
             self._save_last()
@@ -233,7 +229,7 @@ class Training:
         if self._evaluated != self.progress.update:
             self.evaluate()
         self._save_last()
-        say(f"Trained {steps:,} steps in {spoken_time(seconds)}.", "bold")
+        say(f"Trained {steps:,} steps in {clock(seconds)}.", "bold")
         self._wait_for_videos()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
@@ -246,16 +242,16 @@ class Training:
             self._record_video("best")
             self._wait_for_videos()
         self._note(**facts)
-        self.announce.finished()
+        self.outputs.finished()
         return DONE
 
     def interrupt(self) -> int:
         """Save where it stopped, and say how to continue; skip unfinished videos."""
         self.background_video.close()
-        self.announce.failed_video(self.background_video.trouble)
+        self.outputs.failed_video(self.background_video.trouble)
         self.save(self.directory.interrupted)
         self._note(state="interrupted", seconds=self.seconds)
-        self.announce.interrupted(self.progress.update, self.progress.steps)
+        self.outputs.interrupted(self.progress.update, self.progress.steps)
         return INTERRUPTED
 
     def _judged(self) -> dict[str, Any]:
@@ -264,12 +260,12 @@ class Training:
         if not count:
             return known
         result = self.parts.evaluate(count, self.parts.seed(EvaluationSeed.FINAL))
-        text = self.announce.final_evaluation(result, self.parts.measured(result))
+        text = self.outputs.final_evaluation(result, self.parts.measured(result))
         return known | {
             "final": float(result.mean),
             "final_std": float(result.std),
             "result": text,
-            "again": self.announce.typed("eval"),
+            "again": self.outputs.typed("eval"),
         }
 
     def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
@@ -294,7 +290,7 @@ class Training:
             self.background_video.record(scene, self.directory.videos / f"{name}.gif")
         except Exception as error:  # a run does not fail because of a video
             self.background_video.note_failure(error)
-        self.announce.failed_video(self.background_video.trouble)
+        self.outputs.failed_video(self.background_video.trouble)
 
     def _wait_for_videos(self) -> None:
         """Wait for videos; Ctrl-C skips them and nothing else."""
@@ -306,7 +302,7 @@ class Training:
         except KeyboardInterrupt:
             video.close()
             say("The video was skipped.", "yellow")
-        self.announce.failed_video(video.trouble)
+        self.outputs.failed_video(video.trouble)
 
     def _watch(self, pool: Pool) -> None:
         """Report every restart of a pool at once: an update may take minutes."""
@@ -329,15 +325,15 @@ class Training:
         except KeyboardInterrupt:  # the second one, or one while it was finishing
             with suppress(CorralError, OSError):
                 self._note(state="interrupted", seconds=self.seconds)
-            self.announce.stopped_at_once(self._is_trained)
+            self.outputs.stopped_at_once(self._is_trained)
             raise
         except Exception as error:
-            announce = self.announce
-            failure = RunFailure(error, self.config, announce.command, announce.signed)
+            command, signed = self.outputs.command, self.outputs.signed
+            failure = RunFailure(error, self.config, command, signed)
             state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
             with suppress(CorralError, OSError):  # the disk may be what is wrong
                 self._note(state=state, result=failure.description())
-            message = announce.failure(failure, self._is_trained)
+            message = self.outputs.failure(failure, self._is_trained)
             if not isinstance(error, CorralError):
                 raise RunFailed(message) from error
             error.args = (message, *error.args[1:])
