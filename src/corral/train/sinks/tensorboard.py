@@ -1,16 +1,18 @@
-"""Metrics for TensorBoard: the one place of the package that writes its files."""
+"""Metrics for TensorBoard: the one place of the package that imports tensorboard."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Mapping
 
 from corral.errors import MissingExtra, WriteFailed
 
 try:
-    from torch.utils.tensorboard.writer import SummaryWriter
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
 except ImportError as error:
     raise MissingExtra(
         "writing for TensorBoard needs tensorboard: pip install 'corral[train]'"
@@ -25,25 +27,27 @@ class TensorboardSink:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = os.fspath(folder)
-        self._writer = SummaryWriter(self._folder)
+        self._writer = EventFileWriter(self._folder)
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Queue the scalars; they are written within seconds, and at the end."""
-        with self._naming_the_folder():
-            for name, value in metrics.items():
-                if math.isfinite(value):
-                    self._writer.add_scalar(name, value, step)
+        values = [
+            Summary.Value(tag=name, simple_value=value)
+            for name, value in metrics.items()
+            if math.isfinite(value)
+        ]
+        event = Event(step=step, wall_time=time.time(), summary=Summary(value=values))
+        try:
+            self._writer.add_event(event)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def close(self) -> None:
         """Write what is queued, and close the file."""
-        with self._naming_the_folder():
-            self._writer.close()
-
-    @contextmanager
-    def _naming_the_folder(self) -> Iterator[None]:
         try:
-            yield
+            self._writer.close()
         except OSError as error:
-            raise WriteFailed(
-                f"{self._folder} cannot be written: {error.strerror}"
-            ) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> WriteFailed:
+        return WriteFailed(f"{self._folder} cannot be written: {error.strerror}")
