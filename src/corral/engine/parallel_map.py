@@ -181,9 +181,9 @@ def map(
         # Binding wants codecs, also for no slots at all.
         executor.bind(Codecs.of(EnvSpec(Discrete(1), Discrete(1))))
         run = _MapRun(executor, backend == "process", restarts)
-        results = run.over(chain([first], pending))
+        run.over(chain([first], pending))
     executor.close(None)
-    return results
+    return run.results
 
 
 @dataclass(slots=True)
@@ -210,31 +210,30 @@ class _MapRun:
     """Items to run again, or the item that was read last."""
     _in_vain: Counter[int] = field(default_factory=Counter)
     """By worker: how often in a row it ended without an item."""
-    _results: list[Any] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._free = list(range(len(self.executor.shards)))
         self.executor.on_return = self._free.append
 
-    def over(self, items: Iterable[Any]) -> list[Any]:
-        """The results of all items."""
+    def over(self, items: Iterable[Any]) -> None:
+        """Run all items; fills `results`."""
         pending = self._read(items)
-        while True:
-            # Nothing is read ahead, except while all workers are being replaced.
-            if not self._waiting and (self._free or not self._busy):
-                self._waiting.extend(islice(pending, 1))
-            if not self._waiting and not self._busy:
-                return self._results
+        self._waiting.extend(islice(pending, 1))
+        while self._waiting or self._busy:
             try:
                 answers = self._give() if self._waiting and self._free else self._take()
             except FaultError as error:
                 self._replace_worker(error.fault)
             else:
                 self._sort(answers)
+            # Nothing is read ahead, except while all workers are being replaced.
+            if not self._waiting and (self._free or not self._busy):
+                self._waiting.extend(islice(pending, 1))
 
     def _read(self, items: Iterable[Any]) -> Iterator[_MapItem]:
         for index, item in enumerate(items):
-            self._results.append(None)
+            self.results.append(None)
             if self.travels:
                 # Unpickled by the worker, so that a failure is this item's fault.
                 item = serialization.Unpacked(serialization.pack(item, f"item {index}"))
@@ -261,7 +260,7 @@ class _MapRun:
             if reply.faults:
                 self._failed(item, reply.faults[0])
             else:
-                (self._results[item.index],) = reply.values
+                (self.results[item.index],) = reply.values
 
     def _failed(self, item: _MapItem, fault: Fault) -> None:
         """Run an item again, or keep its fault as its result."""
@@ -271,7 +270,7 @@ class _MapRun:
         if item.runs <= self.restarts:
             self._waiting.append(item)
         else:
-            self._results[item.index] = replace(fault, gave_up=True)
+            self.results[item.index] = replace(fault, gave_up=True)
 
     def _replace_worker(self, fault: Fault) -> None:
         """Take the answers that a worker left, and replace it."""

@@ -118,11 +118,9 @@ def useful_processes(
 ) -> tuple[int, str]:
     """The number of processes if the user gave none; and why, if not the usual one."""
     usual = enough_workers(num_envs, cores)
-    waits = measured.computing < WAITING_CPU_SHARE
-    if not waits or measured.step_time < MIN_WAITING_STEP_SECONDS:
-        return usual, ""
     _, count = _quickest("process", num_envs, cores, measured, {usual})
-    if count == usual:
+    waits = measured.computing < WAITING_CPU_SHARE
+    if count == usual or not waits or measured.step_time < MIN_WAITING_STEP_SECONDS:
         return usual, ""
     return count, (
         f"a step takes {duration_text(measured.step_time)}, {measured.computing:.0%} "
@@ -144,11 +142,10 @@ def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
     a step; in the caller it would continue as a copy of the caller's program.
     """
     serial = batch_time("serial", num_envs, cores, 1, measured)
-    kinds = ["process"]
-    if measured.threads and not measured.forks:
-        kinds.append("thread")
+    threaded = measured.threads and not measured.forks
     estimates = {
-        kind: _quickest(kind, num_envs, cores, measured, set()) for kind in kinds
+        kind: _quickest(kind, num_envs, cores, measured, set())
+        for kind in (("process", "thread") if threaded else ("process",))
     }
     workers = {kind: best for kind, best in estimates.items() if best[0] < math.inf}
     reason = _reason(num_envs, measured, serial, workers)

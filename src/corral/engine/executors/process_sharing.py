@@ -101,8 +101,6 @@ class SharingProbe:
             return self._given_up(*_why_given_up(error, self._stage))
         if measured.sharing is not None:
             self._extra += measured.sharing.extra
-            counted = replace(measured.sharing, extra=self._extra)
-            measured = replace(measured, sharing=counted)
         return measured
 
     def _given_up(self, reason: str, safe: bool | None = None) -> Measurement:
