@@ -88,6 +88,5 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--debug", action="store_true", help="show tracebacks of what went wrong"
         )
-        need = getattr(module, "need", None)
-        command.set_defaults(need=need, run=module.run)
+        command.set_defaults(need=getattr(module, "need", None), run=module.run)
     return top

@@ -228,8 +228,7 @@ def rates_of(turns: Sequence[TurnTimes], steps_per_row: float = 1.0) -> Rates:
 
 def width(num_envs: int, cores: int, share: float) -> float:
     """How many envs can be stepped at the same time."""
-    at_once = cores / share if share > 0 else num_envs
-    return min(num_envs, max(1.0, at_once))
+    return min(num_envs, max(1.0, cores / share)) if share > 0 else num_envs
 
 
 def limits_of(turns: Sequence[TurnTimes], num_envs: int, cores: int) -> Rates:

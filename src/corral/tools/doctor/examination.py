@@ -211,10 +211,11 @@ def recommend(
     if subject._profile is None:
         return None
     several = subject._profile.kind != "gymnasium"
-    options: dict[str, Any] = {"env_kwargs": {}}
+    kwargs = dict(subject.kwargs)
+    options: dict[str, Any] = {"env_kwargs": kwargs}
     for finding in findings:
-        options |= finding.options
-    options["env_kwargs"] = {**subject.kwargs, **options["env_kwargs"]}
+        kwargs |= finding.options.get("env_kwargs", {})
+        options |= {**finding.options, "env_kwargs": kwargs}
     if several:
         options.pop("infos", None)
     if options.get("isolation") == "slot":  # which are processes already

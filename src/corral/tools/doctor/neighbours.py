@@ -127,12 +127,11 @@ def _repeatable(episode: EpisodeRecord) -> EpisodeRecord:
 def _neighbour_of(episode: EpisodeRecord) -> EpisodeRecord:
     """What was saved of another env; else one that does the same as this."""
     kit, beside = episode.kit, episode.beside
-    if beside is not None and not beside.kit.missing:
-        wanted = episode.before or episode.actions
-        known = len(beside.actions) == len(wanted)
-        return beside if known else replace(beside, actions=wanted)
-    slot = kit.slot - 1 if kit.slot > kit.shard.start else kit.slot + 1
     actions = episode.before or episode.actions
+    if beside is not None and not beside.kit.missing:
+        known = len(beside.actions) == len(actions)
+        return beside if known else replace(beside, actions=actions)
+    slot = kit.slot - 1 if kit.slot > kit.shard.start else kit.slot + 1
     return replace(episode, kit=replace(kit, slot=slot), actions=actions)
 
 

@@ -207,10 +207,10 @@ def _with_output(answer: Any, path: str) -> Any:
     """A fault with what was printed before it."""
     if not isinstance(answer, Fault):
         return answer
-    printed = b""
+    output = ""
     with suppress(OSError):
         printed = Path(path).read_bytes()[-KEPT_OUTPUT_BYTES:]
-    output = printed.decode(errors="replace")
+        output = printed.decode(errors="replace")
     return replace(
         answer, item=None, worker=None, restarts=0, gave_up=False, output=output
     )

@@ -111,8 +111,7 @@ def measure_api(
             break  # the other checks play as much
     refused = list(_of_large_seed(driver, steps))
     driver.close()
-    findings = [*found.values(), *of_closing(driver), *refused]
-    return profile_of(driver, steps), findings
+    return profile_of(driver, steps), [*found.values(), *of_closing(driver), *refused]
 
 
 def _of_moment(moment: EnvResponse, several: bool) -> Iterator[Finding]:

@@ -197,8 +197,7 @@ def measure_info_gain(factory: Callable[[], Any], seed: int, shares: bool) -> fl
 
 
 def _pace(pool: Pool) -> float:
-    space = pool.spec.action_space
-    actions = [space.sample() for _ in range(pool.num_envs)]
+    actions = [pool.spec.action_space.sample() for _ in range(pool.num_envs)]
 
     def advance() -> None:
         step = pool.step(actions)

@@ -35,8 +35,7 @@ from corral.tools.doctor.subject import Subject
 def check_isolation(subject: Subject) -> Finding:
     """A process each, which is the remedy; then several in one."""
     steps = subject.profile.steps
-    alone = [(subject.seed, slot, steps, True) for slot in range(3)]
-    subject.ask_all(run_alone, alone)
+    subject.ask_all(run_alone, [(subject.seed, slot, steps, True) for slot in range(3)])
     found = _judged(subject, _tried(subject, isolate_rng=True))
     subject.shares = found.severity in ("ok", "note")
     return found
