@@ -26,14 +26,14 @@ from corral.engine.adapters.env_names import resolve_env
 from corral.engine.adapters.factories import Maker, factories_for
 from corral.engine.adapters.isolation import IsolationVerdict
 from corral.engine.executors.assign import choose, usable_cores
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.worker.probe import (
     MIN_WAITING_STEP_SECONDS,
     WAITING_CPU_SHARE,
     Measurement,
 )
 from corral.engine.worker.probed_env import THREADS_KEY
-from corral.errors import CorralError, FaultError, MissingExtra, OptionError
+from corral.errors import CorralError, FaultError, MissingExtra
 from corral.tools.doctor.checks import (
     api,
     cost,
@@ -135,9 +135,7 @@ def examine(
 ) -> Report:
     """Run the checks; Ctrl-C ends it with the findings so far."""
     for name in only:
-        if name not in CHECKS:
-            known = ", ".join(CHECKS)
-            raise OptionError(f"there is no check {name!r}; choose from {known}")
+        check_choice("only", name, CHECKS)
     report, began = Report(subject.name), time.perf_counter()
     try:
         for name in CHECKS:
