@@ -177,3 +177,14 @@ class Actor:
                 f"expected ({rows},)"
             )
         return value
+
+
+def check_pool(thing: Any) -> None:
+    """Raise OptionError if this is not a pool, and say what to pass."""
+    if hasattr(thing, "send_reset") and hasattr(thing, "recv"):
+        return
+    own = "its own, envs.pool, or " if hasattr(thing, "pool") else ""
+    env = repr(thing) if isinstance(thing, str) else "env"
+    raise OptionError(
+        f"pool is {thing!r:.80}; pass a pool: {own}corral.Pool({env}, num_envs=8)"
+    )

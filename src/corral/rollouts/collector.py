@@ -33,9 +33,8 @@ from corral.engine.pool.groups import two_groups
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError, OrderError
 from corral.rollouts import carry as carries
-from corral.rollouts.actor import Actor
+from corral.rollouts.actor import Actor, check_pool
 from corral.rollouts.normalise import ObsNorm, RewardNorm, check_finite
-from corral.rollouts.pool_check import check_pool
 from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.space_rows import Array, At, SpaceParts, joined, owned, some_of

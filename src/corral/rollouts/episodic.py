@@ -22,9 +22,8 @@ from corral.engine.keywords import checked_keywords
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault, FaultError, OptionError
-from corral.rollouts.actor import Actor
+from corral.rollouts.actor import Actor, check_pool
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.pool_check import check_pool
 from corral.rollouts.space_rows import SpaceParts, some_of
 from corral.rollouts.trajectories import Trajectories, Trajectory
 

@@ -172,13 +172,12 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
                 f"action for each of the {self.num_envs} envs"
             )
         acting = None if self._read is None else self._read.alive
-        batch = self._actions.batch(actions, acting)
+        batch = self._actions.fitting_batch(actions, acting)
+        if batch is None:
+            self.step_async(self._actions.apart(actions, acting))
+            return
         with self._translated():
-            if batch is not None:
-                self.pool.send(batch)
-            else:
-                each = self._actions.apart(actions, acting)
-                self.pool.send_raw([RawActions(one) for one in each])
+            self.pool.send(batch)
         self._pending = "step"
 
     def step_wait(self, timeout: float | None = None) -> Batch:

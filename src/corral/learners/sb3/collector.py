@@ -23,7 +23,7 @@ from corral.engine.tree import mapped
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import TrainingDiverged, WorkerDied, WorkerHung
 from corral.learners.sb3.global_rng import GlobalGenerators
-from corral.learners.sb3.normalisation import SB3Scales
+from corral.learners.sb3.policy import SB3Scales
 from corral.learners.sb3.run_schedule import RunProgress
 from corral.rollouts.normalise import not_finite
 from corral.rollouts.rollout import EpisodeSummary

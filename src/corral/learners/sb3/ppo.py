@@ -30,8 +30,7 @@ from corral.learners.sb3.collector import (
     diverged,
 )
 from corral.learners.sb3.global_rng import GlobalGenerators
-from corral.learners.sb3.normalisation import SB3Scales
-from corral.learners.sb3.policy import Predictor, SB3Policy
+from corral.learners.sb3.policy import Predictor, SB3Policy, SB3Scales
 from corral.learners.sb3.run_schedule import RunProgress, run_schedule
 from corral.learners.torch_import import nn, torch
 
