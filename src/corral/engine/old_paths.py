@@ -73,6 +73,7 @@ MODULES = {
     "recipes.tinyphysics": "zoo.tinyphysics.recipe",
     "recipes.tinyphysics_tuned": "zoo.tinyphysics.recipe",
     "recipes.upkie": "zoo.upkie.recipe",
+    "rollouts.episode": "rollouts.episodic",
     "run.revisit": "train.run.loaded_run",
     "run.tinyphysics": "zoo.tinyphysics",
     "run.tinyphysics.driving": "zoo.tinyphysics.evaluation",

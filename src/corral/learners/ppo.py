@@ -146,7 +146,15 @@ class PPO:
         self.device = torch.device(device)
         self._generator = torch.Generator().manual_seed(seed % 2**63)
         self.net = ActorCritic(
-            observation_space, action_space, config, self._generator
+            observation_space,
+            action_space,
+            hidden=config.hidden,
+            activation=config.activation,
+            memory=config.memory,
+            memory_size=config.memory_size,
+            log_std=config.log_std_init,
+            scale_images=config.scale_images,
+            generator=self._generator,
         ).to(self.device)
         self._optimiser = Optimiser(self.net)
         self.policy = NetPolicy(self.net, observation_space, self.device)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import NO_TASK, Policy, Step
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import check_count, checked_keywords
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault, FaultError, OptionError
@@ -110,8 +110,7 @@ def run_episodes(
     """
     check_pool(pool)
     items = _items(pool, episodes, tasks, seeds, pool.seed if seed is None else seed)
-    if max_restarts < 0:
-        raise OptionError(f"max_restarts is {max_restarts!r}; it must be >= 0")
+    check_count("max_restarts", max_restarts, least=0)
     if max_length is not None and max_length < 1:
         raise OptionError(f"max_length is {max_length!r}; it must be None or >= 1")
     if not items:
@@ -228,20 +227,15 @@ class _EpisodesRun:
             }
             if slot in rows:
                 result |= {name: getattr(rows[slot], name) for name in ROW_FIELDS}
-        elif self._runs_again(item, info["fault"]):
-            return
+        else:
+            item.faults.append(info["fault"])
+            own = sum(fault.kind != "shardmate" for fault in item.faults)
+            if own <= self._max_restarts:
+                self._queue.appendleft(item)  # it runs again, with the same seed
+                return
         self.done[item.number] = Episode(
             item.number, item.seed, item.task, faults=tuple(item.faults), **result
         )
-
-    def _runs_again(self, item: _EpisodeItem, fault: Fault) -> bool:
-        """Run the item again, unless it had too many faults of its own."""
-        item.faults.append(fault)
-        own = sum(fault.kind != "shardmate" for fault in item.faults)
-        if own > self._max_restarts:
-            return False
-        self._queue.appendleft(item)
-        return True
 
 
 def _items(

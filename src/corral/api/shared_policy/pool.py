@@ -11,7 +11,7 @@ absent its rows are padding: zeros, not valid, the action ignored. Every padding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -322,13 +322,9 @@ class SharedPool(PoolOwner):
         self, step: Step, ended: Bools
     ) -> tuple[Infos, dict[int, dict[str, Any]]]:
         """The infos of agents, and the last infos of those that ended."""
-        current: dict[int, dict[str, Any]] = {}
-        final: dict[int, dict[str, Any]] = {}
-        if step.infos:
-            for position in range(len(step)):
-                current.update(self._apart(step.infos.of(position), position))
-        for position, info in step.final_infos.items():
-            final.update(self._apart(info, position))
+        infos = step.infos.to_list(len(step)) if step.infos else []
+        current = self._apart(enumerate(infos))
+        final = self._apart(step.final_infos.items())
         for row in np.flatnonzero(ended).tolist():
             env = row // self.agents
             if not step.ended.item(env):  # the env continues without this agent
@@ -340,12 +336,15 @@ class SharedPool(PoolOwner):
         return Infos([], current), final
 
     def _apart(
-        self, info: dict[Any, Any], position: int
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, agent in enumerate(self.team.agents):
-            own = info.get(agent)
-            if own:
-                yield position * self.agents + number, own
+        self, infos: Iterable[tuple[int, dict[Any, Any]]]
+    ) -> dict[int, dict[str, Any]]:
+        """The infos of agents by row, from those of envs by position."""
+        return {
+            position * self.agents + number: info[agent]
+            for position, info in infos
+            for number, agent in enumerate(self.team.agents)
+            if info.get(agent)
+        }
 
 
 def _hand_on_fault(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gymnasium import spaces
 
 from corral.learners.nets.cnn import is_image
 from corral.learners.nets.encoders import Encoder
 from corral.learners.nets.heads import head_for
-from corral.learners.nets.memory import MEMORIES
-from corral.learners.nets.mlp import Mlp, dense
+from corral.learners.nets.memory import MEMORIES, MemoryKind
+from corral.learners.nets.mlp import Activation, Mlp, dense
 from corral.learners.torch_import import functional, nn
-
-if TYPE_CHECKING:
-    from corral.learners.ppo import PPOConfig
 
 DEFAULT_HIDDEN_SIZES = (64, 64)
 
@@ -26,8 +23,12 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
     Args:
         observation_space: what it sees.
         action_space: what it chooses.
-        config: widths and kinds of its layers. Without `hidden`, two layers of 64 in
-            each tower, or none after an image.
+        hidden: widths of each tower; None for (64, 64), or none after an image.
+        activation: after each layer of a tower.
+        memory: what stands between encoder and towers.
+        memory_size: its width.
+        log_std: of a Box's actions, at first.
+        scale_images: whether bytes become numbers from 0 to 1.
         generator: where the weights come from.
     """
 
@@ -35,25 +36,27 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         self,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
-        config: PPOConfig,
+        *,
+        hidden: Sequence[int] | None,
+        activation: Activation,
+        memory: MemoryKind,
+        memory_size: int,
+        log_std: float,
+        scale_images: bool,
         generator: Any,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(observation_space, config.scale_images, generator)
+        self.encoder = Encoder(observation_space, scale_images, generator)
         width = self.encoder.width
         self.memory = None
-        if config.memory != "none":
-            kind = MEMORIES[config.memory]
-            self.memory = kind(width, config.memory_size, generator)
-            width = config.memory_size
-        hidden, activation = config.hidden, config.activation
+        if memory != "none":
+            self.memory = MEMORIES[memory](width, memory_size, generator)
+            width = memory_size
         if hidden is None:
             hidden = () if is_image(observation_space) else DEFAULT_HIDDEN_SIZES
         self.actor = Mlp(width, hidden, activation, generator)
         self.critic = Mlp(width, hidden, activation, generator)
-        self.head = head_for(
-            action_space, self.actor.width, generator, config.log_std_init
-        )
+        self.head = head_for(action_space, self.actor.width, generator, log_std)
         self.value = dense(self.critic.width, 1, 1.0, generator)
         self._value_weights = (self.value.weight, self.value.bias)
 
