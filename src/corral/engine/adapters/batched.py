@@ -311,9 +311,8 @@ def _read(result: Any, count: int, method: str, expected: str) -> Any:
     """What a method of the env returned, if it is so many values."""
     if isinstance(result, (tuple, list)) and len(result) == count:
         return result
-    found = f"{result!r:.80} ({type(result).__name__})"
-    if isinstance(result, (tuple, list)):
-        found = f"{len(result)} values"
+    several = isinstance(result, (tuple, list))
+    found = f"{len(result)} values" if several else f"{result!r:.80}"
     raise SpaceMismatch(
         f"{method}() of the batched env returned {found}; it returns {expected}"
     )

@@ -80,9 +80,8 @@ class Columns:
     """
 
     def __init__(self, arena: NDArray[np.uint8], presence: NDArray[np.uint8]) -> None:
-        assert arena.ndim == 1 and arena.flags.c_contiguous
-        assert presence.shape[::2] == (INFO_ROWS, MAX_COLUMNS)
-        assert presence.flags.c_contiguous
+        assert arena.ndim == 1 and presence.shape[::2] == (INFO_ROWS, MAX_COLUMNS)
+        assert arena.flags.c_contiguous and presence.flags.c_contiguous
         self._arena = arena
         self._presence = presence
         self.slots = int(presence.shape[1])
@@ -108,15 +107,12 @@ class Columns:
 
     def define(self, remainder: dict[Any, Any]) -> list[Column]:
         """Make columns for what can be one and fits; return the new ones."""
-        new: list[Column] = []
+        before = len(self.defined)
         for path, value in candidates((), remainder):
-            column = self._column_for(path, value)
-            if column is not None:
-                self._add(column)
-                new.append(column)
-        if new:
+            self._add_column_for(path, value)
+        if len(self.defined) > before:
             self._forget_plans()
-        return new
+        return self.defined[before:]
 
     def read(
         self, row: int | NDArray[np.integer], slots: NDArray[np.integer] | None = None
@@ -281,18 +277,19 @@ class Columns:
 
     # Both halves
 
-    def _column_for(self, path: tuple[str, ...], value: Any) -> Column | None:
-        """A new column for this value, if it can have one and there is room."""
+    def _add_column_for(self, path: tuple[str, ...], value: Any) -> None:
+        """Make a new column for this value, if it can have one and there is room."""
         found = described(value)
         if found is None:
-            return None
+            return
         column = Column(len(self.defined), path, type(value), *found, self._used)
         fits = (
             column.index < MAX_COLUMNS
             and sum(one.path == path for one in self.defined) < MAX_COLUMNS_PER_PATH
             and column.offset + self._bytes_of(column) <= self._arena.size
         )
-        return column if fits and column.identity not in self._identities else None
+        if fits and column.identity not in self._identities:
+            self._add(column)
 
     def _bytes_of(self, column: Column) -> int:
         cells: int = INFO_ROWS * self.slots * math.prod(column.shape)

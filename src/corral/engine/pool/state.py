@@ -97,10 +97,10 @@ BYTE_ORDER = sys.byteorder
 def chosen_slots(slots: Slots, count: int) -> Chosen:
     """The slots as an array, checked: each at most once, all below `count`."""
     chosen = np.asarray(slots)
-    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-        raise OptionError(f"slots is {slots!r}; expected a list of integers")
-    if chosen.size == 0:
-        raise OptionError("slots is empty; give at least one slot, or leave it out")
+    if chosen.ndim != 1 or not chosen.size or chosen.dtype.kind not in "iu":
+        raise OptionError(
+            f"slots is {slots!r}; give a list of at least one integer, or leave it out"
+        )
     if chosen.min() < 0 or chosen.max() >= count:
         raise OptionError(f"slots is {slots!r}; this pool has slots 0 to {count - 1}")
     if len(set(chosen.tolist())) != len(chosen):
