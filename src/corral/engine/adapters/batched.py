@@ -312,7 +312,8 @@ def _read(result: Any, count: int, method: str, expected: str) -> Any:
     if isinstance(result, (tuple, list)) and len(result) == count:
         return result
     several = isinstance(result, (tuple, list))
-    found = f"{len(result)} values" if several else f"{result!r:.80}"
+    one = f"{result!r:.80} ({type(result).__name__})"
+    found = f"{len(result)} values" if several else one
     raise SpaceMismatch(
         f"{method}() of the batched env returned {found}; it returns {expected}"
     )
