@@ -52,6 +52,7 @@ MODULES = {
     "adapters.registered": "engine.adapters.env_names",
     "engine.adapters.gymnasium_registry": "engine.adapters.env_names",
     "engine.adapters.returned_agents": "engine.adapters.parallel",
+    "engine.layout.entries": "engine.layout.readout",
     "faces.agilerl_env": "api.agilerl.env",
     "faces.gymnasium_dropins": "api.gymnasium.dropins",
     "faces.gymnasium_env": "api.gymnasium.env",
