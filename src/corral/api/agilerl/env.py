@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,11 +51,10 @@ class WorkerProcess:
 
     def is_alive(self) -> bool:
         """Whether the process still exists."""
-        try:
+        with suppress(ProcessLookupError):
             os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
+            return True
+        return False
 
 
 class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc]

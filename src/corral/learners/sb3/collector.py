@@ -63,7 +63,7 @@ class SeededResets(VecEnvWrapper):  # type: ignore[misc]
 
 
 class SB3Collector(BaseCallback):  # type: ignore[misc]
-    """Has a model collect and learn; episodes go on from each rollout to the next.
+    """Has a model collect and learn; episodes continue from each rollout to the next.
 
     Args:
         trained: an on-policy algorithm of Stable-Baselines3.
