@@ -104,9 +104,8 @@ BUGS = (
     Bug(
         "The filler row of next_step claims to be a transition.",
         "engine/worker/autoreset.py",
-        "    # An episode that ended under `off` or `next_step` is restarted in either "
-        "mode.\n    shard.begin(index, row, valid=False)",
-        "    shard.begin(index, row, valid=True)",
+        " is restarted in either mode.\n        shard.begin(index, row, valid=False)",
+        "\n        shard.begin(index, row, valid=True)",
         ("contracts/test_autoreset.py",),
     ),
     Bug(

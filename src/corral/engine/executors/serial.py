@@ -37,8 +37,7 @@ from corral.engine.worker.commands import (
     entry,
 )
 from corral.engine.worker.context import WorkerContext, here
-from corral.engine.worker.endpoint import WorkerEndpoint
-from corral.engine.worker.letters import Letter, Reply, unpickled_copy
+from corral.engine.worker.letters import Letter, Reply, WorkerEndpoint, unpickled_copy
 from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError, OptionError
 

@@ -23,10 +23,8 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import ControlPlan, DataViews, plan_control, plan_data
 from corral.engine.transport.block import Block
 from corral.engine.transport.mailbox import LocalMailbox, MailboxClosed
-from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.forked_copies import guard_of
-from corral.engine.worker.letters import Letter, Reply, unpickled_copy
-from corral.engine.worker.serve import serve
+from corral.engine.worker.letters import Letter, Reply, WorkerEndpoint, unpickled_copy
 from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 
@@ -84,7 +82,8 @@ class ThreadExecutor(SignalledExecutor):
                 worker.guard(error)
                 mailbox.post(error)
                 return
-            serve(worker, mailbox.fetch())
+            mailbox.fetch()  # until it is bound
+            worker.serve()
         except MailboxClosed:
             pass  # the pool was closed before it was bound
         finally:

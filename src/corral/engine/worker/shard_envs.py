@@ -16,7 +16,7 @@ from corral.engine.adapters import adapt
 from corral.engine.adapters.batched import BatchedEnv, BatchSlot, build_batch
 from corral.engine.adapters.isolation import isolation_of
 from corral.engine.worker.commands import ShardOptions
-from corral.engine.worker.forked_copies import Guard
+from corral.engine.worker.forked_copies import Guard, guarded
 from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.seeds import episode_seed
@@ -64,12 +64,11 @@ class ShardEnvs:
         self._factories = factories
         for index, slot in enumerate(self._slots):
             try:
-                self.adapters.append(self._built(index))
-                self._guard()
+                with guarded(self._guard):
+                    self.adapters.append(self._built(index))
                 if self._options.checks_sharing and len(self.adapters) == 1:
                     _check_may_share(self.adapters[0].env)
             except BaseException as error:
-                self._guard(error)
                 with suppress(Exception):  # some exceptions take no attributes
                     error.slot = slot  # type: ignore[attr-defined]
                 raise
@@ -87,10 +86,17 @@ class ShardEnvs:
                 raise
 
     def _stepper(self, index: int) -> Any:
-        stepper = self.adapters[index].stepper
-        if self._isolation is None:
+        """What steps the env, with the slot's own global generators if it has them."""
+        stepper, isolation = self.adapters[index].stepper, self._isolation
+        if isolation is None:
             return stepper
-        return _isolated(stepper, self._isolation, self._slots[index])
+        slot = self._slots[index]
+
+        def step(action: Any) -> Any:
+            with isolation.of(slot):
+                return stepper.step(action)
+
+        return SimpleNamespace(step=step)
 
     def reset(
         self, index: int, seed: int | None, options: dict[str, Any] | None, task: Any
@@ -105,13 +111,11 @@ class ShardEnvs:
         if index not in self._closed:
             self._closed.add(index)
             self.leave_slots()
-            try:
+            # SystemExit too: it has failed already.
+            with suppress(BaseException), guarded(self._guard):
                 self.adapters[index].close()
-            except BaseException as error:  # SystemExit too: it has failed already
-                self._guard(error)
-            self._guard()
-        built = self._built(index)
-        self._guard()
+        with guarded(self._guard):
+            built = self._built(index)
         if self._owns_process:
             stop_profilers()
         _refuse_other_spaces(built, spec)
@@ -133,10 +137,9 @@ class ShardEnvs:
             if index in self._closed:
                 continue
             try:
-                adapter.close()
-                self._guard()
+                with guarded(self._guard):
+                    adapter.close()
             except BaseException as error:
-                self._guard(error)
                 yield index, error
         self.adapters.clear()
 
@@ -165,8 +168,8 @@ class ShardEnvs:
             self._isolation.forget(slot)
 
     def _generator_seed(self, slot: int) -> int:
-        seed = self._generator_seeds.get(slot)
-        return episode_seed(self._options.root_seed, slot) if seed is None else seed
+        unseeded = episode_seed(self._options.root_seed, slot)
+        return self._generator_seeds.get(slot, unseeded)
 
 
 class BatchEnvs(ShardEnvs):
@@ -188,16 +191,6 @@ class BatchEnvs(ShardEnvs):
         self.batch = built
         self.adapters[:] = [BatchSlot(built, i) for i in range(len(self._slots))]
         self._closed.clear()
-
-
-def _isolated(stepper: Any, isolation: IsolatedRng, slot: int) -> Any:
-    """The stepper, with the slot's own global generators."""
-
-    def step(action: Any) -> Any:
-        with isolation.of(slot):
-            return stepper.step(action)
-
-    return SimpleNamespace(step=step)
 
 
 def _check_may_share(env: Any) -> None:

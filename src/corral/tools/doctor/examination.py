@@ -27,12 +27,12 @@ from corral.engine.adapters.factories import Maker, factories_for
 from corral.engine.adapters.isolation import IsolationVerdict
 from corral.engine.executors.assign import choose, usable_cores
 from corral.engine.keywords import check_choice, checked_keywords
+from corral.engine.worker.isolation_probe import THREADS_KEY
 from corral.engine.worker.probe import (
     MIN_WAITING_STEP_SECONDS,
     WAITING_CPU_SHARE,
     Measurement,
 )
-from corral.engine.worker.probed_env import THREADS_KEY
 from corral.errors import CorralError, FaultError, MissingExtra
 from corral.tools.doctor.checks import (
     api,

@@ -16,9 +16,8 @@ from corral.engine.executors.assign import usable_cores
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.process_sharing import NOT_REPEATABLE_REASON, try_sharing
 from corral.engine.worker.commands import ProbeRequest, ShardOptions
-from corral.engine.worker.isolation_probe import SharingAnswer
+from corral.engine.worker.isolation_probe import THREADS_KEY, SharingAnswer
 from corral.engine.worker.probe import FAILED_ONCE_REASON, UNREAD_REASON
-from corral.engine.worker.probed_env import THREADS_KEY
 from corral.tools.doctor.checks.cost import pace
 from corral.tools.doctor.driver import EpisodeDriver, run_alone
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
