@@ -215,14 +215,19 @@ class BatchedShard(Shard):
         fresh = fields["terminated"][before, at] | fields["truncated"][before, at]
         total = np.where(fresh, 0.0, fields["episode_return"][before, at])
         length = np.where(fresh, 0, fields["episode_length"][before, at])
-        fields["reward"][row, at] = reward
-        fields["episode_return"][row, at] = total + reward
-        fields["episode_length"][row, at] = length + 1
-        fields["seed"][row, at] = fields["seed"][before, at]
-        for name in ("terminated", "truncated", "started"):
-            fields[name][row, at] = False
-        fields["valid"][row, at] = True
-        fields["step_time"][row, at] = seconds
+        now = {
+            "reward": reward,
+            "episode_return": total + reward,
+            "episode_length": length + 1,
+            "seed": fields["seed"][before, at],
+            "terminated": False,
+            "truncated": False,
+            "started": False,
+            "valid": True,
+            "step_time": seconds,
+        }
+        for name, values in now.items():
+            fields[name][row, at] = values
         self._times["step"][at, bucket_of(seconds)] += 1
         self._times["step_seconds"][at] += seconds
 

@@ -56,7 +56,7 @@ class EpisodePlan:
         slots: the shard's.
         options: the root seed, and how tasks are drawn.
         self_resetting: the name of an env that is the whole shard and begins its
-            episodes by itself, if it is such a one.
+            episodes by itself; "" for other envs.
     """
 
     def __init__(

@@ -149,9 +149,9 @@ class ProbedEnv:
         self.slot = slot
         self.times = StepTimes()
         self._options = replace(job.options, checks_sharing=False)
-        self.envs = ShardEnvs(
-            range(slot, slot + 1), self._options, guard, owns_process=False
-        )
+        slots = range(slot, slot + 1)
+        alone = replace(job, slots=slots, options=self._options, owns_process=False)
+        self.envs = ShardEnvs(alone, guard)
         self._guard = guard
         self._factory = factory
         self._episode = 0
@@ -372,25 +372,9 @@ def rounds(
             yield "close", 0, 0
         if later and number == starts[-1]:
             yield "build", count, 0
-        for place, turn in turns_of(number, lengths, starts):
-            yield "turn", place, turn
-
-
-def turns_of(
-    number: int, lengths: Sequence[int], starts: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Which envs take which of their turns in a round: (env, turn).
-
-    Args:
-        number: of the round.
-        lengths: how many turns each env takes.
-        starts: the round in which it takes its first.
-    """
-    return [
-        (place, number - start)
-        for place, (count, start) in enumerate(zip(lengths, starts, strict=True))
-        if 0 <= number - start < count
-    ]
+        for place, (length, start) in enumerate(zip(lengths, starts, strict=True)):
+            if start <= number < start + length:
+                yield "turn", place, number - start
 
 
 def guest_name(place: int, count: int) -> str:

@@ -58,7 +58,7 @@ class ShardRows:
         self.slots = slots = job.slots
         self.options = job.options
         self.guard = guard
-        self.envs = self.envs_type(slots, job.options, guard, job.owns_process, lock)
+        self.envs = self.envs_type(job, guard, lock)
         self.plan = EpisodePlan(slots, job.options)
         self.care = bytearray(len(slots))
         """By slot: what the recorder has to stop for; see there."""

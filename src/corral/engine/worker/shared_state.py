@@ -97,15 +97,17 @@ def snapshot(
         classes = [*before.classes, *(one for one in new if not _is_held(one))]
     spaces = _namespaces(classes, factories)
     reader, found = StateReader(_follower(spaces)), dict[str, Any]()
-    for name, space in spaces.items():
-        for key, value in list(space.items()):
-            if not is_state(key, value):
-                continue
-            path = f"{name}.{key}"
-            found[path] = reader.read(path, value)
-            if not (isinstance(value, _KINDS_OF_VALUES) or callable(value)):
-                # An instance: another one in its place is a change.
-                found[f"{path} (which object it is)"] = id(value)
+    state = {
+        f"{name}.{key}": value
+        for name, space in spaces.items()
+        for key, value in list(space.items())
+        if is_state(key, value)
+    }
+    for path, value in state.items():
+        found[path] = reader.read(path, value)
+        if not (isinstance(value, _KINDS_OF_VALUES) or callable(value)):
+            # An instance: another one in its place is a change.
+            found[f"{path} (which object it is)"] = id(value)
     # The list grows meanwhile, by caches in caches.
     cached = {name: reader.read(name, value) for name, value in reader.cached}
     return Snapshot(found, cached, reader.unread, tuple(classes))
