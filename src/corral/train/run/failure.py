@@ -80,7 +80,10 @@ class RunFailure:
             directory: of the run; None if there is none yet.
         """
         settings, first = self._remedy()
-        if directory is not None and self._diverged_alone():
+        diverged = isinstance(self.error, TrainingDiverged)
+        # With nothing odd from the envs.
+        alone = diverged and "the env of slot" not in str(self.error).lower()
+        if directory is not None and alone:
             policy = "best policy" if directory.best.exists() else "last checkpoint"
             first = f"It would diverge again: begin another run from its {policy}"
             path, typed = str(directory.path), bool(self.command)
@@ -131,18 +134,11 @@ class RunFailure:
         trust = "" if self.signed else ", trust=True"
         return f"corral.train.run.start.resume(Path({path!r}), {settings!r}{trust})"
 
-    def _diverged_alone(self) -> bool:
-        """Whether the learner broke down, with nothing odd from the envs."""
-        diverged = isinstance(self.error, TrainingDiverged)
-        return diverged and "the env of slot" not in str(self.error).lower()
-
     def _lower_lr(self) -> dict[str, float]:
         """The setting of a lower learning rate, if the learner has one."""
         lr = getattr(learner_settings(self.config), "lr", None)
-        if lr is None:
-            return {}
         key = f"{learner_class(self.config.learner).group}.lr"
-        return {key: float(f"{lr / LIMIT_FACTOR:g}")}
+        return {} if lr is None else {key: float(f"{lr / LIMIT_FACTOR:g}")}
 
 
 def another_run(path: str, settings: Mapping[str, Any], typed: bool) -> str:
@@ -185,11 +181,8 @@ def full_text(error: BaseException) -> str:
     parts = ["".join(traceback.format_exception(error)).rstrip()]
     for fault in getattr(error, "faults", ()) or [getattr(error, "fault", None)]:
         if isinstance(fault, Fault):
-            texts = {"Traceback": fault.traceback, "Stack": fault.stack}
-            texts["Output"] = fault.output
-            parts += [
-                f"{name} of slot {fault.slot}, worker {fault.worker}:\n{text.rstrip()}"
-                for name, text in texts.items()
-                if text and text.strip()
-            ]
+            for name in ("traceback", "stack", "output"):
+                if text := (getattr(fault, name) or "").rstrip():
+                    place = f"slot {fault.slot}, worker {fault.worker}"
+                    parts.append(f"{name.capitalize()} of {place}:\n{text}")
     return "\n\n".join(parts) + "\n"

@@ -82,6 +82,7 @@ class Track:
         lataccel[:CONTROL_START] = target[:CONTROL_START]
         tokens = np.zeros(length + 1, np.int64)
         tokens[:CONTROL_START] = encode(lataccel[:CONTROL_START])
+        drawn = np.random.RandomState(seed).random_sample(length - CONTEXT)
         errors = np.diff(target[CONTEXT - 1 : CONTROL_START])
         return cls(
             path=route.path,
@@ -93,17 +94,12 @@ class Track:
             speed=speed,
             curvature=curvature,
             ahead=np.concatenate([curvature[:-1], np.zeros(1 + AHEAD)]),
-            draws=_draws(seed, length),
+            # As `np.random.seed` and `rand` give them.
+            draws=np.concatenate([np.zeros(CONTEXT), drawn, np.zeros(1)]),
             error=float(errors[-1]),
             # In sequence, as a controller adds them up.
             error_sum=float(errors.cumsum()[-1]),
         )
-
-
-def _draws(seed: int, length: int) -> Floats:
-    """One number per row from CONTEXT on, as `np.random.seed` and `rand` give them."""
-    drawn = np.random.RandomState(seed).random_sample(length - CONTEXT)
-    return np.concatenate([np.zeros(CONTEXT), drawn, np.zeros(1)])
 
 
 def _and_last(values: NDArray[Any]) -> NDArray[Any]:
