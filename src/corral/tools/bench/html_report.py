@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -31,6 +32,8 @@ PART_COLORS = {
     "waiting": COLORS["gray"],
     "copying": COLORS["orange"],
 }
+LINE_STYLES = {"loop": (":", ""), "async": ("--",), "subproc": ("--",)}
+"""Style and marker by the kind of a candidate; dashed if a peer uses processes."""
 PERCENT = 100.0
 
 
@@ -66,22 +69,22 @@ def _add_speed(built: Page, report: BenchReport) -> None:
 
 def _lines(report: BenchReport) -> list[Curve]:
     """One line for a layout, however many workers it has at each size."""
-    lines: dict[str, Curve] = {}
-    points: dict[str, list[tuple[float, float]]] = {}
+    layouts = defaultdict[str, list[CandidateResult]](list)
     for row in report.rows:
-        if row.rates is None:
-            continue
-        name, color = _curve_name(row, report), _color(row, report)
-        points.setdefault(name, []).append((row.num_envs, row.speed))
-        if row.candidate.library == "loop":
-            lines[name] = Curve(name, points[name], color, ":", "")
-        else:
-            apart = row.candidate.kind in ("async", "subproc")  # in processes
-            lines[name] = Curve(name, points[name], color, "--" if apart else "-")
+        if row.rates is not None:
+            layouts[_curve_name(row, report)].append(row)
+    lines = [
+        Curve(
+            name,
+            [(float(row.num_envs), row.speed) for row in rows],
+            _color(rows[-1], report),
+            *LINE_STYLES.get(rows[0].candidate.kind, ()),
+        )
+        for name, rows in layouts.items()
+    ]
     groups = report.groups
     limits = [(float(g.num_envs), g.limit) for g in groups if g.limit is not None]
-    limit = [Curve("the limit", limits, INK, "--", "")] if limits else []
-    return [*lines.values(), *limit]
+    return lines + ([Curve("the limit", limits, INK, "--", "")] if limits else [])
 
 
 def _curve_name(row: CandidateResult, report: BenchReport) -> str:
