@@ -22,8 +22,7 @@ import corral
 from corral.core import EnvSpec
 from corral.engine.tree import mapped
 from corral.errors import CheckpointError
-from corral.train.run.atomic_write import replacing
-from corral.train.run.directory import find
+from corral.train.run.directory import find, replacing
 
 FORMAT = 1
 """Goes up when a key changes its meaning or goes away."""

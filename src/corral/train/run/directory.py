@@ -23,13 +23,12 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from corral.errors import OptionError, WriteFailed
-from corral.train.run.atomic_write import write_text
 
 try:
     import fcntl
@@ -269,3 +268,49 @@ def _registered_paths() -> list[Path]:
         with suppress(json.JSONDecodeError):
             places.append(json.loads(line))
     return [Path(place) for place in places if isinstance(place, str)]
+
+
+# Files that are whole or not there ---------------------------------------------------
+# Until the new file is complete and on the disk, the old one stays as it is; a disk
+# that fills up, or a kill, costs the new one alone.
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file that takes the place of `path` when it is whole."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(draft, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise WriteFailed(
+            f"{path} cannot be written: {error.strerror or error}"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)  # it is gone already if all went well
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same for a text."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what was being written there when programs were killed."""
+    for draft in folder.glob(".*.*"):
+        if draft.name.rpartition(".")[2].isdecimal():
+            draft.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the new name outlives a power cut as well."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

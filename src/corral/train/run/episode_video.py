@@ -24,7 +24,7 @@ from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
-from corral.train.run.atomic_write import replacing
+from corral.train.run.directory import replacing
 from corral.train.run.parts import Parts, env_factory
 from corral.train.sinks.video import (
     VideoFrames,

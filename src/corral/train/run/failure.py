@@ -33,8 +33,7 @@ from corral.errors import (
 )
 from corral.learners.registry import learner_class
 from corral.train.recipes.config import RunConfig, learner_settings
-from corral.train.run.atomic_write import write_text
-from corral.train.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory, write_text
 
 LIMIT_FACTOR = 10
 """Factor by which a limit that was reached is raised in the advice."""

@@ -16,8 +16,7 @@ from corral.errors import Fault
 from corral.rollouts.evaluation import Evaluation
 from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.config import RunConfig
-from corral.train.run.atomic_write import write_text
-from corral.train.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory, write_text
 from corral.train.run.failure import RunFailure, written_about
 from corral.train.run.parts import CUT_KEY, FAILED_KEY
 from corral.train.sinks import Sink, jsonl

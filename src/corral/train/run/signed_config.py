@@ -25,8 +25,7 @@ from corral.errors import OptionError
 from corral.learners.registry import LEARNERS
 from corral.train.recipes.config import RunConfig
 from corral.train.recipes.resolve import checked, complete, dump, load, parsed, text_of
-from corral.train.run.atomic_write import write_text
-from corral.train.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory, write_text
 
 SIGNATURE_PREFIX = "# signature: "
 

@@ -17,7 +17,6 @@ from corral.learners.registry import learner_class
 from corral.train.recipes.config import RunConfig
 from corral.train.recipes.resolve import checked, complete, put, resolve
 from corral.train.run import machine, outputs, signed_config
-from corral.train.run.atomic_write import remove_drafts
 from corral.train.run.checkpoint import (
     Checkpoint,
     Progress,
@@ -32,6 +31,7 @@ from corral.train.run.directory import (
     lock,
     register,
     register_path,
+    remove_drafts,
 )
 from corral.train.run.failure import RunFailure, another_run, written_about
 from corral.train.run.outputs import Outputs

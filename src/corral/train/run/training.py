@@ -25,9 +25,8 @@ from corral.rollouts.normalise import not_finite
 from corral.train.recipes.config import wants_of
 from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
-from corral.train.run.atomic_write import write_text
 from corral.train.run.checkpoint import Checkpoint, Progress
-from corral.train.run.directory import RECENT_EPISODES, RunDirectory
+from corral.train.run.directory import RECENT_EPISODES, RunDirectory, write_text
 from corral.train.run.episode_video import BackgroundVideo, VideoScene
 from corral.train.run.failure import RunFailure
 from corral.train.run.outputs import Outputs

@@ -147,7 +147,7 @@ def _write(
         "layout": layout,
     }
     try:
-        from corral.train.run.atomic_write import write_text
+        from corral.train.run.directory import write_text
         from corral.zoo.tinyphysics.page import page
 
         write_text(path, page(controller.name, costs, traces, facts, arguments.line))
