@@ -159,7 +159,7 @@ class Actor:
 
     def carry_of(self, slots: Sequence[int]) -> Any:
         """A copy of the carry of some slots."""
-        return carries.rows_of(self.carry, slots)
+        return None if self.carry is None else carries.rows_of(self.carry, slots)
 
     def copied_carry(self) -> Any:
         """A copy of the carry of all slots."""

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Policy, Step
-from corral.engine.keywords import check_choice, check_count, checked_keywords
+from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.pool import Pool
 from corral.engine.pool.groups import two_groups
 from corral.engine.worker.seeds import SeedDomain, episode_seed
@@ -124,7 +124,8 @@ class Collector:
             end_episodes: truncate the running episodes after the last row, as
                 `end_episodes` does with this number.
         """
-        check_count("steps", steps)
+        if steps < 1 or steps != int(steps):
+            raise OptionError(f"steps is {steps!r}; it must be an integer >= 1")
         if self.pool.autoreset == "off":
             raise OptionError(
                 'the pool has autoreset="off", so no episode follows; make the pool '

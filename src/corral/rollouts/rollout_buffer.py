@@ -26,7 +26,7 @@ from corral.rollouts.space_rows import At, SpaceParts, SpaceRows, widened
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EpisodeEnd:
     """The end of an episode in a rollout."""
 

@@ -91,11 +91,10 @@ class SpaceParts:
 
     def value_at(self, batch: Any, position: int) -> list[Any]:
         """One value of a batch, part by part; copies of its arrays."""
-        values = [(p.of(batch) if p.path else batch)[position] for p in self.parts]
-        return [
-            value.copy() if p.shape else value
-            for p, value in zip(self.parts, values, strict=True)
-        ]
+        if self.plain:
+            return [batch[position].copy()]
+        values = [(part, part.of(batch)[position]) for part in self.parts]
+        return [value.copy() if part.shape else value for part, value in values]
 
     def stacked(self, values: Sequence[list[Any]]) -> Any:
         """A batch of values that are given part by part."""

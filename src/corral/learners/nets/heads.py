@@ -92,6 +92,7 @@ class Categorical(Head):
         start = np.asarray(space.start, np.int64)
         self._shift = start - self._begins.reshape(start.shape)
         """What to add to places for actions."""
+        self._are_actions = space.dtype == np.intp and not self._shift.any()
 
     def parts(self, outputs: Any) -> list[Any]:
         """Return the outputs of each choice."""
@@ -139,8 +140,10 @@ class Categorical(Head):
 
     def to_action(self, chosen: Array) -> Array:
         """As the env takes it."""
-        shifted = chosen.reshape(-1, *self._shape) + self._shift
-        return np.asarray(shifted, self._dtype)
+        shaped = chosen.reshape(-1, *self._shape)
+        if self._are_actions:  # as of most envs
+            return shaped
+        return np.asarray(shaped + self._shift, self._dtype)
 
     def from_action(self, action: Array) -> Any:
         """What had been chosen."""
