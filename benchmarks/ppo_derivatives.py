@@ -18,8 +18,7 @@ import gymnasium
 import torch
 
 from corral.engine.pool import Pool
-from corral.learners.ppo import PPO, PPOConfig
-from corral.learners.update_metrics import JudgedBatch
+from corral.learners.ppo import PPO, JudgedBatch, PPOConfig
 from corral.rollouts.collector import Collector
 
 SLOTS, ROWS = 8, 128

@@ -32,7 +32,7 @@ def test_no_modules_import_each_other_in_a_circle():
         for name, path in modules.items()
     }
     assert len(imports) > 200 and sum(map(len, imports.values())) > 1000
-    # Whoever imports nothing that is left is in no circle.
+    # A module that imports nothing that is left is in no circle.
     while ends := [name for name, targets in imports.items() if not targets]:
         for name in ends:
             del imports[name]

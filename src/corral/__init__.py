@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from corral.engine.pool.groups import take_turns, two_groups
     from corral.engine.worker.context import this_worker
     from corral.rollouts.collector import Collector, collect
-    from corral.rollouts.episode import Episode
-    from corral.rollouts.episodic import run_episodes
+    from corral.rollouts.episodic import Episode, run_episodes
     from corral.rollouts.evaluation import Evaluation, evaluate
     from corral.rollouts.normalise import ObsNorm, RewardNorm
     from corral.rollouts.rollout import Rollout
@@ -35,7 +34,7 @@ _HOMES = {
     "Collector": "corral.rollouts.collector",
     "Decision": "corral.core",
     "EnvSpec": "corral.core",
-    "Episode": "corral.rollouts.episode",
+    "Episode": "corral.rollouts.episodic",
     "Evaluation": "corral.rollouts.evaluation",
     "FlattenedAgents": "corral.engine.adapters.flattened_agents",
     "ObsNorm": "corral.rollouts.normalise",

@@ -65,7 +65,7 @@ def test_the_whole_of_it(here, capsys):
         (["CartPole-v1", "--html", "no/such/folder.html"], 2, "cannot be written"),
         (["CartPole-v1", "--html", "."], 2, "--html . is a directory; name a file"),
         (["CartPole-v1", "--seed", "-1"], 2, "must be an integer >= 0, got '-1'"),
-        (["cli_envs.py:Env"], 2, "without .py, relative to the working directory: cli"),
+        (["cli_envs.py:Env"], 2, "without .py, relative to the working directory"),
         ([], 2, "required: ENV"),
     ],
 )

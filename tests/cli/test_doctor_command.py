@@ -69,7 +69,7 @@ def test_a_verdict_that_cannot_be_kept_is_told(doctor, here):
         (("CartPole-v1", "--replay", "fault.zip"), "name an environment"),
         (("CartPole-v1", "--json", "nowhere/found.json"), "cannot be written"),
         (("CartPole-v1", "--json", "."), "is a directory"),
-        (("CartPole-v1", "--only", "magic"), "there is no check 'magic'"),
+        (("CartPole-v1", "--only", "magic"), "only is 'magic'; choose one of machine"),
         (("CartPool-v1",), "near names: CartPole"),
     ],
 )

@@ -162,8 +162,6 @@ def test_what_ends_a_training_is_told_and_the_command_goes_on(env, corral, tmp_p
     typed = said(err, "Continue ")
     assert typed.startswith("corral train --resume run")
     assert has in typed and (has or "--set" not in typed)
-    new = said(err, "New runs ")
-    assert new == ("`on_fault: restart` in my.yaml" if has else None)
     first = said(err, "First ")
     assert (fix in first) if fix else first is None
     if fix:

@@ -313,7 +313,7 @@ def test_what_a_batch_cannot_do_is_refused_with_the_reason() -> None:
     with Pool(
         "CartPole-v1", 2, batched=True, backend="serial", autoreset="next_step"
     ) as pool:
-        with pytest.raises(OptionError, match="reset as a whole"):
+        with pytest.raises(OptionError, match="reset is for the whole batch"):
             pool.reset([0])
         with pytest.raises(OptionError, match="cannot be given a task"):
             pool.reset(tasks=[1, 2])

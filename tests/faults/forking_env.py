@@ -122,7 +122,7 @@ class Ringing(Forking):
         result = super().step(action)
         import gc
 
-        from corral.engine.worker.endpoint import WorkerEndpoint
+        from corral.engine.worker.letters import WorkerEndpoint
 
         for desk in gc.get_objects():
             if isinstance(desk, WorkerEndpoint):

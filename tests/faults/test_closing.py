@@ -101,8 +101,9 @@ def test_close_with_a_full_queue_is_bounded():
     pool = corral.Pool(Env, 1, backend="process")
     pool.reset()
     pool.ask_async("call", [0], lambda _: ("hang", (), {}))
-    room = len(pool._executor._queues[0])  # type: ignore[attr-defined]
-    while pool._executor._has_room(0):  # type: ignore[attr-defined]
+    link = pool._executor._links[0]  # type: ignore[attr-defined]
+    room = len(link.queue)
+    while link.has_room():
         pool.assign(0, "task")
         room -= 1
         assert room > -10

@@ -133,7 +133,7 @@ def test_a_child_that_comes_back_from_anywhere_ends_at_once(
             pool.reset()
             assert pool.step([1, 2]).obs[:, 2].tolist() == [1.0, 2.0]
             assert pool.call("ask") == (0, 1)
-        workers = {vitals.pid for vitals in pool._executor.vitals()}
+        workers = set(pool._executor.pids())
     # Each env was closed once, by its worker, and by none of the copies.
     closed = sorted(path.name.split("-") for path in tmp_path.iterdir())
     assert [slot for _, slot, _ in closed] == ["0", "1"]

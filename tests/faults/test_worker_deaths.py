@@ -131,7 +131,7 @@ def test_a_death_does_not_take_along_what_was_finished_before(ends):
         pool.reset()
         pid = pool.call("pid")[1]
         pool.send([0, 0])
-        wait_until(lambda: (pool._executor.done == 2).all())
+        wait_until(lambda: (pool._executor.control.done == 2).all())
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
         step = pool.recv()

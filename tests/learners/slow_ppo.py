@@ -17,9 +17,10 @@ def distribution(head, layer_outputs):
     if isinstance(head, Categorical):
         parts = head.parts(layer_outputs)
         several = [distributions.Categorical(logits=part) for part in parts]
+        begins = np.cumsum([0, *(part.shape[1] for part in parts)])
         return (
             lambda chosen: sum(
-                one.log_prob(chosen[:, i]) for i, one in enumerate(several)
+                one.log_prob(chosen[:, i] - begins[i]) for i, one in enumerate(several)
             ),
             sum(one.entropy() for one in several),
         )

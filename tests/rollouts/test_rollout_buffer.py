@@ -13,6 +13,7 @@ from made_steps import step_of
 
 from corral import Decision, ObsNorm, Step
 from corral.errors import Fault, OptionError
+from corral.rollouts.rollout import EpisodeSummary
 from corral.rollouts.rollout_buffer import RolloutBuffer
 from corral.rollouts.space_rows import SpaceParts
 
@@ -248,39 +249,56 @@ def ending(obs: Any, final: Any, **fields: Any) -> Step:
     )
 
 
+def end(buffer: RolloutBuffer, row: int, step: Step, position: int) -> None:
+    buffer.add_end(row, step, position, seed=40, carry=None)
+
+
+def summary(buffer: RolloutBuffer, row: int, slot: int) -> EpisodeSummary:
+    found = buffer.ends[row, slot].summary
+    assert found is not None
+    return found
+
+
+def finals(buffer: RolloutBuffer) -> Any:
+    """The last observations, as a batch."""
+    return buffer._space.stacked([one.final_obs for one in buffer.ends.values()])
+
+
 def test_an_episode_that_terminated_is_summed_up() -> None:
     buffer = buffer_of()
     step = ending(boxes(1, 2), boxes(3, 4), final_infos={1: {"won": True}})
-    assert buffer.add_end(1, step, 1, seed=40) is False
-    assert list(buffer.episodes) == [(1, 2)]
-    one = buffer.episodes[1, 2]
+    end(buffer, 1, step, 1)
+    assert list(buffer.ends) == [(1, 2)]
+    one = summary(buffer, 1, 2)
     assert (one.slot, one.row, one.seed) == (2, 1, 40)  # not the next episode's seed
     assert (one.return_, one.length, one.terminated) == (2.5, 7, True)
     assert one.info == {"won": True}
-    assert buffer.truncated_episodes()[0] == []
+    assert not buffer.ends[1, 2].bootstrapped
 
 
 def test_the_last_info_is_in_the_step_where_no_reset_followed() -> None:
     buffer = buffer_of()
     step = ending(boxes(1, 2), boxes(3, 4), infos={1: {"won": False}})
-    buffer.add_end(0, step, 1, seed=40)
-    buffer.add_end(1, ending(boxes(1, 2), boxes(3, 4)), 1, seed=40)
-    assert buffer.episodes[0, 2].info == {"won": False}
-    assert buffer.episodes[1, 2].info == {}
+    end(buffer, 0, step, 1)
+    end(buffer, 1, ending(boxes(1, 2), boxes(3, 4)), 1)
+    assert summary(buffer, 0, 2).info == {"won": False}
+    assert summary(buffer, 1, 2).info == {}
 
 
-def test_an_episode_that_was_truncated_asks_for_its_carry() -> None:
+def test_an_episode_that_was_truncated_is_bootstrapped() -> None:
     buffer = buffer_of()
     flags = {"terminated": [False, False], "truncated": [False, True]}
-    assert buffer.add_end(1, ending(boxes(1, 2), boxes(3, 4), **flags), 1, seed=40)
-    assert not buffer.episodes[1, 2].terminated
+    end(buffer, 1, ending(boxes(1, 2), boxes(3, 4), **flags), 1)
+    assert buffer.ends[1, 2].bootstrapped
+    assert not summary(buffer, 1, 2).terminated
 
 
 def test_an_episode_that_both_terminated_and_was_truncated_terminated() -> None:
     buffer = buffer_of()
     step = ending(boxes(1, 2), boxes(3, 4), truncated=[False, True])
-    assert buffer.add_end(1, step, 1, seed=40) is False
-    assert buffer.episodes[1, 2].terminated
+    end(buffer, 1, step, 1)
+    assert not buffer.ends[1, 2].bootstrapped
+    assert summary(buffer, 1, 2).terminated
 
 
 def test_a_fault_is_kept_and_its_episode_is_not_summed_up() -> None:
@@ -293,60 +311,40 @@ def test_a_fault_is_kept_and_its_episode_is_not_summed_up() -> None:
         infos={1: {"fault": fault}},
         **flags,
     )
-    assert buffer.add_end(1, step, 1, seed=40) is False
-    assert buffer.faults == {(1, 2): fault} and not buffer.episodes
-    assert buffer.final_obs().tolist() == [[4, -4]]  # its row is truncated all the same
+    end(buffer, 1, step, 1)
+    one = buffer.ends[1, 2]
+    assert one.fault is fault and one.summary is None and not one.bootstrapped
+    assert one.final_obs[0].tolist() == [4, -4]  # its row is truncated all the same
 
 
-def test_last_observations_are_in_the_order_of_rows_and_slots() -> None:
+def test_last_observations_are_copies() -> None:
     buffer = buffer_of()
-    assert buffer.final_obs().shape == (0, 2)
-    for row, slot in ((2, 0), (0, 2), (0, 1), (1, 0)):
-        final = boxes(10 * row + slot)
-        step = step_of([slot], boxes(0), final_obs=final, terminated=[True])
-        buffer.add_end(row, step, 0, seed=0)
-        final[:] = 0  # a view: the next episode's end is written over it
-    assert buffer.final_obs()[:, 0].tolist() == [1, 2, 10, 20]
+    final = boxes(7)
+    end(buffer, 2, step_of([0], boxes(0), final_obs=final, terminated=[True]), 0)
+    final[:] = 0  # a view: the next episode's end is written over it
+    assert finals(buffer).tolist() == [[7, -7]]
 
 
 def test_last_observations_of_a_nested_space_have_its_structure() -> None:
     buffer = buffer_of(space=NESTED)
-    empty = buffer.final_obs()
+    empty = finals(buffer)
     assert empty["image"].shape == (0, 2, 2) and empty["word"] == ()
     image = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
     step = ending(None, {"image": image.copy(), "word": ("a", "b")})
-    buffer.add_end(2, step, 1, seed=0)
-    buffer.add_end(1, step, 0, seed=0)
+    end(buffer, 1, step, 0)
+    end(buffer, 2, step, 1)
     step.final_obs["image"][:] = 0
-    assert same(buffer.final_obs(), {"image": image, "word": ("a", "b")})
+    assert same(finals(buffer), {"image": image, "word": ("a", "b")})
 
 
 # Truncated episodes -------------------------------------------------------------------
 
 
-def test_truncated_episodes_are_known_with_their_last_observation_and_carry() -> None:
-    buffer = buffer_of()
-    for row, slot, terminated in ((2, 1, False), (1, 0, True), (0, 2, False)):
-        flags = {"terminated": [terminated], "truncated": [not terminated]}
-        final = boxes(10 * row + slot)
-        step = step_of([slot], boxes(0), final_obs=final, **flags)
-        if buffer.add_end(row, step, 0, seed=0):
-            carry = {"trace": np.array([[row, slot]])}
-            buffer.add_truncation(row, slot, carry)
-    places, obs, carry = buffer.truncated_episodes()
-    assert places == [(0, 2), (2, 1)]
-    assert obs[:, 0].tolist() == [2, 21]
-    assert carry["trace"].tolist() == [[0, 2], [2, 1]]
-    assert len(buffer.final_obs()) == 3
-
-
-def test_truncated_episodes_of_a_policy_without_memory_have_no_carry() -> None:
-    buffer = buffer_of()
+def test_an_end_has_the_carry_after_its_last_action() -> None:
+    buffer, carry = buffer_of(), {"trace": np.array([[2, 1]])}
     step = step_of([1], boxes(0), final_obs=boxes(5), truncated=[True])
-    assert buffer.add_end(0, step, 0, seed=0)
-    buffer.add_truncation(0, 1, None)
-    _, obs, carry = buffer.truncated_episodes()
-    assert carry is None and obs.tolist() == [[5, -5]]
+    buffer.add_end(0, step, 0, seed=0, carry=carry)
+    assert buffer.ends[0, 1].carry is carry
 
 
 def test_what_is_running_after_the_last_row_can_be_truncated_there() -> None:
@@ -355,8 +353,7 @@ def test_what_is_running_after_the_last_row_can_be_truncated_there() -> None:
     buffer.truncate_after_last_row(now, 1, np.array([3.0]))
     now.obs[:] = 0
     assert np.argwhere(buffer.truncated).tolist() == [[2, 1]]
-    assert buffer.final_obs().tolist() == [[8, -8]]
-    places, obs, carry = buffer.truncated_episodes()
-    assert places == [(2, 1)]
-    assert obs.tolist() == [[8, -8]] and carry.tolist() == [3]
-    assert not buffer.episodes  # it did not end by itself
+    (one,) = buffer.ends.values()
+    assert list(buffer.ends) == [(2, 1)] and one.bootstrapped
+    assert finals(buffer).tolist() == [[8, -8]] and one.carry.tolist() == [3]
+    assert one.summary is None  # it did not end by itself

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from corral.engine.layout.codec import codec_for
 from corral.errors import OptionError
-from corral.rollouts.trajectory_buffer import SlotRows, leaves_of
+from corral.rollouts.trajectories import SlotRows, leaves_of
 
 NESTED = spaces.Dict(
     {"reach": spaces.Box(-9, 9, (2,), np.float32), "word": spaces.Text(9)}

@@ -104,9 +104,8 @@ BUGS = (
     Bug(
         "The filler row of next_step claims to be a transition.",
         "engine/worker/autoreset.py",
-        "    # An episode that ended under `off` or `next_step` is restarted in either "
-        "mode.\n    shard.begin(index, row, valid=False)",
-        "    shard.begin(index, row, valid=True)",
+        " is restarted in either mode.\n        shard.begin(index, row, valid=False)",
+        "\n        shard.begin(index, row, valid=True)",
         ("contracts/test_autoreset.py",),
     ),
     Bug(
@@ -190,8 +189,8 @@ BUGS = (
     Bug(
         "A worker may take as long as it likes for a step.",
         "engine/executors",
-        "limit is None or now - since <= limit:",
-        "limit is None or now - since <= limit + 600:",
+        "limit is not None and now - since > limit",
+        "limit is not None and now - since > limit + 600",
         ("engine/executors/test_reaping.py", "faults/test_worker_deaths.py"),
     ),
     Bug(

@@ -48,12 +48,9 @@ class AsyncCalls(PoolAttributes):
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for the calls that were sent."""
-        self._expect("call")
-        assert self._question is not None
-        try:
+        with self._waiting("call", timeout):
+            assert self._question is not None
             return self.pool.answers(self._question, timeout)
-        except (CorralError, TimeoutError) as error:
-            self._raise_after_wait("call", timeout, error)
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of every env; a list or tuple has one value for each."""
@@ -91,31 +88,28 @@ class AsyncCalls(PoolAttributes):
     def _dropped(self, step: Step) -> None:
         """Results that the caller did not wait for."""
 
-    def _expect(self, what: str) -> None:
-        """Begin the wait for a call; it is not pending any more, even if it fails."""
+    def _received(self, what: str, timeout: float | None) -> Step:
+        """The results of the pending reset or step."""
+        with self._waiting(what, timeout):
+            return self.pool.recv(timeout=timeout, copy=False)
+
+    @contextmanager
+    def _waiting(self, what: str, timeout: float | None) -> Iterator[None]:
+        """Wait for a call in this block; it is pending no more, even if it fails."""
         self._check_open()
         if self._pending != what:
             raise NothingPending(
                 f"Calling `{what}_wait` without any prior call to `{what}_async`.", what
             )
         self._pending = None
-
-    def _received(self, what: str, timeout: float | None) -> Step:
-        """The results of the pending reset or step."""
-        self._expect(what)
         try:
-            return self.pool.recv(timeout=timeout, copy=False)
-        except (CorralError, TimeoutError) as error:
-            self._raise_after_wait(what, timeout, error)
-
-    def _raise_after_wait(
-        self, what: str, timeout: float | None, error: Exception
-    ) -> NoReturn:
-        if isinstance(error, CorralError):  # a worker that hangs is one, too
+            yield
+        except CorralError as error:  # a worker that hangs is one, too
             self._raise(error)
-        raise WaitTimeout(
-            f"The call to `{what}_wait` has timed out after {timeout} second(s)."
-        ) from None
+        except TimeoutError:
+            raise WaitTimeout(
+                f"The call to `{what}_wait` has timed out after {timeout} second(s)."
+            ) from None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

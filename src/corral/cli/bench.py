@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corral.cli.options import adder, names
+from corral.cli.options import add_options, names
 from corral.errors import OptionError, WriteFailed
 from corral.train.commands import argument_types as types
 from corral.train.commands.argument_types import save
@@ -50,28 +50,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral bench` takes."""
     env = "a Gymnasium id, module:id or module:function"
     parser.add_argument("env", metavar="ENV", help=env)
-    option = adder(parser.add_argument)
-    option("--kwargs", "JSON", types.json_object, "arguments for ENV", {})
-    text = "numbers of envs, one comparison for each (default: 1,8,64)"
-    option("--num-envs", "N,N", _counts, text, NUM_ENVS)
-    text = "serial, thread, process, auto (default: those that make sense)"
-    option("--backend", "NAME,NAME", names, text)
-    text = "numbers of threads or processes (default: one per usable core)"
-    option("--workers", "N,N", _counts, text, ())
-    text = f"{', '.join(PEERS)}, all, none (default: gymnasium)"
-    option("--against", "NAME,NAME", names, text, ("gymnasium",))
-    option = adder(parser.add_argument_group("measuring").add_argument)
-    text = "milliseconds that a simulated policy computes between steps (default: 0)"
-    option("--policy-ms", "MS", types.not_negative, text, 0.0)
-    option("--rounds", "N", types.count, "turns of each candidate (default: 5)", 5)
-    option("--seconds", "S", types.positive, "seconds of a turn (default: 0.3)", 0.3)
-    text = "seed of envs and actions (default: 0)"
-    option("--seed", "SEED", types.whole, text, 0)
-    text = "seconds allowed for a candidate to start, or for a turn (default: 300)"
-    option("--deadline", "S", types.positive, text, 300.0)
-    option = adder(parser.add_argument_group("results").add_argument)
-    option("--json", "FILE", Path, "write everything as JSON")
-    option("--html", "FILE", Path, "write a report with pictures")
+    backends = "serial, thread, process, auto (default: those that make sense)"
+    workers = "numbers of threads or processes (default: one per usable core)"
+    peers = f"{', '.join(PEERS)}, all, none"
+    add_options(
+        parser.add_argument,
+        ("--kwargs", "JSON", types.json_object, "arguments for ENV", {}),
+        (
+            "--num-envs",
+            "N,N",
+            _counts,
+            "numbers of envs, one comparison each",
+            NUM_ENVS,
+        ),
+        ("--backend", "NAME,NAME", names, backends),
+        ("--workers", "N,N", _counts, workers, ()),
+        ("--against", "NAME,NAME", names, peers, ("gymnasium",)),
+    )
+    policy = "milliseconds that a simulated policy computes between steps"
+    deadline = "seconds allowed for a candidate to start, or for a turn"
+    add_options(
+        parser.add_argument_group("measuring").add_argument,
+        ("--policy-ms", "MS", types.not_negative, policy, 0.0),
+        ("--rounds", "N", types.count, "turns of each candidate", 5),
+        ("--seconds", "S", types.positive, "seconds of a turn", 0.3),
+        ("--seed", "SEED", types.whole, "seed of envs and actions", 0),
+        ("--deadline", "S", types.positive, deadline, 300.0),
+    )
+    add_options(
+        parser.add_argument_group("results").add_argument,
+        ("--json", "FILE", Path, "write everything as JSON"),
+        ("--html", "FILE", Path, "write a report with pictures"),
+    )
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(types.count(part) for part in text.split(","))
 
 
 def need(arguments: argparse.Namespace) -> Need:
@@ -172,7 +186,3 @@ def _show_tracebacks(report: BenchReport) -> None:
         if row.traceback:
             title = f"{row.candidate.title} ×{row.num_envs}"
             print(f"\n{title}:\n{row.traceback}", file=sys.stderr)
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(types.count(part) for part in text.split(","))

@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.cli import replay
-from corral.cli.options import adder, names
+from corral.cli.options import add_options, names
 from corral.errors import OptionError
 from corral.train.commands import argument_types as types
-from corral.train.commands.argument_types import save
 from corral.train.commands.requirements import Need
 
 if TYPE_CHECKING:
@@ -39,25 +38,21 @@ SUMMARY = "check an environment for problems"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral doctor` takes."""
     parser.add_argument("env", nargs="?", metavar="ENV", help="an id, module:function")
-    group = parser.add_argument_group("an examination")
-    option = adder(group.add_argument)
-    option("--kwargs", "JSON", types.json_object, "arguments for ENV", {})
-    text = "number of envs in the recommended line (default: 8)"
-    option("--num-envs", "N", types.count, text, 8)
-    text = "seed of episodes and actions (default: 0)"
-    option("--seed", "SEED", types.whole, text, 0)
-    text = "names of checks, such as isolation (default: all)"
-    option("--only", "NAME,NAME", names, text, ())
-    option("--json", "FILE", Path, "write everything as JSON")
+    add = parser.add_argument_group("an examination").add_argument
+    add_options(
+        add,
+        ("--kwargs", "JSON", types.json_object, "arguments for ENV", {}),
+        ("--num-envs", "N", types.count, "number of envs in the recommended line", 8),
+        ("--seed", "SEED", types.whole, "seed of episodes and actions", 0),
+        ("--only", "NAME,NAME", names, "checks, such as isolation (default: all)", ()),
+        ("--json", "FILE", Path, "write everything as JSON"),
+    )
     text = "store what was found about sharing a process, for corral.make"
-    group.add_argument("--save", action="store_true", help=text)
+    add("--save", action="store_true", help=text)
     add = parser.add_argument_group("an episode that failed").add_argument
-    option = adder(add)
-    option("--replay", "FILE", Path, "run the episode of a saved fault again")
-    replay.add_options(add)
+    add_options(add, ("--replay", "FILE", Path, "replay the episode of a saved fault"))
     text = "seconds allowed for one measurement (default: 60), or for the step that "
-    text += "hung (default: its limit then)"
-    option("--timeout", "S", types.positive, text)
+    replay.add_replay_options(add, text + "hung (default: its limit then)")
 
 
 def need(arguments: argparse.Namespace) -> Need:
@@ -75,34 +70,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.env is None:
         arguments.file = arguments.replay
         return replay.run(arguments)
-    return _examine(arguments)
-
-
-# An examination -----------------------------------------------------------------------
-
-
-def _examine(arguments: argparse.Namespace) -> int:
-    """0 if there is nothing to do, 3 with warnings, 1 with problems."""
     from corral.tools.doctor import console
     from corral.tools.doctor.examination import examine, subject_for
     from corral.tools.doctor.report import EXIT_STATUS
 
-    path = arguments.json
-    types.check_file("--json", path)
-    subject = subject_for(
-        arguments.env, arguments.kwargs, arguments.seed, syntax="command"
-    )
+    types.check_file("--json", arguments.json)
+    subject = subject_for(arguments.env, arguments.kwargs, arguments.seed, "command")
+    asked = arguments.num_envs, arguments.only, arguments.timeout
     with console.progress(subject.name) as progress:
-        report = examine(
-            subject,
-            arguments.num_envs,
-            arguments.only,
-            arguments.timeout,
-            progress,
-        )
+        report = examine(subject, *asked, progress)
     console.show(report)
-    if path is not None:
-        save(path, (json.dumps(report.document(), indent=2) + "\n").encode())
+    if arguments.json is not None:
+        text = json.dumps(report.document(), indent=2) + "\n"
+        types.save(arguments.json, text.encode())
     if arguments.save:
         _save(report)
     return 130 if report.interrupted else EXIT_STATUS[report.severity]

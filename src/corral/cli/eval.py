@@ -19,7 +19,7 @@ from math import isfinite
 from pathlib import Path
 from types import ModuleType
 
-from corral.cli.options import adder
+from corral.cli.options import add_options
 from corral.train.commands.argument_types import (
     add_set,
     add_trust,
@@ -37,20 +37,26 @@ EPISODES, SEED = 100, 1_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `corral eval`."""
-    add, option = parser.add_argument, adder(parser.add_argument)
+    add = parser.add_argument
     text = f"a run's directory, or a checkpoint; or {', '.join(EVALUATIONS)}"
-    option("run_path", "RUN", Path, text)
+    add("run_path", type=Path, metavar="RUN", help=text)
     text = "which checkpoint of a run's directory (default: best)"
     add("--checkpoint", choices=("best", "last"), default="best", help=text)
-    option("--episodes", "N", count, f"number of episodes (default: {EPISODES})")
-    option("--seed", "SEED", whole, f"seed of the episodes (default: {SEED})")
-    option("--num-envs", "N", count, "number of envs (default: the run's)")
-    option("--workers", "N", count, "threads or processes (default: the run's)")
+    add_options(
+        add,
+        ("--episodes", "N", count, f"number of episodes (default: {EPISODES})"),
+        ("--seed", "SEED", whole, f"seed of the episodes (default: {SEED})"),
+        ("--num-envs", "N", count, "number of envs (default: the run's)"),
+        ("--workers", "N", count, "threads or processes (default: the run's)"),
+    )
     add_set(add, "a setting of how envs run, such as on_fault=restart")
     text = "draw actions at random, as in training"
     add("--stochastic", action="store_true", help=text)
-    option("--json", "FILE", Path, "write returns and lengths as JSON")
-    option("--video", "FILE", Path, "write one episode as a GIF")
+    add_options(
+        add,
+        ("--json", "FILE", Path, "write returns and lengths as JSON"),
+        ("--video", "FILE", Path, "write one episode as a GIF"),
+    )
     add_trust(add, "evaluate a run that you did not sign, which runs its code")
     own = _evaluations().values()
     for system in own:

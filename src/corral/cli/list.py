@@ -14,12 +14,20 @@ import statistics
 import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from corral.train.commands.requirements import Need
-
-if TYPE_CHECKING:
-    from corral.train.run.directory import RunDirectory
+from corral.rollouts.number_format import score
+from corral.train.recipes import RECIPES
+from corral.train.run.directory import (
+    RECENT_EPISODES,
+    RUNS_FOLDER,
+    RunDirectory,
+    every_run,
+    register_path,
+    registered_runs,
+    state_of,
+)
+from corral.train.sinks import jsonl
 
 SUMMARY = "list recipes and runs"
 HEADINGS = ("run", "state", "steps", "return")
@@ -33,16 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help=text)
 
 
-def need(arguments: argparse.Namespace) -> Need:
-    """Return that nothing is needed."""
-    return Need()
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print the recipes, then the runs."""
-    from corral.train.recipes import RECIPES
-    from corral.train.run.directory import RUNS_FOLDER, every_run
-
     print("Recipes (corral train NAME):")
     _print_table(RECIPES.items())
     root = arguments.runs or RUNS_FOLDER
@@ -56,8 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show_others(here: Iterable[RunDirectory]) -> None:
     """Print the runs that were begun elsewhere."""
-    from corral.train.run.directory import register_path, registered_runs
-
     places = {directory.path.resolve() for directory in here}
     try:
         known = list(registered_runs())
@@ -85,9 +83,6 @@ def _print_table(rows: Collection[tuple[str, ...]]) -> None:
 
 
 def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
-    from corral.train.run.directory import state_of
-    from corral.train.sinks import jsonl
-
     about = directory.read_about()
     latest = jsonl.latest(directory.metrics, ("step", "episode/return"))
     done, total = latest.get("step", 0), about.get("total_steps")
@@ -98,8 +93,6 @@ def _row(directory: RunDirectory) -> tuple[str, str, str, str]:
 
 def _judged(about: dict[str, Any]) -> str:
     """The return of the best policy on new episodes, else of the best evaluation."""
-    from corral.rollouts.number_format import score
-
     final, best = _number(about, "final"), _number(about, "best")
     if final is not None:
         return score(final, _number(about, "final_std"))
@@ -112,10 +105,6 @@ def _judged(about: dict[str, Any]) -> str:
 
 def _training(directory: RunDirectory, latest: dict[str, Any]) -> str:
     """The mean return of the latest episodes, and their standard deviation."""
-    from corral.rollouts.number_format import score
-    from corral.train.run.directory import RECENT_EPISODES
-    from corral.train.sinks import jsonl
-
     mean = _number(latest, "episode/return")
     if mean is None:
         return ""

@@ -6,8 +6,8 @@ A command is a module of this room with
 
     SUMMARY                           its line in `corral --help`
     add_arguments(parser)             what it takes
-    need(arguments) -> Need           the optional packages that it imports, checked
-                                      before it runs
+    need(arguments) -> Need           (if any) the optional packages that it imports,
+                                      checked before it runs
     run(arguments) -> status          imports what it needs only now; finds the whole
                                       command in `arguments.line`
 """
@@ -46,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(given)
     arguments.line = ["corral", *given]
     try:
-        arguments.need(arguments).check()
+        if arguments.need is not None:
+            arguments.need(arguments).check()
         status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
@@ -87,5 +88,5 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--debug", action="store_true", help="show tracebacks of what went wrong"
         )
-        command.set_defaults(need=module.need, run=module.run)
+        command.set_defaults(need=getattr(module, "need", None), run=module.run)
     return top

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Option = Callable[..., Any]
 
-
-def adder(add: Option) -> Option:
-    """Make `option(flag, metavar, type, help, default)` of an `add_argument`."""
-
-    def option(
-        flag: str, metavar: str, kind: Option, text: str, default: Any = None
-    ) -> None:
+def add_options(add: Callable[..., Any], *options: tuple[Any, ...]) -> None:
+    """Add options that have a value: (flag, metavar, type, help), or with a default."""
+    for flag, metavar, kind, text, *given in options:
+        default = given[0] if given else None
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        if shown not in (None, "", {}):
+            text += f" (default: {shown})"
         add(flag, metavar=metavar, type=kind, help=text, default=default)
-
-    return option
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -23,33 +23,23 @@ from typing import Any
 
 from corral.errors import OptionError
 from corral.train.commands import argument_types
-from corral.train.commands.requirements import Need
 
 SUMMARY = "replay the episode of a saved fault"
+REPLAY_OPTIONS = ("debugger", "timeout", "trust")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything `corral replay` takes."""
     parser.add_argument("file", type=Path, metavar="FILE", help="a saved fault")
-    add_options(parser.add_argument)
-    parser.add_argument(
-        "--timeout",
-        type=argument_types.positive,
-        metavar="S",
-        help="seconds allowed for the step that failed, in a process of its own "
-        "(default: its limit then, or 60)",
-    )
+    text = "seconds allowed for the step that failed, in a process of its own "
+    add_replay_options(parser.add_argument, text + "(default: its limit then, or 60)")
 
 
-def add_options(add: Callable[..., Any]) -> None:
+def add_replay_options(add: Callable[..., Any], timeout: str) -> None:
     """What `corral doctor --replay` takes as well."""
     add("--debugger", action="store_true", help="open pdb where it raises")
     argument_types.add_trust(add, "open a fault that you did not sign: it runs code")
-
-
-def need(arguments: argparse.Namespace) -> Need:
-    """No optional package."""
-    return Need()
+    add("--timeout", type=argument_types.positive, metavar="S", help=timeout)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,16 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     fault = load(arguments.file, arguments.trust)
     print(f"Then:\n{indent(message_for(fault, None), '    ')}\n")
-    with replay(
-        arguments.file,
-        debugger=arguments.debugger,
-        timeout=arguments.timeout,
-        trust=arguments.trust,
-    ) as replayed:
+    options = {name: getattr(arguments, name) for name in REPLAY_OPTIONS}
+    with replay(arguments.file, **options) as replayed:
         print(f"Now:\n{indent(str(replayed), '    ')}")
         error = replayed.error
         if error is not None and error.__traceback__ is not None:
             print(f"\n{''.join(traceback.format_exception(error)).rstrip()}")
-    neighbours = replayed.neighbours
-    beside = neighbours is not None and bool(neighbours.interferes)
-    return 0 if replayed.reproduced or beside else 1
+    beside = replayed.neighbours
+    failed = replayed.reproduced or (beside is not None and beside.interferes)
+    return 0 if failed else 1

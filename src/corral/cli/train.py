@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from corral.cli.options import adder
+from corral.cli.options import add_options
 from corral.errors import OptionError
 from corral.train.commands.argument_types import (
     add_set,
@@ -42,19 +42,23 @@ OPTIONS = ("num_envs", "workers", "total_steps", "seed", "name")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `corral train`."""
-    add, option = parser.add_argument, adder(parser.add_argument)
+    add = parser.add_argument
     text = "recipe or config file to train"
     add("source", nargs="?", metavar="RECIPE|CONFIG.yaml", help=text)
-    option("--num-envs", "N", count, "number of envs that collect")
-    option("--workers", "N", count, "number of threads or processes")
-    option("--total-steps", "N", count, "env steps of the whole run")
-    option("--seed", "N", whole, "seed of envs, actions and weights")
+    add_options(
+        add,
+        ("--num-envs", "N", count, "number of envs that collect"),
+        ("--workers", "N", count, "number of threads or processes"),
+        ("--total-steps", "N", count, "env steps of the whole run"),
+        ("--seed", "N", whole, "seed of envs, actions and weights"),
+    )
     add_set(add, "any setting, such as ppo.lr=1e-4")
     add = parser.add_argument_group("beginnings").add_argument
-    option = adder(add)
-    option("--resume", "RUN", Path, "continue a run, or one of its checkpoints")
-    text = "start a new run with the weights of another run"
-    option("--init-from", "RUN", Path, text)
+    add_options(
+        add,
+        ("--resume", "RUN", Path, "continue a run, or one of its checkpoints"),
+        ("--init-from", "RUN", Path, "start a new run with the weights of another run"),
+    )
     add_trust(add, "resume a run that you did not sign, which runs its code")
     add = parser.add_argument_group("results").add_argument
     add("--name", help="name of the run's folder (default: the recipe's name)")

@@ -52,6 +52,7 @@ MODULES = {
     "adapters.registered": "engine.adapters.env_names",
     "engine.adapters.gymnasium_registry": "engine.adapters.env_names",
     "engine.adapters.returned_agents": "engine.adapters.parallel",
+    "engine.layout.entries": "engine.layout.readout",
     "faces.agilerl_env": "api.agilerl.env",
     "faces.gymnasium_dropins": "api.gymnasium.dropins",
     "faces.gymnasium_env": "api.gymnasium.env",
@@ -73,6 +74,7 @@ MODULES = {
     "recipes.tinyphysics": "zoo.tinyphysics.recipe",
     "recipes.tinyphysics_tuned": "zoo.tinyphysics.recipe",
     "recipes.upkie": "zoo.upkie.recipe",
+    "rollouts.episode": "rollouts.episodic",
     "run.revisit": "train.run.loaded_run",
     "run.tinyphysics": "zoo.tinyphysics",
     "run.tinyphysics.driving": "zoo.tinyphysics.evaluation",
@@ -96,16 +98,14 @@ NAMES = {
 
 def current(name: str) -> str | None:
     """The present name of a module; None if the name is not an old one."""
-    package, _, old = name.partition(".")
-    if package != "corral" or not old or old in PUBLIC:
+    package, *old = name.split(".")
+    if package != "corral" or ".".join(old) in PUBLIC:
         return None
-    below = ""
-    while old:
-        new = MODULES.get(old) or ROOMS.get(old)
+    for count in range(len(old), 0, -1):
+        known = ".".join(old[:count])
+        new = MODULES.get(known) or ROOMS.get(known)
         if new is not None:
-            return f"corral.{new}{below}"
-        old, _, last = old.rpartition(".")
-        below = f".{last}{below}"
+            return ".".join(["corral", new, *old[count:]])
     return None
 
 

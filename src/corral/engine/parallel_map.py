@@ -14,7 +14,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal, TypeVar, overload
 
 from gymnasium.spaces import Discrete
@@ -40,7 +40,7 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.worker import serialization
 from corral.engine.worker.commands import Ask, ShardOptions
 from corral.engine.worker.letters import Reply
-from corral.errors import CorralError, Fault, FaultError, OptionError
+from corral.errors import Fault, FaultError, OptionError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -181,9 +181,9 @@ def map(
         # Binding wants codecs, also for no slots at all.
         executor.bind(Codecs.of(EnvSpec(Discrete(1), Discrete(1))))
         run = _MapRun(executor, backend == "process", restarts)
-        results = run.over(chain([first], pending))
+        run.over(chain([first], pending))
     executor.close(None)
-    return results
+    return run.results
 
 
 @dataclass(slots=True)
@@ -206,60 +206,51 @@ class _MapRun:
     """How often an item may be run again; None if the first fault is raised."""
     _busy: dict[int, _MapItem] = field(default_factory=dict)
     """By worker. A worker that is neither free nor busy is being replaced."""
-    _again: deque[_MapItem] = field(default_factory=deque)
+    _waiting: deque[_MapItem] = field(default_factory=deque)
+    """Items to run again, or the item that was read last."""
     _in_vain: Counter[int] = field(default_factory=Counter)
     """By worker: how often in a row it ended without an item."""
-    _results: list[Any] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._free = list(range(len(self.executor.shards)))
         self.executor.on_return = self._free.append
 
-    def over(self, items: Iterator[Any]) -> list[Any]:
-        pending = enumerate(items)
-        while True:
-            # Nothing is read ahead, except while all workers are being replaced.
-            item = self._next(pending) if self._free or not self._busy else None
-            if item is None and not self._busy:
-                return self._results
-            while item is not None and not self._free:
-                self._take()
-            if item is not None:
-                self._give(item)
+    def over(self, items: Iterable[Any]) -> None:
+        """Run all items; fills `results`."""
+        pending = self._read(items)
+        self._waiting.extend(islice(pending, 1))
+        while self._waiting or self._busy:
+            try:
+                answers = self._give() if self._waiting and self._free else self._take()
+            except FaultError as error:
+                self._replace_worker(error.fault)
             else:
-                self._take()
+                self._sort(answers)
+            # Nothing is read ahead, except while all workers are being replaced.
+            if not self._waiting and (self._free or not self._busy):
+                self._waiting.extend(islice(pending, 1))
 
-    def _next(self, pending: Iterator[tuple[int, Any]]) -> _MapItem | None:
-        """An item to run again, or the next item; None if there is none."""
-        if self._again:
-            return self._again.popleft()
-        index, item = next(pending, (0, _NO_MORE_ITEMS))
-        if item is _NO_MORE_ITEMS:
-            return None
-        self._results.append(None)
-        if self.travels:
-            # Unpickled by the worker, so that a failure is this item's fault.
-            item = serialization.Unpacked(serialization.pack(item, f"item {index}"))
-        return _MapItem(index, item)
+    def _read(self, items: Iterable[Any]) -> Iterator[_MapItem]:
+        for index, item in enumerate(items):
+            self.results.append(None)
+            if self.travels:
+                # Unpickled by the worker, so that a failure is this item's fault.
+                item = serialization.Unpacked(serialization.pack(item, f"item {index}"))
+            yield _MapItem(index, item)
 
-    def _give(self, item: _MapItem) -> None:
-        worker = self._free.pop()
+    def _give(self) -> dict[int, Reply]:
+        """Give the next item to a free worker; there are no answers yet."""
+        worker, item = self._free.pop(), self._waiting.popleft()
         self._busy[worker] = item
         item.runs += 1
-        try:
-            self.executor.ask({worker: Ask("run", payload=item.payload)})
-        except FaultError as error:
-            self._replace_worker(error.fault)
+        self.executor.ask({worker: Ask("run", payload=item.payload)})
+        return {}
 
-    def _take(self) -> None:
+    def _take(self) -> dict[int, Reply]:
         """Wait for results, or for a replaced worker."""
         free = len(self._free)
-        try:
-            answers = self.executor.first_answers(lambda: len(self._free) > free)
-        except FaultError as error:
-            self._replace_worker(error.fault)
-        else:
-            self._sort(answers)
+        return self.executor.first_answers(lambda: len(self._free) > free)
 
     def _sort(self, answers: dict[int, Reply]) -> None:
         for worker, reply in answers.items():
@@ -269,7 +260,7 @@ class _MapRun:
             if reply.faults:
                 self._failed(item, reply.faults[0])
             else:
-                (self._results[item.index],) = reply.values
+                (self.results[item.index],) = reply.values
 
     def _failed(self, item: _MapItem, fault: Fault) -> None:
         """Run an item again, or keep its fault as its result."""
@@ -277,32 +268,28 @@ class _MapRun:
         if self.restarts is None:
             raise error_for(fault)
         if item.runs <= self.restarts:
-            self._again.append(item)
+            self._waiting.append(item)
         else:
-            self._results[item.index] = replace(fault, gave_up=True)
+            self.results[item.index] = replace(fault, gave_up=True)
 
     def _replace_worker(self, fault: Fault) -> None:
         """Take the answers that a worker left, and replace it."""
         worker = fault.worker
         if worker is None or self.restarts is None:
-            raise self._named(fault) from None
+            if worker is not None and worker in self._busy:
+                index = self._busy[worker].index
+                fault = replace(fault, command="map", item=index)
+            raise error_for(fault) from None
         self.executor.last_letters(worker)  # sorts its answer to the others
         self._sort(self.executor.answered())
         if worker in self._free:
             self._free.remove(worker)
         item = self._busy.pop(worker, None)
+        tries = self._in_vain[worker] if item is None else item.runs - 1
         if item is not None:
             self._failed(item, replace(fault, command="map"))
-            tries = item.runs - 1
+        elif tries >= self.restarts:
+            raise error_for(fault) from None
         else:
             self._in_vain[worker] += 1
-            tries = self._in_vain[worker] - 1
-            if tries >= self.restarts:
-                raise self._named(fault) from None
         self.executor.replace(worker, None, restart_delay(tries))
-
-    def _named(self, fault: Fault) -> CorralError:
-        item = None if fault.worker is None else self._busy.get(fault.worker)
-        if item is not None:
-            fault = replace(fault, command="map", item=item.index)
-        return error_for(fault)

@@ -13,8 +13,7 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault
 from corral.learners.protocol import Episodes, Trials
-from corral.rollouts.episode import Episode
-from corral.rollouts.episodic import drawn_task, run_episodes
+from corral.rollouts.episodic import Episode, drawn_task, run_episodes
 from corral.rollouts.rollout import EpisodeSummary
 
 

@@ -154,7 +154,7 @@ def shuffled_slots(
 def packed(started: Flags, valid: Flags, slots: Numbers) -> Packing:
     """The sequences of these slots."""
     begins = started[:, slots]
-    known = ~begins[0]  # goes on from what was remembered before the rollout
+    known = ~begins[0]  # continues what was remembered before the rollout
     begins[0] = True
     kept = valid[:, slots]
     # Sequences are numbered slot by slot; `place` is a row's place in its sequence.

@@ -15,7 +15,7 @@ from corral.learners.nets.actor_critic import ActorCritic
 from corral.learners.nets.encoders import split
 from corral.learners.nets.numpy_forward import numpy_forward_of
 from corral.learners.protocol import PolicyVariants
-from corral.learners.tensors import Device, to_array, to_tensor
+from corral.learners.tensors import Device, in_passes, to_array, to_tensor
 from corral.learners.torch_import import torch
 
 FORWARD_ROWS = 16
@@ -88,19 +88,13 @@ class NetPolicy(PolicyVariants):
             return self._forward(leaves, carry)
         if self._numpy_forward is not None and self._numpy_forward.by_row:
             return (*self._numpy_forward.judged_by_row(leaves[0]), None)
-        begins = range(0, len(leaves[0]), FORWARD_ROWS)
-        parts = [self._chunk(leaves, carry, begin) for begin in begins]
-        outputs, values, carry = mapped(lambda *each: np.concatenate(each), *parts)
+        outputs, values, carry = in_passes(
+            lambda inputs: self._torch_forward(*inputs),
+            (leaves, carry),
+            len(leaves[0]),
+            FORWARD_ROWS,
+        )
         return outputs, values, carry
-
-    def _chunk(self, leaves: Sequence[Any], carry: Any, begin: int) -> Any:
-        """The same of at most FORWARD_ROWS rows, filled up to so many."""
-        last = len(leaves[0]) - 1
-        # Padded with the last row, which is valid for every space.
-        index = np.minimum(np.arange(begin, begin + FORWARD_ROWS), last)
-        rows = [leaf[index] for leaf in leaves]
-        judged = self._torch_forward(rows, mapped(lambda part: part[index], carry))
-        return mapped(lambda part: part[: last + 1 - begin], judged)
 
     def _forward(self, leaves: Sequence[Any], carry: Any) -> tuple[Any, Any, Any]:
         numpy_forward = self._numpy_forward

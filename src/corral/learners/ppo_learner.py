@@ -1,4 +1,4 @@
-"""PPO as a run's learner: its group of settings, charts, and what it collects."""
+"""PPO as a run's learner: its settings, charts, and what it collects."""
 
 from __future__ import annotations
 

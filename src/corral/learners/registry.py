@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LEARNERS = {
     "ppo": "corral.learners.ppo_learner:PPOLearner",
     "sac": "corral.learners.off_policy.learner:SACLearner",
-    "sb3_ppo": "corral.learners.sb3.learner:SB3Learner",
+    "sb3_ppo": "corral.learners.sb3_learner:SB3Learner",
     "td3": "corral.learners.off_policy.learner:TD3Learner",
 }
 """Name -> its class."""

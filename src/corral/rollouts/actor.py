@@ -49,25 +49,25 @@ class Actor:
     def follow(self, policy: Policy) -> None:
         """Use another policy from now on, with its initial carry."""
         self.policy = policy
-        self._ask_initial()
-        self.carry: Any = self._initial
-        """Of all slots."""
-        self._carry_is_ours = False
-        """False while the array may be the policy's own: copy it before writing."""
+        self.refresh(None)
 
-    def refresh(self, started: NDArray[np.bool_]) -> None:
-        """Ask for the initial carry again: the policy may have learned a new one."""
-        self._ask_initial()
-        slots = np.flatnonzero(started).tolist()
-        if slots and self.carry is not None:
-            self._reset_carry(slots)
+    def refresh(self, started: NDArray[np.bool_] | None) -> None:
+        """Ask for the initial carry again: the policy may have learned a new one.
 
-    def _ask_initial(self) -> None:
+        It replaces the carry of the slots that have just started; None for all slots.
+        """
         self._initial: Any = None
         initial = getattr(self.policy, "initial_carry", None)
         if initial is not None:
             self._initial = initial(self._slots)
             carries.check_rows(self._initial, self._slots)
+        if started is None:
+            self.carry: Any = self._initial
+            """Of all slots."""
+            self._carry_is_ours = False
+            """False while the array may be the policy's own: copy it before writing."""
+        elif self.carry is not None and started.any():
+            self._reset_carry(np.flatnonzero(started).tolist())
 
     # Episodes -------------------------------------------------------------------------
 
@@ -106,7 +106,8 @@ class Actor:
         seen = step
         if self.norm is not None:
             seen = replace(step, obs=self.norm(step.obs))
-        seen.previous_action = self._space.batch(self._last)
+        last, space = self._last, self._space
+        seen.previous_action = last[0] if space.plain else space.batch(last)
         decision = self.policy.act(seen, self.carry, self._all_slots)
         if decision.carry is not None or self.carry is not None:
             self._check_carry(decision.carry, self._slots)
@@ -158,7 +159,7 @@ class Actor:
 
     def carry_of(self, slots: Sequence[int]) -> Any:
         """A copy of the carry of some slots."""
-        return carries.rows_of(self.carry, slots)
+        return None if self.carry is None else carries.rows_of(self.carry, slots)
 
     def copied_carry(self) -> Any:
         """A copy of the carry of all slots."""
@@ -176,3 +177,14 @@ class Actor:
                 f"expected ({rows},)"
             )
         return value
+
+
+def check_pool(thing: Any) -> None:
+    """Raise OptionError if this is not a pool, and say what to pass."""
+    if hasattr(thing, "send_reset") and hasattr(thing, "recv"):
+        return
+    own = "its own, envs.pool, or " if hasattr(thing, "pool") else ""
+    env = repr(thing) if isinstance(thing, str) else "env"
+    raise OptionError(
+        f"pool is {thing!r:.80}; pass a pool: {own}corral.Pool({env}, num_envs=8)"
+    )

@@ -27,19 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import Policy, Step
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.pool import Pool
 from corral.engine.pool.groups import two_groups
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import OptionError, OrderError
-from corral.rollouts import finite_check
-from corral.rollouts.actor import Actor
-from corral.rollouts.kept_steps import joined, owned, some_of
-from corral.rollouts.normalise import ObsNorm, RewardNorm
-from corral.rollouts.pool_check import check_pool
+from corral.rollouts import carry as carries
+from corral.rollouts.actor import Actor, check_pool
+from corral.rollouts.normalise import ObsNorm, RewardNorm, check_finite
 from corral.rollouts.rollout import Rollout
 from corral.rollouts.rollout_buffer import RolloutBuffer
-from corral.rollouts.space_rows import Array, At, SpaceParts
+from corral.rollouts.space_rows import Array, At, SpaceParts, joined, owned, some_of
 
 MODES = ("sync", "two_groups", "first_ready")
 
@@ -96,8 +94,7 @@ class Collector:
 
     def choose(self, mode: str, min_slots: int | None = None) -> None:
         """Switch to another mode; rollouts are the same in each."""
-        if mode not in MODES:
-            raise OptionError(f"mode is {mode!r}; choose one of {', '.join(MODES)}")
+        check_choice("mode", mode, MODES)
         if min_slots is not None and mode != "first_ready":
             raise OptionError(f'min_slots is for mode="first_ready"; mode is {mode!r}')
         if min_slots is not None and not 1 <= min_slots <= self._slots:
@@ -134,7 +131,13 @@ class Collector:
                 'the pool has autoreset="off", so no episode follows; make the pool '
                 'with autoreset="same_step" or "next_step", or use run_episodes'
             )
-        now = self._resumed()
+        now = self._begin(self._root) if self._now is None else self._now
+        if self._sends != self.pool.send_count:
+            raise OrderError(
+                "the pool was stepped or reset outside this collector since its last "
+                "rollout, so its episodes cannot continue; call end_episodes(number) "
+                "to start new ones, or give each collector a pool of its own"
+            )
         self._actor.refresh(now.started)
         first_carry = self._actor.copied_carry()
         buffer = RolloutBuffer(
@@ -153,18 +156,6 @@ class Collector:
         rollout = self._finished(buffer, now, first_carry)
         self._now, self._sends = now, self.pool.send_count
         return rollout
-
-    def _resumed(self) -> Step:
-        """The step that the next row starts from."""
-        if self._now is None:
-            return self._begin(self._root)
-        if self._sends != self.pool.send_count:
-            raise OrderError(
-                "the pool was stepped or reset outside this collector since its last "
-                "rollout, so its episodes cannot continue; call end_episodes(number) "
-                "to start new ones, or give each collector a pool of its own"
-            )
-        return self._now
 
     # Episodes -------------------------------------------------------------------------
 
@@ -286,8 +277,8 @@ class Collector:
             slot = step.slots.item(position)
             if ended.item(position):
                 row = at if rows is None else rows[position]
-                if buffer.add_end(row, step, position, seeds[slot]):
-                    buffer.add_truncation(row, slot, self._actor.carry_of([slot]))
+                carry = self._actor.carry_of([slot])
+                buffer.add_end(row, step, position, seeds[slot], carry)
             if started.item(position):
                 seeds[slot] = step.seed.item(position)
                 begun.append(slot)
@@ -297,23 +288,24 @@ class Collector:
     # The rollout ----------------------------------------------------------------------
 
     def _finished(self, buffer: RolloutBuffer, now: Step, first_carry: Any) -> Rollout:
-        # With the scale of all its rows, which is updated below.
-        final_obs = self._seen(buffer.final_obs())
-        next_obs = self._seen(self._obs_space.copied(now.obs))
-        bootstrap, next_value = self._values(buffer, next_obs)
-        reward = buffer.reward
-        raw = () if buffer.raw is None else buffer.raw.whole()
-        if self.obs_norm is not None or self.reward_norm is not None:
-            # Before either is updated.
-            finite_check.check(raw, reward, buffer.valid)
-        if self.obs_norm is not None:
-            self.obs_norm.update(raw, buffer.valid)
-        if self.reward_norm is not None:
-            reward = self.reward_norm(reward, buffer.started, buffer.valid)
+        actor, obs_norm, space = self._actor, self.obs_norm, self._obs_space
+        places = sorted(buffer.ends)
+        ends = [buffer.ends[place] for place in places]
+        final_obs = space.stacked([end.final_obs for end in ends])
+        next_obs = space.copied(now.obs)
+        if obs_norm is not None:  # with the scale of all rows, which is updated below
+            final_obs, next_obs = obs_norm(final_obs), obs_norm(next_obs)
+        bootstrap = np.zeros((buffer.rows, buffer.slots))
+        cut = [number for number, end in enumerate(ends) if end.bootstrapped]
+        if cut:
+            carry = carries.joined([ends[number].carry for number in cut])
+            value = actor.value(space.some(final_obs, cut), carry, len(cut))
+            bootstrap[tuple(zip(*(places[n] for n in cut), strict=True))] = value
+        next_value = actor.value(next_obs, actor.carry, buffer.slots)
         return Rollout(
             obs=buffer.obs.whole(),
             action=buffer.action.whole(),
-            reward=reward,
+            reward=self._normalised(buffer),
             terminated=buffer.terminated,
             truncated=buffer.truncated,
             started=buffer.started,
@@ -323,28 +315,24 @@ class Collector:
             next_obs=next_obs,
             next_started=now.started.copy(),
             first_carry=first_carry,
-            next_carry=self._actor.copied_carry(),
+            next_carry=actor.copied_carry(),
             bootstrap=bootstrap,
             next_value=next_value,
-            episodes=tuple(buffer.episodes[place] for place in sorted(buffer.episodes)),
-            faults=tuple(buffer.faults[place] for place in sorted(buffer.faults)),
+            episodes=tuple(end.summary for end in ends if end.summary is not None),
+            faults=tuple(end.fault for end in ends if end.fault is not None),
         )
 
-    def _values(
-        self, buffer: RolloutBuffer, next_obs: Any
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Bootstrap values where episodes were truncated, and after the last row."""
-        actor = self._actor
-        bootstrap = np.zeros((buffer.rows, buffer.slots))
-        places, obs, carry = buffer.truncated_episodes()
-        if places:
-            value = actor.value(self._seen(obs), carry, len(places))
-            bootstrap[tuple(zip(*places, strict=True))] = value
-        return bootstrap, actor.value(next_obs, actor.carry, buffer.slots)
-
-    def _seen(self, obs: Any) -> Any:
-        """Observations as the policy sees them."""
-        return obs if self.obs_norm is None else self.obs_norm(obs)
+    def _normalised(self, buffer: RolloutBuffer) -> NDArray[np.float64]:
+        """Update the normalisers; returns the rewards of the rollout."""
+        raw = () if buffer.raw is None else buffer.raw.whole()
+        if self.obs_norm is not None or self.reward_norm is not None:
+            # Before either is updated.
+            check_finite(raw, buffer.reward, buffer.valid)
+        if self.obs_norm is not None:
+            self.obs_norm.update(raw, buffer.valid)
+        if self.reward_norm is None:
+            return buffer.reward
+        return self.reward_norm(buffer.reward, buffer.started, buffer.valid)
 
     # Checkpoints ----------------------------------------------------------------------
 

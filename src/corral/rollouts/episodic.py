@@ -15,21 +15,59 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corral.core import NO_TASK, Policy, Step
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import check_count, checked_keywords
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import Fault, FaultError, OptionError
-from corral.rollouts.actor import Actor
-from corral.rollouts.episode import Episode
-from corral.rollouts.kept_steps import some_of
+from corral.rollouts.actor import Actor, check_pool
 from corral.rollouts.normalise import ObsNorm
-from corral.rollouts.pool_check import check_pool
-from corral.rollouts.space_rows import SpaceParts
+from corral.rollouts.space_rows import SpaceParts, some_of
 from corral.rollouts.trajectories import Trajectories, Trajectory
 
 ROW_FIELDS = ("obs", "action", "reward", "extras", "final_obs")
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One item: what was asked for, and the result.
+
+    `obs`, `action`, `reward` and `extras` have one row per step and own their memory.
+    They are None, and {}, if rows were not kept or the item failed.
+    """
+
+    item: int
+    """Its index among the items asked for."""
+    seed: int
+    task: Any = NO_TASK
+    """`core.NO_TASK` if it has none."""
+    return_: float = float("nan")
+    """The sum of its rewards; nan if it failed."""
+    length: int = 0
+    terminated: bool = False
+    truncated: bool = False
+    info: dict[str, Any] = field(default_factory=dict)
+    """The info of its last step."""
+    obs: Any = None
+    action: Any = None
+    reward: NDArray[np.float64] | None = None
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)
+    final_obs: Any = None
+    """(1, ...): the last observation."""
+    faults: tuple[Fault, ...] = ()
+    """Faults on the way; after each the item was run again with the same seed."""
+    failed: bool = False
+    """Whether Corral gave up after the last of these faults."""
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why the item failed, if it did."""
+        return self.faults[-1] if self.failed else None
+
+    def __len__(self) -> int:
+        return self.length
 
 
 @checked_keywords(pool=Pool)
@@ -72,8 +110,7 @@ def run_episodes(
     """
     check_pool(pool)
     items = _items(pool, episodes, tasks, seeds, pool.seed if seed is None else seed)
-    if max_restarts < 0:
-        raise OptionError(f"max_restarts is {max_restarts!r}; it must be >= 0")
+    check_count("max_restarts", max_restarts, least=0)
     if max_length is not None and max_length < 1:
         raise OptionError(f"max_length is {max_length!r}; it must be None or >= 1")
     if not items:
@@ -190,20 +227,15 @@ class _EpisodesRun:
             }
             if slot in rows:
                 result |= {name: getattr(rows[slot], name) for name in ROW_FIELDS}
-        elif self._runs_again(item, info["fault"]):
-            return
+        else:
+            item.faults.append(info["fault"])
+            own = sum(fault.kind != "shardmate" for fault in item.faults)
+            if own <= self._max_restarts:
+                self._queue.appendleft(item)  # it runs again, with the same seed
+                return
         self.done[item.number] = Episode(
             item.number, item.seed, item.task, faults=tuple(item.faults), **result
         )
-
-    def _runs_again(self, item: _EpisodeItem, fault: Fault) -> bool:
-        """Run the item again, unless it had too many faults of its own."""
-        item.faults.append(fault)
-        own = sum(fault.kind != "shardmate" for fault in item.faults)
-        if own > self._max_restarts:
-            return False
-        self._queue.appendleft(item)
-        return True
 
 
 def _items(

@@ -1,20 +1,20 @@
 """Normalisation of observations and rewards with running means and variances.
 
 They change between two rollouts and never within one: all rows of a rollout have the
-same scale, and rollouts do not depend on the order in which results arrive.
+same scale, and rollouts do not depend on the order in which results arrive. A number
+that is not finite is refused, with the env that returned it, before it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
-from corral.errors import OptionError
-from corral.rollouts import finite_check
+from corral.errors import OptionError, TrainingDiverged
 from corral.rollouts.space_rows import SpacePart, SpaceParts
 
 Floats = NDArray[np.float64]
@@ -131,7 +131,7 @@ class ObsNorm:
             TrainingDiverged: one is not finite; the state is unchanged.
         """
         # First of all: a scale that is not finite would stay so.
-        finite_check.check(obs, None, valid)
+        check_finite(obs, None, valid)
         by_name = {part.name: part for part in self._space.parts}
         for name, norm in self.norms.items():
             norm.update(by_name[name].of(obs)[valid])
@@ -176,7 +176,7 @@ class RewardNorm:
         Raises:
             TrainingDiverged: one is not finite; the state is unchanged.
         """
-        finite_check.check((), reward, valid)
+        check_finite((), reward, valid)
         running = self._returns
         if running is None or len(running) != reward.shape[1]:
             running = np.zeros(reward.shape[1])
@@ -202,3 +202,47 @@ def _positive(clip: float) -> float:
     if not clip > 0:
         raise OptionError(f"clip is {clip!r}; it must be > 0")
     return clip
+
+
+# NaN and infinity ---------------------------------------------------------------------
+
+
+def check_finite(obs: Any, reward: NDArray[Any] | None, valid: Flags) -> None:
+    """Raise TrainingDiverged if a valid row has a number that is not finite.
+
+    Args:
+        obs: `[rows, slots, ...]`, in the space's structure, not normalised.
+        reward: `[rows, slots]`, or None.
+        valid: which rows to check.
+    """
+    if said := not_finite(obs, reward, valid):
+        raise TrainingDiverged(
+            f"{said}; this rollout was not used. Fix the env, or let it end the "
+            "episode before its numbers diverge"
+        )
+
+
+def not_finite(obs: Any, reward: NDArray[Any] | None, valid: Flags) -> str:
+    """Describe the first number that is not finite, with slot and row; "" if none."""
+    leaves = [(f"the observation{path}", leaf) for path, leaf in _leaves(obs)]
+    if reward is not None:
+        leaves.append(("the reward", reward))
+    found = []
+    for name, leaf in leaves:
+        if leaf.dtype.kind in "fc" and not np.isfinite(leaf).all():
+            bad = ~np.isfinite(leaf).reshape(*valid.shape, -1).all(-1) & valid
+            found += [(*place, name, leaf) for place in np.argwhere(bad)[:1].tolist()]
+    if not found:
+        return ""
+    row, slot, name, leaf = min(found, key=lambda one: one[0])
+    numbers = np.ravel(leaf[row, slot])
+    value = numbers[~np.isfinite(numbers)][0]
+    return f"the env of slot {slot} returned {name} {value} in row {row} of the rollout"
+
+
+def _leaves(obs: Any, path: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
+    if isinstance(obs, np.ndarray):
+        yield path, obs
+    elif isinstance(obs, (dict, tuple, list)):
+        for key, part in obs.items() if isinstance(obs, dict) else enumerate(obs):
+            yield from _leaves(part, f"{path}[{key!r}]")

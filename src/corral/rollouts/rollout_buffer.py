@@ -3,7 +3,7 @@
     buffer.add_decision(at, step, seen, decision)    observation, action, extras
     buffer.reward[at] = step.reward
     buffer.add_flags(at, step)                       where episodes end or start
-    buffer.add_end(row, step, position, seed)        where an episode ended
+    buffer.add_end(row, step, position, seed, carry) where an episode ended
 
 `at` is a row, for all slots, or `(rows, slots)`.
 """
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,25 @@ from numpy.typing import NDArray
 
 from corral.core import Decision, Step
 from corral.errors import Fault, OptionError
-from corral.rollouts import carry as carries
 from corral.rollouts.normalise import ObsNorm
 from corral.rollouts.rollout import EpisodeSummary
 from corral.rollouts.space_rows import At, SpaceParts, SpaceRows, widened
 
 Array = NDArray[Any]
+
+
+@dataclass(slots=True)
+class EpisodeEnd:
+    """The end of an episode in a rollout."""
+
+    final_obs: list[Any]
+    """The last observation, part by part."""
+    carry: Any
+    """After the last action; one row."""
+    bootstrapped: bool
+    """Whether it was truncated, so that the value of what follows counts."""
+    summary: EpisodeSummary | None = None
+    fault: Fault | None = None
 
 
 class RolloutBuffer:
@@ -55,13 +69,8 @@ class RolloutBuffer:
         self.valid = np.ones((rows, slots), np.bool_)
         self.extras: dict[str, Array] = {}
         self._named = False
-        # By row and slot, in the order of their ends:
-        self.episodes: dict[tuple[int, int], EpisodeSummary] = {}
-        self.faults: dict[tuple[int, int], Fault] = {}
-        self._finals: dict[tuple[int, int], list[Any]] = {}
-        """Last observations, part by part."""
-        self._carries: dict[tuple[int, int], Any] = {}
-        """Carries at the end of truncated episodes."""
+        self.ends: dict[tuple[int, int], EpisodeEnd] = {}
+        """By row and slot, in the order in which they were added."""
 
     def add_decision(
         self, at: At, step: Step, seen: Step, decision: Decision
@@ -122,70 +131,37 @@ class RolloutBuffer:
 
     # Ends -----------------------------------------------------------------------------
 
-    def add_end(self, row: int, step: Step, position: int, seed: int) -> bool:
+    def add_end(
+        self, row: int, step: Step, position: int, seed: int, carry: Any
+    ) -> None:
         """Store the end of an episode, before another starts.
 
-        Returns whether it was truncated, so that its carry is needed as well. One by
-        one: usually few end together, and then numbers are quicker than arrays.
+        One by one: usually few end together, and then numbers are quicker than arrays.
         """
         slot = step.slots.item(position)
-        place = row, slot
-        self._finals[place] = [
-            part.value_at(step.final_obs, position) for part in self._space.parts
-        ]
         info = step.final_infos.get(position)
         if info is None:  # next_step, or an env without infos
             info = step.infos.of(position) if step.infos else {}
+        final_obs = self._space.value_at(step.final_obs, position)
         if not step.valid.item(position):
-            if "fault" in info:
-                self.faults[place] = info["fault"]
-            return False
-        terminated = step.terminated.item(position)
-        self.episodes[place] = EpisodeSummary(
-            slot,
-            row,
-            seed,
-            step.episode_return.item(position),
-            step.episode_length.item(position),
-            terminated,
-            info,
-        )
-        return not terminated
-
-    def add_truncation(self, row: int, slot: int, carry: Any) -> None:
-        """Store the carry, one row, after the last act of a truncated episode."""
-        self._carries[row, slot] = carry
+            end = EpisodeEnd(final_obs, carry, False, fault=info.get("fault"))
+        else:
+            terminated = step.terminated.item(position)
+            returned = step.episode_return.item(position)
+            length = step.episode_length.item(position)
+            summary = EpisodeSummary(
+                slot, row, seed, returned, length, terminated, info
+            )
+            end = EpisodeEnd(final_obs, carry, not terminated, summary)
+        self.ends[row, slot] = end
 
     def truncate_after_last_row(self, now: Step, slot: int, carry: Any) -> None:
         """Truncate the slot's episode after the last row; `now` has all slots."""
         place = self.rows - 1, slot
         self.truncated[place] = True
-        self._finals[place] = [
-            part.value_at(now.obs, slot) for part in self._space.parts
-        ]
-        self._carries[place] = carry
-
-    def final_obs(self) -> Any:
-        """The last observations of episodes, row by row, not normalised."""
-        return self._batch_of(sorted(self._finals))
-
-    def truncated_episodes(self) -> tuple[list[tuple[int, int]], Any, Any]:
-        """(row, slot) of each truncation; the last observations and carries there."""
-        places = sorted(self._carries)
-        if not places:
-            return [], None, None
-        carry = carries.joined([self._carries[place] for place in places])
-        return places, self._batch_of(places), carry
-
-    def _batch_of(self, places: list[tuple[int, int]]) -> Any:
-        """A batch of last observations."""
-        arrays = []
-        for number, part in enumerate(self._space.parts):
-            array = np.empty((len(places), *part.shape), part.dtype)
-            for position, place in enumerate(places):
-                array[position] = self._finals[place][number]
-            arrays.append(array)
-        return self._space.batch(arrays)
+        self.ends[place] = EpisodeEnd(
+            self._space.value_at(now.obs, slot), carry, bootstrapped=True
+        )
 
 
 def check_names(given: Collection[str], names: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Batches of a space: their arrays, and storage by row and slot.
+"""Batches of a space: their arrays, storage by row and slot, and copies of Steps.
 
     {"camera": [n, 84, 84], "arm": ([n, 7], ("go", ...))}      a batch
         │                      │          │
@@ -11,16 +11,19 @@ spaces, are kept in arrays of objects.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
+from corral.core import Step
 from corral.engine.layout.codec import Codec, codec_for
 from corral.engine.layout.composite import CompositeCodec, PackedCodec
+from corral.engine.layout.infos import Infos
 from corral.engine.layout.leaves import ArrayCodec
+from corral.engine.layout.plan import SCALAR_FIELDS
 
 Array = NDArray[Any]
 At = Any
@@ -47,11 +50,6 @@ class SpacePart:
         for key in self.path:
             batch = batch[key]
         return batch
-
-    def value_at(self, batch: Any, position: int) -> Any:
-        """This part of one value of a batch; a copy, if it is an array."""
-        value = (self.of(batch) if self.path else batch)[position]
-        return value.copy() if self.shape else value
 
     def array_of(self, batch: Any) -> Array:
         """The same as an array, also where the batch has a tuple of values."""
@@ -86,6 +84,27 @@ class SpaceParts:
         if self.plain:
             return batch.copy()
         return self.batch([part.array_of(batch).copy() for part in self.parts])
+
+    def some(self, batch: Any, positions: Any) -> Any:
+        """A copy of some values of a batch."""
+        return self.batch([part.array_of(batch)[positions] for part in self.parts])
+
+    def value_at(self, batch: Any, position: int) -> list[Any]:
+        """One value of a batch, part by part; copies of its arrays."""
+        if self.plain:
+            return [batch[position].copy()]
+        values = [(part, part.of(batch)[position]) for part in self.parts]
+        return [value.copy() if part.shape else value for part, value in values]
+
+    def stacked(self, values: Sequence[list[Any]]) -> Any:
+        """A batch of values that are given part by part."""
+        arrays = [
+            np.empty((len(values), *part.shape), part.dtype) for part in self.parts
+        ]
+        for position, value in enumerate(values):
+            for array, one in zip(arrays, value, strict=True):
+                array[position] = one
+        return self.batch(arrays)
 
     def split(self, batch: Any, count: int) -> list[Array]:
         """The arrays of `count` values, which have any form that a pool accepts."""
@@ -134,7 +153,7 @@ class SpaceRows:
 
     def whole(self) -> Any:
         """All rows in the space's structure, without a copy."""
-        return self._space.joined(self.arrays)
+        return self.arrays[0] if self._space.plain else self._space.joined(self.arrays)
 
 
 def _walk(codec: Codec, path: tuple[Any, ...]) -> Iterator[SpacePart]:
@@ -182,3 +201,51 @@ def objects(values: Any) -> Array:
     if isinstance(values, np.ndarray) and values.dtype == OBJECT_DTYPE:
         return values
     return np.fromiter(values, object, len(values))
+
+
+# Steps that own their memory ----------------------------------------------------------
+
+
+def owned(space: SpaceParts, step: Step) -> Step:
+    """Return a copy without `final_obs`."""
+    return Step(
+        slots=step.slots.copy(),
+        obs=space.copied(step.obs),
+        final_obs=None,
+        infos=step.infos,  # owns its memory
+        final_infos={},
+        **{name: getattr(step, name).copy() for name in SCALAR_FIELDS},
+    )
+
+
+def some_of(space: SpaceParts, step: Step, where: Array) -> Step:
+    """Copy the rows at these positions, or where this is True, without `final_obs`."""
+    positions = np.flatnonzero(where) if where.dtype == np.bool_ else where
+    kept = list(enumerate(positions.tolist()))
+    final, infos = step.final_infos, step.infos
+    named = {new: infos.of(old) for new, old in kept} if infos else {}
+    return replace(
+        step,
+        slots=step.slots[positions],
+        obs=space.some(step.obs, positions),
+        final_obs=None,
+        infos=Infos([], {new: info for new, info in named.items() if info}),
+        final_infos={new: final[old] for new, old in kept if old in final},
+        previous_action=None,
+        **{name: getattr(step, name)[positions] for name in SCALAR_FIELDS},
+    )
+
+
+def joined(space: SpaceParts, steps: Sequence[Step]) -> Step:
+    """Join Steps of different slots into one copy, without `final_obs`."""
+    each = [info for step in steps for info in step.infos.to_list(len(step))]
+    arrays = [[part.array_of(step.obs) for step in steps] for part in space.parts]
+    names = ("slots", *SCALAR_FIELDS)
+    whole = Step(
+        obs=space.batch([np.concatenate(parts) for parts in arrays]),
+        final_obs=None,
+        infos=Infos([], dict(enumerate(each))),
+        final_infos={},
+        **{name: np.concatenate([getattr(s, name) for s in steps]) for name in names},
+    )
+    return some_of(space, whole, np.argsort(whole.slots))

@@ -139,12 +139,12 @@ def test_an_id_that_a_module_registers_is_found():
             {"size": 1},
             ["'size' parameter is positional only", "passed by name"],
         ),
-        ("robots_here.py:Arm", {}, ["not a module name", ": robots_here:Arm"]),
-        ("./parts/arm.py:Arm", {}, ["not a module name", ": parts.arm:Arm"]),
-        ("../arm:Arm", {}, ["not a module name", "as in `import`"]),
+        ("robots_here.py:Arm", {}, ["not module:function", "without .py"]),
+        ("./parts/arm.py:Arm", {}, ["not module:function", "with dots"]),
+        ("../arm:Arm", {}, ["not module:function", "as in `import`"]),
         ("robots_here:number", {}, ["number of module 'robots_here' is 3"]),
-        (":make", {}, ["lacks the module or the name"]),
-        ("robots_here:", {}, ["lacks the module or the name"]),
+        (":make", {}, ["':make' is not module:function"]),
+        ("robots_here:", {}, ["'robots_here:' is not module:function"]),
     ],
 )
 def test_what_cannot_be_found_says_what_was_looked_for(text, kwargs, told):

@@ -67,16 +67,16 @@ def module(name, *functions):
         (module("mine"), "env is the module mine; pass a function or class of it"),
         (
             gymnasium.make("CartPole-v1"),
-            'pass its id, "CartPole-v1", or lambda: gymnasium.make("CartPole-v1", ...)',
+            "env is an environment, <TimeLimit<OrderEnforcing<PassiveEnvChecker",
         ),
-        (OneAgent(), "pass the class, OneAgent, or a function that makes one"),
+        (OneAgent(), "pass its id, its class or a function that makes it"),
         (
             gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"),
             "env is SyncVectorEnv, which is several environments already; pass a "
             "factory of one of them",
         ),
         (VecEnv(), "env is VecEnv, which is several environments already"),
-        (Agents(), "an environment with several agents, Agents; pass the function"),
+        (Agents(), "which is called once per slot"),
         (NotAnEnv, "env is the class NotAnEnv, which has no reset and no step"),
         (dict, "env is the class dict, which has no reset"),
         (None, 'env is None; pass an id such as "CartPole-v1", "module:function"'),

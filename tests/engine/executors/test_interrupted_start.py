@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import corral
-from corral.engine.executors.uninterrupted import uninterrupted
+from corral.engine.executors.starting import uninterrupted
 
 ROOMS = ("engine/executors", "engine/transport", "engine/pool", "api")
 SOURCE = Path(corral.__file__).parent

@@ -15,6 +15,7 @@ import pytest
 
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.reaping import WorkerHealth, current_command
+from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults import stacks
 from corral.engine.layout.plan import (
@@ -54,11 +55,15 @@ class Watched:
         assignment = Assignment([print] * 5, SHARDS, options, **limits)
         self.control = ControlViews(plan, block.memory)
         self.control.stop[:, 0] = WORKER_ENDED  # nothing of theirs is looked for
-        self.health = WorkerHealth(
-            assignment, self.control, answers, output, lambda worker: f"mark-{worker}"
-        )
+        self.health = WorkerHealth(assignment, self.control, answers, output)
         if serving:
             self.health.watch(SHARDS)
+
+    def link(self, worker: int, process: Any, sent: int = 0) -> WorkerLink:
+        """A worker that was sent so many commands."""
+        bell: Any = None
+        mark = f"mark-{worker}"
+        return WorkerLink(worker, self.control, bell, None, process, mark, sent)
 
     def at(self, worker: int, doing: int, slot: int, seconds: float) -> None:
         """A worker says that it has been at something for so long."""
@@ -92,7 +97,7 @@ def test_a_death_before_workers_serve_is_one_of_the_start(resources, sleeper) ->
     watched = Watched(resources, serving=False)
     os.kill(sleeper.pid, signal.SIGTERM)
     sleeper.wait()
-    fault = watched.health.death(1, sleeper)
+    fault = watched.health.death(watched.link(1, sleeper))
     assert (fault.kind, fault.command, fault.slot, fault.worker) == (
         "died",
         "start",
@@ -106,7 +111,7 @@ def test_a_death_before_workers_serve_is_one_of_the_start(resources, sleeper) ->
 def test_a_death_is_that_of_the_slot_the_worker_was_at(resources, sleeper) -> None:
     watched = Watched(resources)
     watched.at(1, RESETTING, 1, 0.0)
-    fault = watched.health.death(1, sleeper)
+    fault = watched.health.death(watched.link(1, sleeper))
     assert sleeper.returncode == -9  # what was left of it was ended
     assert (fault.command, fault.slot, fault.others) == ("reset", 4, 1)
     assert fault.seed is None and fault.pid == sleeper.pid
@@ -116,26 +121,27 @@ def test_a_worker_between_two_slots_is_at_none() -> None:
     with ExitStack() as stack:
         watched = Watched(stack)
         watched.at(0, STEPPING, NO_SLOT, 0.0)
-        assert current_command(watched.control, 0, SHARDS[0]) == ("step", None)
+        link = watched.link(0, None)
+        assert current_command(link, SHARDS[0]) == ("step", None)
         watched.at(0, ANSWERING, 2, 0.0)
-        assert current_command(watched.control, 0, SHARDS[0]) == ("call", 2)
-        assert current_command(watched.control, 0, range(0)) == ("call", None)
+        assert current_command(link, SHARDS[0]) == ("call", 2)
+        assert current_command(link, range(0)) == ("call", None)
 
 
 def test_a_worker_past_its_deadline_is_ended_and_told_as_hung(
     resources, sleeper
 ) -> None:
     watched = Watched(resources, step_timeout=2.0, reset_timeout=60.0)
-    health = watched.health
+    health, link = watched.health, watched.link(0, sleeper, sent=1)
     watched.at(0, STEPPING, 2, 1.0)
-    assert health.lateness(0, sleeper, sent=1) is None
+    assert health.lateness(link) is None
     watched.at(0, RESETTING, 2, 30.0)  # resets have a limit of their own
-    assert health.lateness(0, sleeper, sent=1) is None
+    assert health.lateness(link) is None
     watched.at(0, ANSWERING, 2, 1000.0)  # and questions none
-    assert health.lateness(0, sleeper, sent=1) is None
+    assert health.lateness(link) is None
     assert sleeper.poll() is None
     watched.at(0, STEPPING, 2, 3.0)
-    fault = health.lateness(0, sleeper, sent=1)
+    fault = health.lateness(link)
     assert fault is not None and sleeper.returncode is not None
     assert (fault.kind, fault.slot, fault.limit) == ("hung", 2, 2.0)
     assert fault.error_text == "longer than 2 s" and fault.stack
@@ -147,15 +153,21 @@ def test_a_worker_that_leaves_a_command_untouched_is_late_by_the_steps_limit(
 ) -> None:
     watched = Watched(resources, step_timeout=0.0)
     health, consumed = watched.health, watched.control.consumed
+    link = watched.link(0, sleeper)
+
+    def fault_after(sent: int) -> Fault | None:
+        link.sent = sent
+        return health.lateness(link)
+
     watched.control.vitals[:, BUSY_SINCE] = 0.0
-    assert health.lateness(0, sleeper, sent=0) is None  # nothing was asked of it
-    assert health.lateness(0, sleeper, sent=1) is None  # its time begins
+    assert fault_after(0) is None  # nothing was asked of it
+    assert fault_after(1) is None  # its time begins
     consumed[0] = 1
-    assert health.lateness(0, sleeper, sent=2) is None  # another command: from here
+    assert fault_after(2) is None  # another command: from here
     consumed[0] = 2
-    assert health.lateness(0, sleeper, sent=2) is None  # it has taken up all
-    assert health.lateness(0, sleeper, sent=3) is None
-    fault = health.lateness(0, sleeper, sent=3)
+    assert fault_after(2) is None  # it has taken up all
+    assert fault_after(3) is None
+    fault = fault_after(3)
     assert fault is not None and fault.kind == "hung"
 
 
@@ -163,9 +175,8 @@ def test_a_worker_that_was_replaced_starts_with_a_clean_slate(
     resources, sleeper
 ) -> None:
     watched = Watched(resources, step_timeout=0.0)
-    assert watched.health.lateness(0, sleeper, sent=1) is None
-    watched.health.forget(0)
-    assert watched.health.lateness(0, sleeper, sent=1) is None
+    assert watched.health.lateness(watched.link(0, sleeper, sent=1)) is None
+    assert watched.health.lateness(watched.link(0, sleeper, sent=1)) is None
 
 
 @pytest.mark.parametrize(
@@ -184,18 +195,19 @@ def test_a_worker_that_makes_room_may_not_hang_in_its_last_close(
 ) -> None:
     watched = Watched(resources, memory_limit=1 << 20, close_timeout=1.0)
     watched.at(0, CLOSING, NO_SLOT, 5.0)
-    fault = watched.health.lateness(0, sleeper, sent=0)
+    fault = watched.health.lateness(watched.link(0, sleeper))
     assert fault is not None and (fault.command, fault.limit) == ("close", 1.0)
 
 
 def test_only_a_worker_that_is_at_something_is_waited_for(resources, sleeper) -> None:
     watched = Watched(resources)
-    assert not watched.health.is_closing(0, sleeper.pid)
+    link = watched.link(0, sleeper)
+    assert not watched.health.is_closing(link)
     watched.at(0, CLOSING, NO_SLOT, 0.0)
-    assert watched.health.is_closing(0, sleeper.pid)
+    assert watched.health.is_closing(link)
     os.kill(sleeper.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED)
-    assert not watched.health.is_closing(0, sleeper.pid)
+    assert not watched.health.is_closing(link)
 
 
 def test_a_shard_that_could_not_be_built_is_a_fault_of_the_start(resources) -> None:
@@ -208,7 +220,7 @@ def test_a_shard_that_could_not_be_built_is_a_fault_of_the_start(resources) -> N
 
 
 def test_who_does_not_build_in_time_is_asked_for_its_stacks(resources, sleeper) -> None:
-    health = Watched(resources, serving=False, start_timeout=4.0).health
-    fault = health.build_timeout(1, sleeper.pid)
+    watched = Watched(resources, serving=False, start_timeout=4.0)
+    fault = watched.health.build_timeout(watched.link(1, sleeper))
     assert (fault.kind, fault.command, fault.limit) == ("hung", "construct", 4.0)
     assert fault.stack and fault.seed == 77

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.engine.executors.spawn import (
-    Replacement,
-    SpawnedWorker,
-    ring_for_lost_rings,
-)
+from corral.engine.executors.signalled import ring_for_lost_rings
+from corral.engine.executors.spawn import Replacement
+from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.transport import doorbell
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
 from corral.errors import Fault, FaultError
@@ -32,6 +30,7 @@ class Spawned:
     """A process that does nothing, and its end of the mailbox in our hands."""
 
     def __init__(self, stack: ExitStack) -> None:
+        control = Watched(stack).control
         near, far = Mailbox.pair()
         self.process = stack.enter_context(
             subprocess.Popen(
@@ -43,12 +42,9 @@ class Spawned:
         stack.callback(self.process.kill)
         self.theirs = Mailbox(far)
         stack.callback(self.theirs.close)
-        memory = memoryview(bytearray(64))
-        self.worker = SpawnedWorker(
-            self.process, Mailbox(near), doorbell.create(memory, 0)
-        )
-        stack.callback(self.worker.bell.close)
-        stack.callback(self.worker.mailbox.close)
+        bell = doorbell.create(memoryview(bytearray(64)), 0)
+        self.worker = WorkerLink(1, control, bell, Mailbox(near), self.process)
+        stack.callback(self.worker.close)
 
 
 @pytest.fixture
@@ -61,14 +57,11 @@ def replacement(
     resources: ExitStack, spawn: Any, timeout: float | None = 60.0, delay: float = 0.0
 ) -> Replacement:
     health = Watched(resources, start_timeout=timeout).health
-    return Replacement(1, delay, spawn, MESSAGES, timeout, health)
+    return Replacement(1, delay, spawn, MESSAGES, health)
 
 
 def wait_for(one: Replacement) -> None:
-    for thread in threading.enumerate():
-        if thread.name == "corral-replacement-1":
-            thread.join()
-    assert one.finished
+    one.join()
 
 
 def test_it_is_told_everything_in_order_and_then_put_in_place(resources) -> None:
@@ -76,7 +69,7 @@ def test_it_is_told_everything_in_order_and_then_put_in_place(resources) -> None
     one = replacement(resources, lambda: spawned.worker)
     assert [spawned.theirs.fetch(), spawned.theirs.fetch()] == ["setup", "build"]
     spawned.theirs.post([])
-    assert spawned.theirs.fetch() == "bind" and not one.finished
+    assert spawned.theirs.fetch() == "bind" and one.is_alive()
     spawned.theirs.post("bound")
     wait_for(one)
     assert one.result() is spawned.worker
@@ -118,7 +111,7 @@ def test_one_that_takes_too_long_is_killed(resources) -> None:
 
 
 def test_a_system_that_refuses_is_told_with_the_worker(resources) -> None:
-    def refused() -> SpawnedWorker:
+    def refused() -> WorkerLink:
         raise OSError(11, "no more processes")
 
     one = replacement(resources, refused)
@@ -132,7 +125,7 @@ def test_one_that_is_cancelled_while_it_waits_is_never_started(resources) -> Non
     one = replacement(resources, started.set, delay=3600.0)
     one.cancel()
     one.end(time.monotonic() + 60.0)
-    assert one.finished and not started.is_set()
+    assert not one.is_alive() and not started.is_set()
 
 
 def test_one_that_is_cancelled_on_its_way_is_ended(resources) -> None:
@@ -145,7 +138,7 @@ def test_one_that_is_cancelled_on_its_way_is_ended(resources) -> None:
         while True:
             spawned.theirs.fetch()
     one.end(time.monotonic() + 60.0)
-    assert one.finished and spawned.process.returncode is not None
+    assert not one.is_alive() and spawned.process.returncode is not None
 
 
 @pytest.mark.parametrize(("rings", "expected"), [(3, 7), (7, 7), (9, 9)])

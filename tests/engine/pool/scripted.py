@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.engine.executors.contract import Assignment, Capabilities
+from corral.engine.executors.contract import Assignment
 from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartBudget
 from corral.engine.layout.codec import codec_for
 from corral.engine.layout.columns import Columns
 from corral.engine.layout.plan import (
     TICKET_MASK,
+    ControlViews,
     DataViews,
+    plan_control,
     plan_data,
 )
 from corral.engine.pool.actions import Actions
@@ -37,20 +39,18 @@ SHARDS = [range(0, 2), range(2, 4)]
 class ScriptedExecutor:
     """Two workers of two slots, which do what the test says."""
 
-    capabilities = Capabilities(survives_deaths=True)
+    survives_deaths = True
     said: list[Any] = field(default_factory=list)
     """What the pool told it, in order."""
     deaths: list[int] = field(default_factory=list)
     """Workers that die, each at the next call that can notice it."""
     inbox: list[Letter] = field(default_factory=list)
     informed: bool = False
-    retired: int = 0
 
     def __post_init__(self) -> None:
         self.shards = SHARDS
-        self.done = np.zeros(SLOTS, np.uint32)
-        self.reset_seed = np.zeros(SLOTS, np.int64)
-        self.episode = np.zeros((SLOTS, 8), np.int64)
+        plan = plan_control(SLOTS, len(SHARDS), SLOTS)
+        self.control = ControlViews(plan, memoryview(bytearray(plan.size)))
         self.on_return: Any = None
 
     def _die(self) -> None:
@@ -66,10 +66,7 @@ class ScriptedExecutor:
     def send(self, slots: Any, verb: Any, mode: int) -> None:
         self.said.append((slots.tolist(), verb.name, mode))
 
-    def post(self, worker: int, message: Any) -> None:
-        self.said.append((worker, message))
-
-    def post_each(self, messages: Any) -> None:
+    def post(self, messages: Any) -> None:
         self._die()
         self.said.extend(messages)
 
@@ -90,9 +87,6 @@ class ScriptedExecutor:
         self.inbox = [one for one in self.inbox if one not in own]
         return own
 
-    def retirement_stage(self, worker: int) -> int:
-        return self.retired
-
     def replace(self, worker: int, resume: Any, delay: float) -> None:
         self.said.append(("replace", worker, resume.tickets))
 
@@ -110,7 +104,7 @@ class Parts:
         codec = codec_for(spaces.Box(-9, 9, (1,), np.float32))
         plan = plan_data(SLOTS, codec, codec, start=0)
         self.views = DataViews(plan, memoryview(bytearray(plan.size)))
-        self.state = PoolState(SLOTS, executor.done)
+        self.state = PoolState(SLOTS, executor.control.done)
         self.actions = Actions(codec, self.views)
         self.lifecycle = Lifecycle()
         self.lifecycle.open()
@@ -147,4 +141,4 @@ class Parts:
             self.views.obs[0][row, slot] = ticket
             self.views.record["reward"][row, slot] = 10 * ticket + slot
             self.views.record["valid"][row, slot] = True
-            self.executor.done[slot] = ticket & TICKET_MASK
+            self.executor.control.done[slot] = ticket & TICKET_MASK

@@ -119,7 +119,7 @@ def test_messages_are_posted_once_more_to_those_that_are_left(restarting):
 def test_nothing_is_remembered_of_messages_where_no_worker_is_replaced(parts):
     parts.dispatcher.reset(np.array([3]), [5], {3: {"task": "push"}})
     assert parts.state.messages == {}
-    assert parts.executor.reset_seed.tolist() == [0, 0, 0, 5]
+    assert parts.executor.control.reset_seed.tolist() == [0, 0, 0, 5]
 
 
 def test_a_task_given_ahead_belongs_to_no_command(restarting):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scripted import SLOTS, Parts
 
+from corral.engine.layout.plan import RETIREMENT_STAGE
 from corral.engine.worker.commands import NewColumns, NewRootSeed, NextEpisode
 from corral.engine.worker.letters import Letter
 from corral.errors import Fault, WorkerDied
@@ -102,7 +103,7 @@ def test_the_error_is_final_when_the_budget_is_spent(parts):
 
 
 def test_a_worker_that_makes_room_costs_no_budget_and_no_episode(parts):
-    parts.executor.retired = 1
+    parts.executor.control.vitals[:, RETIREMENT_STAGE] = 1
     for _ in range(5):
         parts.step_all()
         parts.recovery.recover(died(0))

@@ -200,12 +200,12 @@ def test_every_second_is_the_policys_or_waiting_or_copying(monkeypatch):
 @pytest.mark.parametrize(
     ("slots", "text"),
     [
-        ([], "slots is empty"),
+        ([], "at least one integer"),
         ([0, 0], "only once"),
         ([3], "this pool has slots 0 to 2"),
         ([-1], "this pool has slots 0 to 2"),
-        ([[0]], "expected a list of integers"),
-        ([0.5], "expected a list of integers"),
+        ([[0]], "give a list of at least one integer"),
+        ([0.5], "give a list of at least one integer"),
     ],
 )
 def test_slots_that_cannot_be_meant_are_refused(slots, text):

@@ -44,7 +44,7 @@ except OSError as error:
     print(error.errno, error)
 else:
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(count)]
-    print(resource.getrlimit(resource.RLIMIT_NOFILE), descriptors.original_limit())
+    print(resource.getrlimit(resource.RLIMIT_NOFILE), descriptors.original_limit)
     descriptors.restore_limit(64)
     print(resource.getrlimit(resource.RLIMIT_NOFILE))
 """

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from corral.engine.worker.commands import ShardOptions
+from corral.engine.worker.commands import Job, ShardOptions
 from corral.engine.worker.forked_copies import no_guard
 from corral.engine.worker.shard_envs import BatchEnvs, ShardEnvs
 from corral.errors import IsolationError, SpacesDiffer
@@ -36,7 +36,8 @@ class Told(gymnasium.Env[Any, Any]):
 
 
 def envs_of(slots: int, **options: Any) -> ShardEnvs:
-    return ShardEnvs(range(3, 3 + slots), ShardOptions(**options), no_guard, False)
+    job = Job(0, range(3, 3 + slots), (), ShardOptions(**options))
+    return ShardEnvs(job, no_guard)
 
 
 def test_the_error_of_a_factory_says_which_slot() -> None:
@@ -158,7 +159,8 @@ def test_a_batch_that_is_rebuilt_is_another_for_every_slot() -> None:
         made.append(Swarm(num_envs))
         return made[-1]
 
-    envs = BatchEnvs(range(3), ShardOptions(batched=True), no_guard, False)
+    job = Job(0, range(3), (), ShardOptions(batched=True))
+    envs = BatchEnvs(job, no_guard)
     assert len(envs.build([build] * 3)) == 3
     envs.rebuild(1)
     assert [one.is_closed for one in made] == [True, False]

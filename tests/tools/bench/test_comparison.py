@@ -32,7 +32,7 @@ def test_an_env_that_waits_is_raced_with_a_thread_for_each():
         deadline=60.0,
     )
     comparison = Comparison(
-        settings, 6, cores=2, peers=(), policy_iterations=0, watcher=SilentListener()
+        settings, 6, 2, (), policy_iterations=0, watcher=SilentListener()
     )
     try:
         waits = comparison._try_loop()

@@ -129,6 +129,18 @@ def test_good_manners_among_threads_are_told_as_well():
     assert finding.data["threads"] is True and finding.data["gain"] > 0
 
 
+def test_envs_that_disturb_each_other_do_so_in_threads():
+    (finding,) = found(bad.OneWorld, "threads")
+    assert (finding.severity, finding.data) == ("note", {"threads": False})
+    assert "state that all envs of a process share: OneWorld." in finding.measured
+
+
+def test_threads_are_not_blamed_for_an_env_that_no_seed_repeats():
+    (finding,) = found(bad.Undecided, "threads")
+    assert finding.data["threads"] is True
+    assert "ran without an error" in finding.measured
+
+
 def test_an_env_of_the_main_thread_is_no_problem_but_not_for_threads():
     (finding,) = found(bad.MainThreadOnly, "threads")
     assert finding.severity == "note"
@@ -174,8 +186,7 @@ def test_an_env_that_no_seed_repeats_is_told(env, monkeypatch):
     (finding,) = found(env, "determinism")
     assert finding.severity == "warning"
     assert "step 1: obs[0] is" in finding.measured
-    sets = "with PYTHONHASHSEED=0 two runs were equal"
-    assert finding.tried == (sets if env is bad.ReadsSets else "")
+    assert "Sort sets" in finding.remedy
 
 
 def test_what_survives_a_reset_is_told():
@@ -245,6 +256,17 @@ def test_an_env_that_waits_is_recommended_a_thread_for_each():
         tried = Finding("threads", "ok", "", data={"threads": safe, "gain": gain})
         advice = recommend(subject, [shares, tried], num_envs=32)
         assert re.match(rf"32 slots, \d+ {kind}: a step takes ", advice.sentence)
+
+
+def test_arguments_of_several_findings_are_in_one_line():
+    subject = subject_for(bad.Walk)
+    subject._profile = profile_of(EpisodeDriver(bad.Walk, 0), 1)
+    findings = [
+        Finding("window", "warning", "", options={"env_kwargs": {"gui": False}}),
+        Finding("waiting", "warning", "", options={"env_kwargs": {"real": False}}),
+    ]
+    code = recommend(subject, findings, num_envs=2).code
+    assert "env_kwargs={'gui': False, 'real': False}" in code
 
 
 # Observations and infos ---------------------------------------------------------------

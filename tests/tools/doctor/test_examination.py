@@ -124,7 +124,7 @@ def test_nothing_that_an_env_prints_comes_through(capfd):
 
 
 def test_a_check_that_is_not_there_is_refused():
-    with pytest.raises(OptionError, match="there is no check 'isolaton'"):
+    with pytest.raises(OptionError, match="only is 'isolaton'; choose one of"):
         check(bad.Walk, only=["isolaton"])
 
 

@@ -8,7 +8,7 @@ import pytest
 from corral.train.reports.page import NARROW_INCHES
 from corral.train.run import report
 from corral.train.run.directory import RECENT_EPISODES, RunDirectory
-from corral.train.run.evaluation import means_of
+from corral.train.run.parts import means_of
 from corral.train.sinks import jsonl
 
 CURVES = (

@@ -288,7 +288,7 @@ def test_a_checkpoint_that_lacks_something_is_refused(trained):
     content = torch.load(trained.last, weights_only=True)
     del content["learner"]
     torch.save(content, trained.last)
-    with pytest.raises(CheckpointError, match="is damaged: it has no learner"):
+    with pytest.raises(CheckpointError, match="is damaged: its learner is wrong"):
         Checkpoint.load(trained.last)
 
 
@@ -343,5 +343,5 @@ def test_where_there_is_nothing_else_a_run_goes_on_from_its_best(trained, go_on)
 def test_a_run_without_checkpoints_is_told(trained):
     trained.last.unlink()
     trained.best.unlink()
-    with pytest.raises(CheckpointError, match="no checkpoint to resume from"):
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
         resume(trained.path, {"total_steps": 999})

@@ -15,7 +15,7 @@ from corral import replay
 from corral.errors import EnvError, OptionError, TrainingDiverged, WriteFailed
 from corral.train.recipes.resolve import resolve
 from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.evaluation import is_better
+from corral.train.run.parts import is_better
 from corral.train.run.start import begin
 from corral.train.sinks import jsonl
 

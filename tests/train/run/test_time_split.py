@@ -37,7 +37,7 @@ OWN = {"learning": 3.0, "evaluating": 1.0, "saving": 0.5}
 
 
 def test_what_the_caller_counted_is_no_policy(real):
-    split = split_of(stats(real), OWN, workers=2)
+    split = split_of(stats(real), OWN)
     assert split["policy"] == pytest.approx(0.15)
     assert split["learning"] == pytest.approx(0.3)
     assert split["env"] == pytest.approx(0.2)  # four seconds on two workers
@@ -56,7 +56,7 @@ def test_what_the_caller_counted_is_no_policy(real):
     ],
 )
 def test_no_part_is_ever_negative(real, odd):
-    split = split_of(stats(real, **odd), dict.fromkeys(OWN, 0.0), workers=2)
+    split = split_of(stats(real, **odd), dict.fromkeys(OWN, 0.0))
     assert set(split) == set(TIME_PARTS)
     assert min(split.values()) >= 0.0
 

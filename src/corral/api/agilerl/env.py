@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,11 +51,10 @@ class WorkerProcess:
 
     def is_alive(self) -> bool:
         """Whether the process still exists."""
-        try:
+        with suppress(ProcessLookupError):
             os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
+            return True
+        return False
 
 
 class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc]
@@ -172,13 +172,12 @@ class AsyncPettingZooVecEnv(VectorCalls, PettingZooVecEnv):  # type: ignore[misc
                 f"action for each of the {self.num_envs} envs"
             )
         acting = None if self._read is None else self._read.alive
-        batch = self._actions.batch(actions, acting)
+        batch = self._actions.fitting_batch(actions, acting)
+        if batch is None:
+            self.step_async(self._actions.apart(actions, acting))
+            return
         with self._translated():
-            if batch is not None:
-                self.pool.send(batch)
-            else:
-                each = self._actions.apart(actions, acting)
-                self.pool.send_raw([RawActions(one) for one in each])
+            self.pool.send(batch)
         self._pending = "step"
 
     def step_wait(self, timeout: float | None = None) -> Batch:

@@ -17,42 +17,58 @@ from corral.api.pettingzoo.actions import MultiActions
 from corral.api.pettingzoo.step import MultiStep, by_agent
 from corral.engine.adapters.team import Team
 from corral.engine.layout.codec import codec_for
-from corral.engine.layout.contract import Leaf
 from corral.engine.tree import mapped
 from corral.errors import SpaceMismatch
 
 Array = NDArray[Any]
 
 
-class AgileActions:
+class AgileActions(MultiActions):
     """Converts them into one batch of the team's action space, if they fit."""
 
-    def __init__(self, team: Team, slots: int) -> None:
-        self._team = team
-        self._slots = slots
-        self._multi = MultiActions(team, slots)
-
-    def batch(
+    def fitting_batch(
         self, actions: Mapping[Any, Any], acting: Mapping[str, Array] | None
     ) -> dict[str, Any] | None:
         """The batch; None if an action of a living agent is missing or does not fit."""
-        place = self._team.place
-        if acting is None or not actions.keys() <= place.keys():
+        if acting is None or not actions.keys() <= self._team.place.keys():
             return None
-        fitting = {}
-        for agent, given in actions.items():
-            group, position = place[agent]
-            codec = codec_for(group.action_space)
-            if not codec.plain:
-                return None
-            column = _fitting(given, codec.leaves[0], acting[group.name][:, position])
-            if column is None:
-                return None
-            fitting[agent] = column
+        columns = {
+            agent: self._fitting(agent, given, acting)
+            for agent, given in actions.items()
+        }
+        if any(column is None for column in columns.values()):
+            return None
         try:
-            return self._multi.batch(fitting, acting)
+            return self.batch(columns, acting)
         except SpaceMismatch:
             return None
+
+    def _fitting(
+        self, agent: Any, given: Any, acting: Mapping[str, Array]
+    ) -> Array | None:
+        """One agent's actions in every env; None unless all fit its space."""
+        group, position = self._team.place[agent]
+        codec = codec_for(group.action_space)
+        if not codec.plain or given is None:
+            return None
+        if hasattr(given, "detach"):  # a tensor
+            given = given.detach().cpu()
+        (leaf,), array = codec.leaves, np.asarray(given)
+        shape = (self._slots, *leaf.shape)
+        if not leaf.shape and array.shape == (*shape, 1):
+            array = array[:, 0]  # Discrete actions with an extra axis
+        if array.dtype.kind not in "biuf" or array.shape != shape:
+            return None
+        if array.dtype.kind == "f":
+            silent = np.isnan(array.reshape(len(array), -1)).all(axis=1)
+            if (silent & acting[group.name][:, position]).any():
+                return None
+            array = np.where(silent.reshape(-1, *[1] * (array.ndim - 1)), 0, array)
+        if np.can_cast(array.dtype, leaf.dtype, "same_kind"):
+            return array
+        # Discrete actions are floats if some of them are NaN.
+        whole = array.astype(leaf.dtype)
+        return whole if np.array_equal(whole, array) else None
 
     def apart(
         self, actions: Mapping[Any, Any], acting: Mapping[str, Array] | None
@@ -69,20 +85,15 @@ class AgileActions:
                     f"actions[{agent!r}] is {values!r:.80}; it must have one action "
                     f"for each of the {self._slots} envs"
                 )
-            there = self._there(agent, acting)
-            for slot, own in enumerate(each):
+            alive = np.ones(self._slots, np.bool_)  # the envs judge unknown agents
+            if acting is not None and agent in self._team.place:
+                group, position = self._team.place[agent]
+                alive = acting[group.name][:, position]
+            for slot in np.flatnonzero(alive).tolist():
                 action: Any = values[slot]
-                if not there[slot] or _is_nan(action, slot, agent):
-                    continue
-                own[agent] = action if np.ndim(action) else int(action)
+                if not _is_nan(action, slot, agent):
+                    each[slot][agent] = action if np.ndim(action) else int(action)
         return each
-
-    def _there(self, agent: Any, acting: Mapping[str, Array] | None) -> Array:
-        """The envs where the agent is alive; the envs judge unknown agents."""
-        if acting is None or agent not in self._team.place:
-            return np.ones(self._slots, np.bool_)
-        group, position = self._team.place[agent]
-        return acting[group.name][:, position]
 
 
 def _is_nan(action: Any, slot: int, agent: Any) -> bool:
@@ -92,34 +103,6 @@ def _is_nan(action: Any, slot: int, agent: Any) -> bool:
         raise SpaceMismatch(
             f"actions[{agent!r}][{slot}] is {action!r:.80}, which is not a number"
         ) from None
-
-
-def _fitting(given: Any, leaf: Leaf, acting: Array) -> Array | None:
-    """One agent's actions in every env; None unless all fit its space."""
-    array, shape = _numbers(given), (len(acting), *leaf.shape)
-    if array is not None and not leaf.shape and array.shape == (*shape, 1):
-        array = array[:, 0]  # Discrete actions with an extra axis
-    if array is None or array.shape != shape:
-        return None
-    if array.dtype.kind == "f":
-        silent = np.isnan(array.reshape(len(array), -1)).all(axis=1)
-        if (silent & acting).any():
-            return None
-        array = np.where(silent.reshape(-1, *[1] * (array.ndim - 1)), 0, array)
-    if np.can_cast(array.dtype, leaf.dtype, "same_kind"):
-        return array
-    # Discrete actions are floats if some of them are NaN.
-    whole = array.astype(leaf.dtype)
-    return whole if np.array_equal(whole, array) else None
-
-
-def _numbers(given: Any) -> Array | None:
-    if given is None:
-        return None
-    if hasattr(given, "detach"):  # a tensor
-        given = given.detach().cpu()
-    array = np.asarray(given)
-    return array if array.dtype.kind in "biuf" else None
 
 
 # Results ------------------------------------------------------------------------------
@@ -141,7 +124,7 @@ def seen(team: Team, read: MultiStep) -> dict[Any, Any]:
         if here.all():
             continue
         # Where the env continues without the agent; else a new episode has started.
-        last = ended[agent] & ~read.ended
+        last = ended[agent] & ~read.step.ended
         gone = ~(here | last)
         fill = functools.partial(_filled, last=last, gone=gone)
         shown[agent] = mapped(fill, shown[agent], finals[agent])
@@ -152,7 +135,7 @@ def outcomes(team: Team, read: MultiStep) -> tuple[dict[Any, Any], ...]:
     """Rewards, terminations and truncations; flags are NaN for absent agents."""
     alive, ended = by_agent(team, read.alive), by_agent(team, read.ended_agents)
     # After the start of a new episode, `alive` is about that one.
-    moved = {agent: ended[agent] | (alive[agent] & ~read.ended) for agent in alive}
+    moved = {agent: ended[agent] | (alive[agent] & ~read.step.ended) for agent in alive}
     flags = [
         {
             agent: one.copy()

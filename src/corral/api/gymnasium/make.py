@@ -83,12 +83,8 @@ def _registered(
 
 def mode_for(value: str | AutoresetMode) -> AutoresetMode:
     """Convert Gymnasium's enum, its values, or Corral's names for them."""
-    if isinstance(value, AutoresetMode):
-        return value
-    if value in AUTORESET_MODES:
-        return AUTORESET_MODES[value]
     try:
-        return AutoresetMode(value)
+        return AUTORESET_MODES.get(str(value)) or AutoresetMode(value)
     except ValueError:
         raise OptionError(
             f"autoreset is {value!r}; choose one of {', '.join(AUTORESET_MODES)}"
@@ -152,21 +148,14 @@ def _agree(
             ". If this is intentional, use `observation_mode='different'` instead.",
         )
         return spec, batch_space(spec.observation_space, len(specs))
-    first = specs[0]
-    batched: Space[Any] | None = None
-    if isinstance(mode, tuple):
-        batched, single = mode
-        first = replace(first, observation_space=single)
+    single = mode[1] if isinstance(mode, tuple) else specs[0].observation_space
     for slot, spec in enumerate(specs):
-        if not is_space_dtype_shape_equiv(
-            spec.observation_space, first.observation_space
-        ):
+        if not is_space_dtype_shape_equiv(spec.observation_space, single):
             raise SpacesDiffer(
                 f"slot {slot} has an observation space of another shape or dtype: "
-                f"{spec.observation_space}, expected {first.observation_space}"
+                f"{spec.observation_space}, expected {single}"
             )
-    single = first.observation_space
-    same_spaces([replace(spec, observation_space=single) for spec in specs])
-    if batched is None:
-        batched = batch_differing_spaces([spec.observation_space for spec in specs])
-    return first, batched
+    spec = same_spaces([replace(spec, observation_space=single) for spec in specs])
+    if isinstance(mode, tuple):
+        return spec, mode[0]
+    return spec, batch_differing_spaces([one.observation_space for one in specs])

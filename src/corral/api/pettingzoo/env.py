@@ -225,7 +225,7 @@ class MultiEnv(PoolOwner, AsyncCalls):
     @property
     def ended(self) -> Bools:
         """Where an episode ended."""
-        return self.last.ended.copy()
+        return self.last.step.ended
 
     @property
     def state(self) -> Any:

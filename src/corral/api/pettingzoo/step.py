@@ -92,22 +92,7 @@ class MultiStep:
         dead = ~alive
         return mapped(lambda leaf: _blanked(leaf, dead), obs)
 
-    # Of the whole slot ----------------------------------------------------------------
-
-    @property
-    def started(self) -> Bools:
-        """True where this is the first observation of an episode."""
-        return self.step.started
-
-    @property
-    def valid(self) -> Bools:
-        """False for padding rows: a next-step reset, or a fault."""
-        return self.step.valid
-
-    @property
-    def ended(self) -> Bools:
-        """Where an episode ended."""
-        return self.step.ended
+    # Computed when read ---------------------------------------------------------------
 
     @cached_property
     def state(self) -> Any:
@@ -115,8 +100,6 @@ class MultiStep:
         if self.team.state_space is None:
             return None
         return mapped(np.copy, self.step.obs[STATE_KEY])
-
-    # Computed when read ---------------------------------------------------------------
 
     @cached_property
     def acting(self) -> dict[str, Bools]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from corral.api.pettingzoo.step import MultiStep
-from corral.api.shared_policy.spaces import SharedSpaces
+from corral.api.shared_policy.spaces import SharedSpaces, as_rows
 from corral.core import Decision, Generators, Step
 from corral.engine.adapters.team import Team
 from corral.engine.tree import mapped
@@ -55,7 +55,9 @@ class SharedPolicy:
         """Choose an action for each agent of each env."""
         envs, agents = len(step), self._agents
         decision = self._policy.act(
-            self._rows(step), self._by_agent(carry, envs), AgentGenerators(rng, agents)
+            self._rows(step),
+            as_rows(carry, envs * agents),
+            AgentGenerators(rng, agents),
         )
         action = self._spaces.actions(decision.action, envs)
         return Decision(action, self._by_env(decision.carry, envs))
@@ -77,10 +79,6 @@ class SharedPolicy:
             previous_action=None,
             **each,
         )
-
-    def _by_agent(self, carry: Any, envs: int) -> Any:
-        rows = envs * self._agents
-        return mapped(lambda leaf: leaf.reshape(rows, *leaf.shape[2:]), carry)
 
     def _by_env(self, carry: Any, envs: int) -> Any:
         shape = envs, self._agents

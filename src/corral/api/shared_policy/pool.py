@@ -2,11 +2,16 @@
 
 Vector envs and collectors use it like any pool; beneath it is a pool of envs. Rows of
 one env step together, so a subset of rows must consist of whole envs.
+
+Row i is agent `i % agents` of env `i // agents`, in the env's order of agents. A row's
+episode starts when its agent appears and ends when the agent ends. While an agent is
+absent its rows are padding: zeros, not valid, the action ignored. Every padding row is
+`started`, so that neither a carry nor a return crosses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +21,7 @@ from numpy.typing import NDArray
 from corral.api.pettingzoo.step import MultiStep
 from corral.api.pool_env import PoolOwner
 from corral.api.shared_policy.policy import SharedPolicy
-from corral.api.shared_policy.spaces import SharedSpaces, shared_spaces
+from corral.api.shared_policy.spaces import shared_spaces
 from corral.core import Step
 from corral.engine.adapters.team import TEAM_KEY, Team
 from corral.engine.layout.infos import Infos
@@ -53,7 +58,13 @@ class SharedPool(PoolOwner):
         self.agents = len(team.agents)
         self.num_envs = pool.num_envs * self.agents
         self._spaces = shared_spaces(team, pad)
-        self._rows = SharedRows(team, self._spaces, pool.num_envs)
+        shape = pool.num_envs, self.agents
+        self._alive = np.zeros(shape, np.bool_)
+        self._return = np.zeros(shape)
+        self._length = np.zeros(shape, np.int32)
+        self._seed = np.full(shape, -1, np.int64)
+        self._multi: MultiStep | None = None
+        """The last Step, if it had all envs."""
         self.spec = replace(
             pool.spec,
             observation_space=self._spaces.observation_space,
@@ -84,7 +95,9 @@ class SharedPool(PoolOwner):
     @property
     def action_masks(self) -> NDArray[np.bool_] | None:
         """The valid actions of each row; None if actions are not Discrete."""
-        return self._rows.masks()
+        if self._multi is None:  # or if not all rows were seen
+            return None
+        return self._spaces.masks(self._multi.action_mask, self.pool.num_envs)
 
     def for_envs(self, policy: Any) -> SharedPolicy:
         """Convert a policy of agents to one of envs, for a pool of envs::
@@ -173,14 +186,10 @@ class SharedPool(PoolOwner):
             timeout=timeout,
             copy=False,
         )
-        return self._step_of_rows(step, self.pool.copy if copy is None else copy)
+        return self._step_of_rows(step, copy)
 
     def _rounded(self, count: int | None) -> int | None:
         return None if count is None else -(-count // self.agents)
-
-    def _step_of_rows(self, step: Step, copy: bool) -> Step:
-        self.last = step
-        return self._rows.step(step, copy)
 
     def reset(self, slots: Rows | None = None, **episodes: Any) -> Step:
         """send_reset and recv."""
@@ -198,7 +207,7 @@ class SharedPool(PoolOwner):
         """Send to every row and recv."""
         batch = self._spaces.actions(actions, self.pool.num_envs)
         step = self.pool.step_all(batch, copy=False)
-        return self._step_of_rows(step, self.pool.copy if copy is None else copy)
+        return self._step_of_rows(step, copy)
 
     # Questions ------------------------------------------------------------------------
 
@@ -248,35 +257,14 @@ class SharedPool(PoolOwner):
         answers = dict(zip(envs, ask(envs), strict=True))
         return tuple(answers[env] for env in wanted)
 
+    # Rows -----------------------------------------------------------------------------
 
-# Rows ---------------------------------------------------------------------------------
-
-
-class SharedRows:
-    """Converts Steps of envs to Steps of rows, with the state of each row.
-
-    Row i is agent `i % agents` of env `i // agents`, in the env's order of agents. A
-    row's episode starts when its agent appears and ends when the agent ends. While an
-    agent is absent its rows are padding: zeros, not valid, the action ignored. Every
-    padding row is `started`, so that neither a carry nor a return crosses it.
-    """
-
-    def __init__(self, team: Team, spaces: SharedSpaces, envs: int) -> None:
-        self._team = team
-        self._spaces = spaces
-        self.agents = len(team.agents)
-        shape = envs, self.agents
-        self._alive = np.zeros(shape, np.bool_)
-        self._return = np.zeros(shape)
-        self._length = np.zeros(shape, np.int32)
-        self._seed = np.full(shape, -1, np.int64)
-        self._last: MultiStep | None = None
-        """The last Step, if it had all envs."""
-
-    def step(self, step: Step, copy: bool) -> Step:
+    def _step_of_rows(self, step: Step, copy: bool | None) -> Step:
         """The same Step, a row for each agent."""
+        self.last = step
         envs = step.slots
-        multi = MultiStep(self._team, step, same_step=True, copy=copy)
+        copies = self.pool.copy if copy is None else copy
+        multi = MultiStep(self.team, step, same_step=True, copy=copies)
         flags = self._spaces.flags
         alive = flags(multi.alive)
         # The agents alive before this step; after a reset, those alive now.
@@ -297,7 +285,7 @@ class SharedRows:
         self._length[envs] = np.where(started, 0, lengths)
         self._alive[envs] = alive
         self._follow_seeds(step)
-        self._last = multi if len(envs) == len(self._alive) else None
+        self._multi = multi if len(envs) == len(self._alive) else None
         infos, final_infos = self._row_infos(step, ended)
         obs = finals = self._spaces.rows(multi.obs, multi.alive, len(envs))
         if ended.any():
@@ -328,25 +316,15 @@ class SharedRows:
                     episode_seed(seed, agent) for agent in range(self.agents)
                 ]
 
-    def masks(self) -> Bools | None:
-        """What each row may do now; None if nothing is chosen, or not all were seen."""
-        if self._last is None:
-            return None
-        return self._spaces.masks(self._last.action_mask, len(self._alive))
-
     # Infos ----------------------------------------------------------------------------
 
     def _row_infos(
         self, step: Step, ended: Bools
     ) -> tuple[Infos, dict[int, dict[str, Any]]]:
         """The infos of agents, and the last infos of those that ended."""
-        current: dict[int, dict[str, Any]] = {}
-        final: dict[int, dict[str, Any]] = {}
-        if step.infos:
-            for position in range(len(step)):
-                current.update(self._apart(step.infos.of(position), position))
-        for position, info in step.final_infos.items():
-            final.update(self._apart(info, position))
+        infos = step.infos.to_list(len(step)) if step.infos else []
+        current = self._apart(enumerate(infos))
+        final = self._apart(step.final_infos.items())
         for row in np.flatnonzero(ended).tolist():
             env = row // self.agents
             if not step.ended.item(env):  # the env continues without this agent
@@ -358,12 +336,15 @@ class SharedRows:
         return Infos([], current), final
 
     def _apart(
-        self, info: dict[Any, Any], position: int
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, agent in enumerate(self._team.agents):
-            own = info.get(agent)
-            if own:
-                yield position * self.agents + number, own
+        self, infos: Iterable[tuple[int, dict[Any, Any]]]
+    ) -> dict[int, dict[str, Any]]:
+        """The infos of agents by row, from those of envs by position."""
+        return {
+            position * self.agents + number: info[agent]
+            for position, info in infos
+            for number, agent in enumerate(self.team.agents)
+            if info.get(agent)
+        }
 
 
 def _hand_on_fault(

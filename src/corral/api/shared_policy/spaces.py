@@ -44,7 +44,7 @@ class SharedSpaces:
 
     def rows(self, seen: ByGroup, there: ByGroup, envs: int) -> Any:
         """The observations, a row per agent; zeros for absent agents."""
-        return _as_rows(seen[self._group.name], envs * self._agents)
+        return as_rows(seen[self._group.name], envs * self._agents)
 
     def flags(self, flags: ByGroup) -> Array:
         """One number per agent, `(envs, agents)`."""
@@ -91,7 +91,7 @@ class PaddedSpaces(SharedSpaces):
         flat = {}
         for group in self._team.groups:
             here = len(group.agents)
-            batch = _as_rows(seen[group.name], envs * here)
+            batch = as_rows(seen[group.name], envs * here)
             rows = flat_batch(group.observation_space, batch, envs * here)
             flat[group.name] = rows.reshape(envs, here, -1)
         whole = self._whole(flat, *self._shape)
@@ -156,7 +156,8 @@ def shared_spaces(team: Team, pad: bool) -> SharedSpaces:
     )
 
 
-def _as_rows(batch: Any, count: int) -> Any:
+def as_rows(batch: Any, count: int) -> Any:
+    """Arrays `(envs, agents, ...)` as `(count, ...)`."""
     return mapped(lambda array: array.reshape(count, *array.shape[2:]), batch)
 
 

@@ -44,7 +44,7 @@ class AecAdapter(PettingZooAdapter):
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
-        self.start(seed, options, task)
+        self.begin(self.env.reset, seed, options, task)
         try:
             self._keeper, self._passage = keeper_of(self.env)
             self.roster.begin(self._keeper.agents)

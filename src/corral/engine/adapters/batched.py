@@ -89,19 +89,26 @@ class BatchedEnv:
 
     def outcomes(self, result: Any, rows: Sequence[int]) -> dict[int, Outcome]:
         """The results of these slots."""
-        obs, reward, terminated, truncated, infos = result
-        if np.any(terminated) or np.any(truncated):
+        obs, *numbers, infos = result
+        if np.any(numbers[1]) or np.any(numbers[2]):
             obs = owned_info(obs)  # a reset may reuse the env's own arrays
-        columns = [self._rows_of(obs)]
-        numbers = (reward, terminated, truncated)
-        for name, values in zip(_RESULTS[1:], numbers, strict=True):
-            columns.append(self._checked_rows(name, _listed(values)))
+        rewards, over, cut = (
+            self._checked_rows(name, _listed(values))
+            for name, values in zip(_RESULTS[1:], numbers, strict=True)
+        )
+        observations = self._rows_of(obs)
         # Infos are empty most of the time, and a dict for each slot costs time.
         each = None if infos == {} else infos_of(owned_info(infos), self.count)
-        found: dict[int, Outcome] = {}
-        for row in rows:
-            parts = [column[row] for column in columns]
-            found[row] = (*parts, {} if each is None else each[row])
+        found: dict[int, Outcome] = {
+            row: (
+                observations[row],
+                rewards[row],
+                over[row],
+                cut[row],
+                {} if each is None else each[row],
+            )
+            for row in rows
+        }
         self.begun = {}
         if self.resets_itself == "same_step":
             for row, outcome in found.items():
@@ -168,14 +175,11 @@ class BatchedEnv:
         options: dict[str, Any] | None,
         has_task: bool,
     ) -> Any:
-        seeds: list[Any] = [None] * self.count
-        tasks: list[Any] = [None] * self.count
-        for row, (seed, _, task) in beginnings.items():
-            seeds[row], tasks[row] = seed, task
+        begun = [beginnings.get(row, (None, None, None)) for row in range(self.count)]
         given = {**(options or {}), "reset_mask": self._mask(list(beginnings))}
         if has_task:
-            given["tasks"] = tasks
-        return self.env.reset(seed=seeds, options=given)
+            given["tasks"] = [task for _, _, task in begun]
+        return self.env.reset(seed=[seed for seed, _, _ in begun], options=given)
 
     def close(self) -> None:
         """Close the env, once."""
@@ -299,20 +303,17 @@ def _resets_of(env: Any, count: int) -> str | None:
             f'into its metadata["{AUTORESET_KEY}"]: DISABLED if its reset takes '
             'options["reset_mask"]'
         )
-    names = {
-        AutoresetMode.NEXT_STEP: "next_step",
-        AutoresetMode.SAME_STEP: "same_step",
-    }
-    return names.get(AutoresetMode(mode))
+    name = AutoresetMode(mode).name.lower()
+    return None if name == "disabled" else name
 
 
 def _read(result: Any, count: int, method: str, expected: str) -> Any:
     """What a method of the env returned, if it is so many values."""
     if isinstance(result, (tuple, list)) and len(result) == count:
         return result
-    found = f"{result!r:.80} ({type(result).__name__})"
-    if isinstance(result, (tuple, list)):
-        found = f"{len(result)} values"
+    several = isinstance(result, (tuple, list))
+    one = f"{result!r:.80} ({type(result).__name__})"
+    found = f"{len(result)} values" if several else one
     raise SpaceMismatch(
         f"{method}() of the batched env returned {found}; it returns {expected}"
     )

@@ -44,12 +44,7 @@ class ResolvedEnv:
     expression: str
     """How a program names it: `"CartPole-v1"`, or the function's own name."""
     import_line: str = ""
-    """The import line of such a program, if it needs one."""
-
-    @property
-    def registered(self) -> bool:
-        """Whether it is an id of Gymnasium's."""
-        return not self.import_line
+    """The import line of such a program; "" for an id of Gymnasium's."""
 
 
 def resolve_env(
@@ -93,7 +88,7 @@ def resolve_env(
     if is_registered(name):
         return by_id
     dotted = f"{module_name}.{name}"
-    inside = [one.rpartition(".")[2] for one in _modules_beside(dotted)]
+    inside = (one.rpartition(".")[2] for one in _modules_beside(dotted))
     names = [*_callables(module), *inside, *gymnasium.registry]
     raise OptionError(
         f"module {module_name!r} was imported, but it has no function or class "
@@ -116,29 +111,15 @@ def named_attribute(text: str) -> Any:
     return found
 
 
-def _check_module_name(name: str, attribute: str) -> None:
-    """Refuse a path in the place of a module, and say how to write it."""
-    path = os.path.normpath(name)
-    is_file = path.endswith(".py") and os.path.isfile(path)
-    if os.sep not in name and not name.startswith(".") and not is_file:
-        return
-    dotted = path.removesuffix(".py").replace(os.sep, ".")
-    hint = "" if dotted.startswith(".") else f": {dotted}:{attribute}"
-    raise OptionError(
-        f"{name!r} is not a module name; write it as in `import`, with dots, without "
-        f".py, relative to the working directory{hint}"
-    )
-
-
 def _imported(name: str, attribute: str) -> Any:
     """The module of an attribute, with the working directory on the path."""
-    if not name or not attribute:
+    dotted = all(map(str.isidentifier, name.split("."))) and not name.endswith(".py")
+    if not (dotted and attribute):
         raise OptionError(
-            f"'{name}:{attribute}' lacks the module or the name; write module:function,"
-            " or an id such as CartPole-v1"
+            f"'{name}:{attribute}' is not module:function; write the module as in "
+            "`import`, with dots, without .py, relative to the working directory"
         )
-    _check_module_name(name, attribute)
-    here = _look_here()
+    _look_here()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -146,18 +127,16 @@ def _imported(name: str, attribute: str) -> Any:
             raise  # the module is there; something it imports is not
         near = near_names(name, _modules_beside(name))
         raise OptionError(
-            f"no module {error.name!r}: looked in {here} and on Python's path{near}"
+            f"no module {error.name!r} in the working directory or on Python's "
+            f"path{near}"
         ) from None
 
 
-def _look_here() -> str:
-    try:
+def _look_here() -> None:
+    with suppress(OSError):  # it was deleted, and has no modules
         here = os.getcwd()
-    except OSError:  # it was deleted, and has no modules
-        return "a directory that was deleted"
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
-    return here
+        if here not in sys.path and "" not in sys.path:
+            sys.path.insert(0, here)
 
 
 def _as_module(name: str) -> str:
@@ -165,22 +144,17 @@ def _as_module(name: str) -> str:
     _look_here()
     with suppress(Exception):  # importing it is a guess, and may raise anything
         if importlib.util.find_spec(name) is not None:
-            known = _callables(importlib.import_module(name))
-            found = [f"{name}:{one}" for one in PETTINGZOO_MAKERS if one in known]
-            makers = " or ".join(found)
-            return f". {name} is a module: write {makers or f'{name}:function'}"
+            makers = makers_in(importlib.import_module(name)) or ["function"]
+            written = " or ".join(f"{name}:{one}" for one in makers)
+            return f". {name} is a module: write {written}"
     return ""
 
 
 def _modules_beside(name: str) -> Iterable[str]:
     """Names of modules that could have been meant."""
     parent, dot, _ = name.rpartition(".")
-    if not dot:
-        return (module.name for module in pkgutil.iter_modules())
-    path = getattr(sys.modules.get(parent), "__path__", None)
-    if path is None:
-        return ()
-    return (f"{parent}.{module.name}" for module in pkgutil.iter_modules(path))
+    path = getattr(sys.modules.get(parent), "__path__", ()) if dot else None
+    return (f"{parent}{dot}{module.name}" for module in pkgutil.iter_modules(path))
 
 
 def _attribute(module: Any, name: str) -> Any:
@@ -191,8 +165,13 @@ def _attribute(module: Any, name: str) -> Any:
 
 
 def _callables(module: Any) -> list[str]:
-    public = [name for name in vars(module) if not name.startswith("_")]
-    return [name for name in public if callable(getattr(module, name))]
+    found = vars(module).items()
+    return [name for name, value in found if name[:1] != "_" and callable(value)]
+
+
+def makers_in(module: Any) -> list[str]:
+    """PettingZoo's functions that make an env, as far as the module has them."""
+    return [one for one in PETTINGZOO_MAKERS if callable(getattr(module, one, None))]
 
 
 # Factories ----------------------------------------------------------------------------
@@ -218,12 +197,12 @@ def _check_call(
         signature.bind_partial(**dict.fromkeys(supplied))  # an unknown one first
         signature.bind(**dict.fromkeys(supplied))
     except TypeError as error:
-        needed = [
-            one.name
-            for one in parameters.values()
+        missing = [
+            name
+            for name, one in parameters.items()
             if one.default is one.empty and one.kind in _BY_NAME
+            if name not in supplied
         ]
-        missing = [name for name in needed if name not in supplied]
         raise OptionError(
             f"{factory} has the arguments {signature} and cannot be called: {error}. "
             f"Arguments are passed by name: {_as_written(kwargs, missing, syntax)}"
@@ -269,9 +248,8 @@ def is_registered(env_id: str) -> bool:
         namespace, name, version = parse_env_id(env_id)
     except gymnasium.error.Error:
         return False
-    if version is None and find_highest_version(namespace, name) is not None:
-        return True
-    return env_id in gymnasium.registry
+    latest = find_highest_version(namespace, name) if version is None else None
+    return latest is not None or env_id in gymnasium.registry
 
 
 def near_names(name: str, names: Iterable[str]) -> str:

@@ -13,9 +13,9 @@ from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
 from corral.core import Factory
 from corral.engine.adapters.env_names import (
-    PETTINGZOO_MAKERS,
     make_registered,
     make_registered_batch,
+    makers_in,
     resolve_env,
 )
 from corral.engine.adapters.pettingzoo import has_agents
@@ -66,7 +66,7 @@ def _factory(maker: Maker, kwargs: dict[str, Any], batched: bool) -> Factory:
     if isinstance(maker, str):
         given = ("num_envs", "slots") if batched else ()
         found = resolve_env(maker, kwargs, given=given)
-        if not (batched and found.registered):
+        if found.import_line or not batched:
             return found.factory
     if isinstance(maker, (str, RegisteredSpec)):
         if not batched:
@@ -141,11 +141,6 @@ def check_factory(thing: Any, place: str = "env") -> None:
     if isinstance(thing, (str, RegisteredSpec)):
         return
     mistake = _mistake(thing)
-    if not mistake and not callable(thing):
-        mistake = (
-            f'{thing!r:.80}; pass an id such as "CartPole-v1", "module:function", a '
-            "function or class that makes an environment, or a list of those"
-        )
     if mistake:
         raise OptionError(f"{place} is {mistake}")
 
@@ -170,34 +165,28 @@ def _mistake(thing: Any) -> str:
             f"{type(thing).__name__}, which is several environments already; pass a "
             "factory of one of them, and num_envs"
         )
-    if isinstance(thing, gymnasium.Env):
-        return f"an environment, {thing}; {_maker_of(thing)}"
-    if has_agents(thing):
+    if isinstance(thing, gymnasium.Env) or has_agents(thing):
         return (
-            f"an environment with several agents, {type(thing).__name__}; pass the "
-            "function that made it to corral.make_multi, which calls it once per slot"
+            f"an environment, {thing}; pass its id, its class "
+            "or a function that makes it, which is called once per slot"
         )
     if isinstance(thing, Iterator):
         return f"{type(thing).__name__}, which can be read once; pass a list"
-    return ""
+    if callable(thing):
+        return ""
+    return (
+        f'{thing!r:.80}; pass an id such as "CartPole-v1", "module:function", a '
+        "function or class that makes an environment, or a list of those"
+    )
 
 
 def _function_of(module: ModuleType) -> str:
     """Which function of a module makes environments."""
-    makers = [one for one in PETTINGZOO_MAKERS if callable(getattr(module, one, None))]
-    if not makers:
-        return "pass a function or class of it that makes an environment"
     short = module.__name__.rpartition(".")[2]
-    choice = " or ".join(f"{short}.{one}" for one in makers)
+    choice = " or ".join(f"{short}.{one}" for one in makers_in(module))
+    if not choice:
+        return "pass a function or class of it that makes an environment"
     return (
         f"pass its function {choice} to corral.make_multi (several agents) or "
         "corral.make_shared_policy (one policy for all agents)"
     )
-
-
-def _maker_of(env: gymnasium.Env[Any, Any]) -> str:
-    if env.spec is not None:
-        name = f'"{env.spec.id}"'
-        return f"pass its id, {name}, or lambda: gymnasium.make({name}, ...)"
-    made = type(env.unwrapped).__name__
-    return f"pass the class, {made}, or a function that makes one: lambda: {made}(...)"

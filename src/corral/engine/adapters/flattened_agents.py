@@ -96,7 +96,7 @@ class FlattenedAgents(gymnasium.Env[Any, Any]):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start an episode with the agents that the env lists."""
         adapter = self._of_this_env()
-        result = adapter.start(seed, options, NO_TASK)
+        result = adapter.begin(adapter.course.reset, seed, options, NO_TASK)
         adapter.begun(result)
         observations, self._infos = result
         return self._joint(observations), self._joint_info({})

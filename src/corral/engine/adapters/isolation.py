@@ -92,9 +92,8 @@ def _distribution(module: str) -> str:
     # Python 3.10's `packages_distributions` reads no list of files.
     for one in metadata.distributions():
         named = (one.read_text("top_level.txt") or "").split()
-        if not named:
-            named = [file.parts[0].removesuffix(".py") for file in one.files or ()]
-        if module in named:
+        files = () if named else (file.parts[0] for file in one.files or ())
+        if module in named or {module, f"{module}.py"} & {*files}:
             return f"{one.name} {one.version}"
     return ""
 
@@ -104,11 +103,8 @@ def _distribution(module: str) -> str:
 
 def folder() -> Path:
     """Where verdicts are kept."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    if named:
-        return Path(named)
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return Path(home, "corral", "verdicts")
+    return Path(os.environ.get(FOLDER_VARIABLE) or f"{home}/corral/verdicts")
 
 
 def save_verdict(verdict: IsolationVerdict) -> Path:

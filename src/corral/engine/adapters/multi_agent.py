@@ -9,10 +9,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from corral.core import NO_TASK, Adapter, EnvSpec
+from corral.core import EnvSpec
 from corral.engine.adapters.pettingzoo_wrappers import without_detours
 from corral.engine.adapters.roster import Roster, Seat
-from corral.engine.adapters.single_agent import Signature
+from corral.engine.adapters.single_agent import SingleEnvAdapter
 from corral.engine.adapters.team import MASK_KEY, TEAM_KEY, masks_of, team_of
 from corral.errors import SpaceMismatch, SpacesDiffer
 
@@ -22,7 +22,7 @@ Outcome = tuple[Any, Any, Any, Any, dict[str, Any]]
 """What a step of any env comes to: see `core.Adapter`."""
 
 
-class PettingZooAdapter(Adapter):
+class PettingZooAdapter(SingleEnvAdapter):
     """One env with several agents; attributes are reached through its wrappers."""
 
     turns: bool
@@ -47,18 +47,6 @@ class PettingZooAdapter(Adapter):
         self.masking = False
         """Whether a mask ever came with an info."""
         self._maskable = any(group.mask_by_info for group in team.groups)
-        self._resets = Signature()
-
-    def start(self, seed: int | None, options: dict[str, Any] | None, task: Any) -> Any:
-        """Reset the env, about `task` where one was given."""
-        if task is not NO_TASK:
-            if hasattr(self.env, "set_task"):
-                self.env.set_task(task)
-            else:
-                options = {**(options or {}), "task": task}
-        if options is None and not self._resets.takes_options(self.env.reset):
-            return self.course.reset(seed=seed)
-        return self.course.reset(seed=seed, options=options)
 
     def observed(self) -> NDArray[np.uint8]:
         """The team's buffer, with the env's state where it was asked for."""

@@ -41,7 +41,7 @@ class ParallelAdapter(PettingZooAdapter):
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
-        return self.begun(self.start(seed, options, task))
+        return self.begun(self.begin(self.course.reset, seed, options, task))
 
     def begun(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """Store what the env's `reset` returned."""
@@ -227,6 +227,5 @@ class ReturnsAdapter(ParallelAdapter):
 
 def _bare(action: Any) -> Any:
     """As AgileRL hands it on: axes of one entry are dropped, numbers are plain."""
-    if isinstance(action, (int, np.integer)):
-        return int(action)
-    return np.array(action).squeeze()
+    number = isinstance(action, (int, np.integer))
+    return int(action) if number else np.array(action).squeeze()

@@ -29,11 +29,11 @@ def adapt_multi(
         observe: (AEC) "acting", or "all" that are alive.
     """
     check_choice("observe", observe, OBSERVE_CHOICES)
-    if is_aec(env):
+    if has_agents(env) and callable(getattr(env, "agent_iter", None)):
         if not parallel:
             return AecAdapter(env, state, observe)
         env = _converted(env)
-    if is_parallel(env):
+    if has_agents(env):
         return ParallelAdapter(env, state)
     hint = "; does it end in `return env`?" if env is None else ""
     if isinstance(env, gymnasium.Env):
@@ -54,21 +54,10 @@ def multi_env(env: Any, **options: Any) -> MultiAdapter:
         raise
 
 
-def is_aec(env: Any) -> bool:
-    """Whether agents act in turn."""
-    return has_agents(env) and callable(getattr(env, "agent_iter", None))
-
-
-def is_parallel(env: Any) -> bool:
-    """Whether agents act at once."""
-    return has_agents(env) and not callable(getattr(env, "agent_iter", None))
-
-
 def has_agents(env: Any) -> bool:
     """Whether it follows one of PettingZoo's two APIs."""
-    if isinstance(env, gymnasium.Env) or not callable(getattr(env, "step", None)):
-        return False
-    return callable(getattr(env, "observation_space", None))
+    methods = (getattr(env, name, None) for name in ("step", "observation_space"))
+    return not isinstance(env, gymnasium.Env) and all(map(callable, methods))
 
 
 def _converted(env: Any) -> Any:

@@ -83,9 +83,8 @@ class PassThroughLayers:
         """Whether every layer is unchanged."""
         for layer, kind, inside, following, names in self._layers:
             held = vars(layer)
-            if held[inside] is not following or not names.isdisjoint(held):
-                return False
-            if type(layer) is not kind:
+            same = held[inside] is following and type(layer) is kind
+            if not (same and names.isdisjoint(held)):
                 return False
         return all(getattr(kind, name) is own for kind, name, own in self._methods)
 

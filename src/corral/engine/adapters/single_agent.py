@@ -13,8 +13,51 @@ from corral.core import NO_TASK, Adapter, EnvSpec
 from corral.engine.adapters.task_delivery import TaskDelivery
 
 
-class GymnasiumAdapter(Adapter):
+class SingleEnvAdapter(Adapter):
+    """The adapter of one env, of any kind: how its episodes begin."""
+
+    _resets: tuple[Any, bool] = (None, True)
+    """The env's `reset`, and whether it takes options."""
+    _deliver: TaskDelivery | None = None
+    bare_resets = False
+    """Whether `reset` is called without arguments where none are given."""
+
+    def begin(
+        self, reset: Callable[..., Any], seed: int | None, options: Any, task: Any
+    ) -> Any:
+        """Reset the env, about `task` where one was given.
+
+        Args:
+            reset: the method to call: the env's, or a shortcut to it.
+            seed: for this episode.
+            options: for this episode.
+            task: for this episode.
+        """
+        more: dict[str, Any] = {}
+        if task is not NO_TASK:
+            if self._deliver is None:
+                self._deliver = TaskDelivery(self.env)
+            more = self._deliver(task, options)
+            options = more.pop("options", None)
+        if seed is None and options is None and self.bare_resets and not more:
+            return reset()
+        # An env may take no options, as long as none are given.
+        if options is None and (more or not self._takes_options()):
+            return reset(seed=seed, **more)
+        return reset(seed=seed, options=options, **more)
+
+    def _takes_options(self) -> bool:
+        # A bound method is new each time. A signature is read when the method changes.
+        function = getattr(self.env.reset, "__func__", self.env.reset)
+        if function is not self._resets[0]:
+            self._resets = function, takes_options(function)
+        return self._resets[1]
+
+
+class GymnasiumAdapter(SingleEnvAdapter):
     """One gymnasium.Env; attributes are reached through its wrappers."""
+
+    bare_resets = True
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env = env
@@ -26,8 +69,6 @@ class GymnasiumAdapter(Adapter):
             render_mode=env.render_mode,
             id=env.spec.id if env.spec is not None else None,
         )
-        self._resets = Signature()
-        self._deliver: TaskDelivery | None = None
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step the env."""
@@ -37,20 +78,7 @@ class GymnasiumAdapter(Adapter):
         self, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode, about `task` where one was given."""
-        env = self.env
-        if task is not NO_TASK:
-            if self._deliver is None:
-                self._deliver = TaskDelivery(env)
-            more = self._deliver(task, options)
-            if more:
-                return env.reset(seed=seed, **more)
-        if options is None:
-            # An env may take no options, as long as none are given.
-            if seed is None:
-                return env.reset()
-            if not self._resets.takes_options(env.reset):
-                return env.reset(seed=seed)
-        return env.reset(seed=seed, options=options)
+        return self.begin(self.env.reset, seed, options, task)  # type: ignore[no-any-return]
 
     def get_attr(self, name: str) -> Any:
         """Read the attribute, wherever in the wrappers it is."""
@@ -67,21 +95,6 @@ class GymnasiumAdapter(Adapter):
         made.env = made.stepper = env
         made._deliver = None
         return made
-
-
-class Signature:
-    """Whether a `reset` takes options; inspected again when the method changes."""
-
-    def __init__(self) -> None:
-        self._function: Any = None
-        self._answer = True
-
-    def takes_options(self, reset: Callable[..., Any]) -> bool:
-        """Whether options can be given to it."""
-        function = getattr(reset, "__func__", reset)  # a bound method is new each time
-        if function is not self._function:
-            self._function, self._answer = function, takes_options(reset)
-        return self._answer
 
 
 def takes_options(reset: Callable[..., Any]) -> bool:

@@ -27,7 +27,7 @@ class TaskDelivery:
     """Tells one env its tasks.
 
     Args:
-        env: a Gymnasium env.
+        env: of Gymnasium or PettingZoo.
         task_by: the name of a method, "reset", "options", or a function of the env and
             the task (default: the first way that the env has).
     """
@@ -37,7 +37,7 @@ class TaskDelivery:
         self.by = _way_of(env) if task_by is None else task_by
         """The way that is used."""
         known = callable(self.by) or self.by in (RESET, OPTIONS)
-        if not known and not env.has_wrapper_attr(self.by):
+        if not known and _attribute(env, str(self.by)) is None:
             raise OptionError(
                 f"task_by is {self.by!r}, and {env} has no such method; name a method "
                 f'of the env, "{RESET}" or "{OPTIONS}", or pass a function of (env, '
@@ -56,13 +56,20 @@ class TaskDelivery:
         if callable(self.by):
             self.by(self._env, task)
         else:
-            self._env.get_wrapper_attr(self.by)(task)
+            _attribute(self._env, self.by)(task)
         return given
+
+
+def _attribute(env: Any, name: str) -> Any:
+    """A method, wherever in the wrappers it is; None if there is none."""
+    if hasattr(env, "has_wrapper_attr"):
+        return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    return getattr(env, name, None)
 
 
 def _way_of(env: Any) -> str:
     for name in METHODS:
-        if env.has_wrapper_attr(name):
+        if _attribute(env, name) is not None:
             return name
     layer = env
     while layer is not None:

@@ -59,16 +59,21 @@ class Group:
 
     @property
     def mask(self) -> int:
-        """How many entries a mask of one agent's actions has; 0 if it can have none."""
-        return mask_size(self.action_space)
+        """Entries of a mask of one agent's actions; 0 if it can have none.
+
+        One per action; those of several sets of actions are one after the other.
+        """
+        space = self.action_space
+        if isinstance(space, spaces.MultiDiscrete) and len(space.shape) == 1:
+            return int(space.nvec.sum())
+        return int(space.n) if isinstance(space, spaces.Discrete) else 0
 
     @property
     def mask_in_obs(self) -> bool:
         """Whether observations carry the mask."""
-        space = self.observation_space
-        if not (self.mask and isinstance(space, spaces.Dict)):
-            return False
-        return MASK_KEY in space.spaces and space[MASK_KEY].shape == (self.mask,)
+        parts: Any = getattr(self.observation_space, "spaces", {})
+        in_dict = self.mask > 0 and MASK_KEY in parts
+        return in_dict and parts[MASK_KEY].shape == (self.mask,)
 
     @property
     def mask_by_info(self) -> bool:
@@ -195,15 +200,6 @@ def batched(space: Space[Any], count: int) -> Space[Any]:
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([batched(part, count) for part in space])
     return batch_space(space, count)
-
-
-def mask_size(action_space: Space[Any]) -> int:
-    """Entries of a mask: one per action, of several sets one after the other."""
-    if isinstance(action_space, spaces.Discrete):
-        return int(action_space.n)
-    if isinstance(action_space, spaces.MultiDiscrete) and len(action_space.shape) == 1:
-        return int(action_space.nvec.sum())
-    return 0
 
 
 def _booleans(*shape: int) -> spaces.Box:

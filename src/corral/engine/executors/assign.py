@@ -49,12 +49,11 @@ class Placement:
     """How many extra envs were built, and closed again, for the trial."""
 
     def __str__(self) -> str:
-        where = _workers(self.workers, self.backend)
         slots = "1 slot" if self.num_envs == 1 else f"{self.num_envs} slots"
+        text = f"{slots}, {_workers(self.workers, self.backend)}: {self.reason}"
         sharing = f"; {self.sharing}" if self.sharing else ""
         built = f" (extra envs built to find out: {self.extra_envs})"
-        tried = built if self.extra_envs else ""
-        return f"{slots}, {where}: {self.reason}{sharing}{tried}"
+        return text + sharing + (built if self.extra_envs else "")
 
 
 def _workers(count: int, backend: str) -> str:
@@ -66,10 +65,8 @@ def _workers(count: int, backend: str) -> str:
 
 def usable_cores() -> int:
     """Cores that this process may use, by affinity and cgroup limits."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
+    known = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     return max(1, math.ceil(min(cores, cgroup_limit())))
 
 
@@ -94,10 +91,8 @@ def shards(slots: int, workers: int) -> list[range]:
 
 def worker_and_index(slot: int, shards: Sequence[range]) -> tuple[int, int]:
     """The worker that has the slot, and the slot's index in its shard."""
-    for worker, shard in enumerate(shards):
-        if slot in shard:
-            return worker, slot - shard.start
-    raise AssertionError(f"no worker has slot {slot}")
+    worker = next(number for number, shard in enumerate(shards) if slot in shard)
+    return worker, slot - shards[worker].start
 
 
 def enough_workers(slots: int, cores: int) -> int:
@@ -123,15 +118,9 @@ def useful_processes(
 ) -> tuple[int, str]:
     """The number of processes if the user gave none; and why, if not the usual one."""
     usual = enough_workers(num_envs, cores)
+    _, count = _quickest("process", num_envs, cores, measured, {usual})
     waits = measured.computing < WAITING_CPU_SHARE
-    if not waits or measured.step_time < MIN_WAITING_STEP_SECONDS:
-        return usual, ""
-    counts = worker_counts(num_envs, cores, measured.computing, MAX_PROCESSES)
-    _, count = min(
-        (batch_time("process", num_envs, cores, count, measured), count)
-        for count in {usual, *counts}
-    )
-    if count == usual:
+    if count == usual or not waits or measured.step_time < MIN_WAITING_STEP_SECONDS:
         return usual, ""
     return count, (
         f"a step takes {duration_text(measured.step_time)}, {measured.computing:.0%} "
@@ -153,17 +142,12 @@ def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
     a step; in the caller it would continue as a copy of the caller's program.
     """
     serial = batch_time("serial", num_envs, cores, 1, measured)
-    kinds = {"process": MAX_PROCESSES}
-    if measured.threads and not measured.forks:
-        kinds["thread"] = MAX_THREADS
-    workers: dict[str, tuple[float, int]] = {}
-    for kind, most in kinds.items():
-        counts = worker_counts(num_envs, cores, measured.computing, most)
-        if counts:
-            workers[kind] = min(
-                (batch_time(kind, num_envs, cores, count, measured), count)
-                for count in counts
-            )
+    threaded = measured.threads and not measured.forks
+    estimates = {
+        kind: _quickest(kind, num_envs, cores, measured, set())
+        for kind in (("process", "thread") if threaded else ("process",))
+    }
+    workers = {kind: best for kind, best in estimates.items() if best[0] < math.inf}
     reason = _reason(num_envs, measured, serial, workers)
     processes, threads = (
         workers.get(kind, (math.inf, 1))[0] for kind in ("process", "thread")
@@ -176,6 +160,21 @@ def choose(num_envs: int, cores: int, measured: Measurement) -> Placement:
     count = workers[kind][1] if kind in workers else 1
     return Placement(
         kind, count, num_envs, reason, measured.step_time, measured.computing
+    )
+
+
+def _quickest(
+    kind: str, num_envs: int, cores: int, measured: Measurement, usual: set[int]
+) -> tuple[float, int]:
+    """Seconds of the quickest batch on such workers, and how many; inf for none."""
+    most = MAX_THREADS if kind == "thread" else MAX_PROCESSES
+    counts = usual | worker_counts(num_envs, cores, measured.computing, most)
+    return min(
+        (
+            (batch_time(kind, num_envs, cores, count, measured), count)
+            for count in counts
+        ),
+        default=(math.inf, 1),
     )
 
 
@@ -269,12 +268,8 @@ def batch_time(
         step_time *= stretch(workers, gil_share(measured))
     slowest = math.ceil(num_envs / workers) * (step_time + OVERHEAD.worker_per_slot)
     computing = num_envs * measured.computing * measured.step_time / cores
-    if workers < cores:
-        per_batch, per_worker = OVERHEAD.spinning
-    else:
-        per_batch, per_worker = (
-            OVERHEAD.crowded if workers > cores else OVERHEAD.sleeping
-        )
+    waking = OVERHEAD.crowded if workers > cores else OVERHEAD.sleeping
+    per_batch, per_worker = OVERHEAD.spinning if workers < cores else waking
     passing = OVERHEAD.threads if kind == "thread" else 0.0
     return max(slowest, computing) + per_batch + workers * per_worker + passing
 

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,6 @@ from corral.engine.layout.codec import Codecs
 from corral.engine.layout.plan import ControlViews, DataViews
 from corral.engine.worker.commands import Ask, Job, ResumeState, ShardOptions, Verb
 from corral.engine.worker.letters import Letter, Reply
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What an executor can promise."""
-
-    survives_deaths: bool
-    """Workers are processes: an env may end its own, and one that hangs is ended."""
-    inline: bool = False
-    """The caller itself runs the envs: the executor has `step_inline` and `envs`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Vitals:
-    """The process of a worker, and how busy it was."""
-
-    pid: int
-    busy_seconds: float | None
-    """Seconds spent on commands since the start; None for the caller itself."""
 
 
 @dataclass(slots=True)
@@ -87,15 +68,10 @@ class Assignment:
             worker_init=self.worker_init,
             per_worker=self.per_worker,
             function=self.function,
-            shared={name: _read_only(array) for name, array in self.shared.items()},
+            # Views that cannot be written to.
+            shared={n: np.broadcast_to(a, np.shape(a)) for n, a in self.shared.items()},
             device=self.device(worker),
         )
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 class Executor(Protocol):
@@ -109,19 +85,16 @@ class Executor(Protocol):
     a body are defaults, for workers that neither die nor run in the caller.
     """
 
-    capabilities: Capabilities
+    survives_deaths: ClassVar[bool] = False
+    """Workers are processes: an env may end its own, and one that hangs is ended."""
+    inline: ClassVar[bool] = False
+    """The caller itself runs the envs: the executor has `step_inline` and `envs`."""
+
     shards: list[range]
-    done: NDArray[np.uint32]
-    """By slot: the ticket of the last finished command."""
-    reset_seed: NDArray[np.int64]
-    """By slot: the seed for its reset command; -1 for none."""
-    times: NDArray[np.void]
-    """By slot: durations of steps and resets, as `layout.plan.DURATIONS_DTYPE`."""
-    episode: NDArray[np.int64]
-    """By slot: the words of `layout.plan` about its episode."""
+    control: ControlViews
+    """The words of slots and workers that the pool reads, and the seeds of resets."""
     on_return: Callable[[int], None]
     """Called with a worker that has replaced another."""
-    _control: ControlViews
 
     def build(self) -> list[EnvSpec]:
         """Build every env; return the spec of each."""
@@ -135,11 +108,8 @@ class Executor(Protocol):
     def send(self, slots: NDArray[np.intp], verb: Verb, mode: int) -> None:
         """Have these slots stepped or reset."""
 
-    def post(self, worker: int, message: Any) -> None:
-        """Post a message that wants no answer."""
-
-    def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
-        """Post messages about slots; none of them if one cannot be pickled."""
+    def post(self, messages: Sequence[tuple[int, Any]]) -> None:
+        """Post messages to workers, without an answer; none if one is not pickled."""
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Ask workers; each answers after the commands it already has."""
@@ -172,7 +142,7 @@ class Executor(Protocol):
                 then: a hint when to look. Rings can be lost, and an env can make false
                 ones.
             timeout: seconds; None for no limit.
-            is_done: looks at `done`.
+            is_done: looks at `control.done`.
             only_some: whether more commands than that were sent. A worker busy with
                 the rest may then hold a ring back (see `transport.doorbell`).
         """
@@ -182,9 +152,6 @@ class Executor(Protocol):
 
         Letters, and whether any slot wrote info columns.
         """
-
-    def vitals(self) -> list[Vitals]:
-        """The process of each worker, and how long it has been busy."""
 
     def close(self, timeout: float | None) -> None:
         """End every worker; bounded, idempotent, never raises.
@@ -203,6 +170,10 @@ class Executor(Protocol):
         """The environments themselves; only where inline."""
         raise AssertionError("the envs are with the workers")
 
+    def pids(self) -> list[int]:
+        """The process of each worker."""
+        return [os.getpid()] * len(self.shards)
+
     def check_workers(self) -> None:
         """Raise if a worker has died or is late; put replacements in place.
 
@@ -218,10 +189,6 @@ class Executor(Protocol):
         """
         raise AssertionError("only processes can be replaced")
 
-    def retirement_stage(self, worker: int) -> int:
-        """Whether a worker that ended made room for another, and at which stage."""
-        return 0
-
     def last_letters(self, worker: int) -> Sequence[Letter]:
         """What a worker that ended has left in its mailbox, and what others sent."""
         return ()
@@ -230,25 +197,14 @@ class Executor(Protocol):
         """The last output of a worker; "" where it prints to the caller's own."""
         return ""
 
-    def _open_control(self, control: ControlViews) -> None:
-        """Take over the words that the pool reads, and close at exit."""
-        self._control = control
-        self.on_return = lambda worker: None
-        self.done = control.done
-        self.reset_seed = control.reset_seed
-        self.times = control.times
-        self.episode = control.episode
-        open_executors.add(self)
-
 
 @contextmanager
-def closed_on_error(executor: Executor | None, timeout: float = 2.0) -> Iterator[None]:
+def closed_on_error(executor: Executor, timeout: float = 2.0) -> Iterator[None]:
     """Close the executor if anything is raised in here, Ctrl-C too."""
     try:
         yield
     except BaseException:
-        if executor is not None:
-            executor.close(timeout)
+        executor.close(timeout)
         raise
 
 

@@ -61,12 +61,11 @@ def cache_key_of(assignment: Assignment, guests: list[int]) -> CacheKey | None:
 
 def _installed() -> list[tuple[str, int]]:
     """When something was last installed, or removed."""
-    found = []
-    for entry in sys.path:
-        if entry.endswith(("site-packages", "dist-packages")):
-            with suppress(OSError):
-                found.append((entry, os.stat(entry).st_mtime_ns))
-    return found
+    return [
+        (entry, os.stat(entry).st_mtime_ns)
+        for entry in sys.path
+        if entry.endswith(("site-packages", "dist-packages")) and os.path.isdir(entry)
+    ]
 
 
 def read_cached(key: CacheKey) -> SharingAnswer | None:
@@ -107,9 +106,10 @@ def _read(path: Path) -> SharingAnswer | None:
     except (OSError, ValueError):
         return None
     found = isolation.read_value(text, FORMAT, SharingAnswer)
-    if found is None or not isinstance(found.sources, dict):
-        return None
-    whole = isinstance(found.safe, bool) and isinstance(found.reason, str)
+    kinds = {"safe": bool, "reason": str, "sources": dict}
+    whole = found is not None and all(
+        isinstance(getattr(found, name), kind) for name, kind in kinds.items()
+    )
     return found if whole else None
 
 

@@ -25,7 +25,6 @@ RETRY_AFTER_BATCHES = 100
 """Batches until the next try."""
 _PAUSE_SOFT = 1
 """`omp_pause_soft`: settings such as the number of threads stay."""
-_MAPS = Path("/proc/self/maps")
 
 
 class HelperThreads:
@@ -69,7 +68,7 @@ class HelperThreads:
 def loaded() -> list[ctypes.CDLL]:
     """Every GNU OpenMP in this process that can end its helpers."""
     try:
-        lines = _MAPS.read_text().splitlines()
+        lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:  # not Linux
         return []
     # Address, rights, offset, device, inode, and the path, which may have spaces.
@@ -77,7 +76,5 @@ def loaded() -> list[ctypes.CDLL]:
     found = []
     for path in sorted(mapped):
         with suppress(OSError):  # removed since
-            library = ctypes.CDLL(path)
-            if hasattr(library, "omp_pause_resource_all"):  # OpenMP 5.0
-                found.append(library)
-    return found
+            found.append(ctypes.CDLL(path))
+    return [one for one in found if hasattr(one, "omp_pause_resource_all")]  # 5.0

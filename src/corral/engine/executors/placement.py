@@ -26,7 +26,11 @@ from corral.engine.executors.contract import (
     closed_on_error,
 )
 from corral.engine.executors.process import ProcessExecutor
-from corral.engine.executors.process_sharing import SharingProbe, SharingQuestion
+from corral.engine.executors.process_sharing import (
+    SharingProbe,
+    SharingQuestion,
+    try_sharing,
+)
 from corral.engine.executors.serial import SerialExecutor
 from corral.engine.executors.thread import ThreadExecutor
 from corral.engine.keywords import check_choice, check_count
@@ -88,20 +92,16 @@ def place(
     if backend == "serial":
         return _executor(assignment, Placement("serial", 1, slots, reason))
     if own_processes and workers is None and reason == ASKED:
-        cores = assignment.cores
-        usable = "one core is usable" if cores == 1 else f"{cores} cores are usable"
-        reason = f"this class uses processes; {usable}"
+        reason = f"this class uses processes; usable cores: {assignment.cores}"
     count = min(int(workers or enough_workers(slots, assignment.cores)), slots)
     if backend == "thread":
         return _threads(assignment, Placement("thread", count, slots, reason))
-    placement = Placement("process", count, slots, reason)
     obeys = workers is not None and not own_processes
+    wanted = Placement("process", count, slots, reason)
+    usable_cores = assignment.cores if workers is None else None
 
-    def decide(measured: Measurement, sharing: SharingAnswer | None) -> Placement:
-        if sharing is None:
-            return placement
-        cores = None if workers is not None else assignment.cores
-        return _processes(placement, sharing, obeys, cores)
+    def decide(_: Measurement, sharing: SharingAnswer | None) -> Placement:
+        return _processes(wanted, sharing, obeys, usable_cores)
 
     return _tried(assignment, count, ProbeRequest(), decide)
 
@@ -173,7 +173,7 @@ def _tried(
         probe = SharingProbe(executor, guests, replace(request, judges=judges))
         measured = probe.measure()
         sharing = measured.sharing or sharing
-        if judges and question is not None:
+        if judges and question is not None and sharing is not None:
             question.store(sharing)
         placement = decide(measured, sharing)
         if placement.backend == "process":
@@ -187,16 +187,18 @@ def _tried(
 
 
 def _processes(
-    placement: Placement, sharing: SharingAnswer, obeys: bool, cores: int | None
+    placement: Placement, sharing: SharingAnswer | None, obeys: bool, cores: int | None
 ) -> Placement:
     """As many as asked for, if envs may share them; else one for each slot.
 
     Args:
         placement: what is wanted.
-        sharing: whether envs may share a process.
+        sharing: whether envs may share a process; None if that does not matter.
         obeys: whether the caller's number of workers is more than a wish.
         cores: the usable ones, if the caller has given no number of workers.
     """
+    if sharing is None:
+        return placement
     if not sharing.safe and not obeys:
         return _one_process_each(placement.num_envs, sharing)
     if sharing.safe is False:
@@ -225,7 +227,10 @@ def _threads(
     """Threads of this process, unless envs are known to disturb each other there."""
     question = _question(assignment, 1)
     if question is not None:
-        sharing = question.answer(ProbeRequest())
+        known = question.known_answer()
+        sharing = known or question.store(
+            try_sharing(assignment, question.probe_slots, ProbeRequest())
+        )
         if sharing.safe is False:
             raise _must_not_share(sharing, 'backend="thread"', 'backend="process"')
         placement = _with_sharing_reason(placement, sharing)
@@ -246,12 +251,11 @@ def _with_sharing_reason(placement: Placement, sharing: SharingAnswer) -> Placem
 def _one_process_each(
     slots: int, sharing: SharingAnswer, step_time: float | None = None
 ) -> Placement:
-    reason = sharing.reason
-    if sharing.safe is None:
-        reason = f"whether envs may share one is not known: {reason}"
-    reason = f"one process per slot, since {reason}"
-    extra = sharing.extra
-    return Placement("process", slots, slots, reason, step_time, extra_envs=extra)
+    known = "" if sharing.safe is False else "whether envs may share one is not known: "
+    reason = f"one process per slot, since {known}{sharing.reason}"
+    return Placement(
+        "process", slots, slots, reason, step_time, extra_envs=sharing.extra
+    )
 
 
 # Measured -----------------------------------------------------------------------------
@@ -280,10 +284,11 @@ def _quickest(
     slots = assignment.slots
     if sharing is not None and not sharing.safe:
         return _one_process_each(slots, sharing, measured.step_time or None)
-    if assignment.options.isolate_rng:  # threads would go one at a time
-        measured = replace(measured, threads=False)
-    if sharing is None:
-        return choose(slots, assignment.cores, measured)
-    measured = replace(measured, forks=measured.forks or sharing.forks)
+    measured = replace(
+        measured,
+        # With isolate_rng, threads would go one at a time.
+        threads=measured.threads and not assignment.options.isolate_rng,
+        forks=measured.forks or (sharing is not None and sharing.forks),
+    )
     placement = choose(slots, assignment.cores, measured)
-    return _with_sharing_reason(placement, sharing)
+    return placement if sharing is None else _with_sharing_reason(placement, sharing)

@@ -14,37 +14,32 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from corral.core import EnvSpec
-from corral.engine.executors import reaping, spawn
+from corral.engine.executors import openmp, reaping, spawn
 from corral.engine.executors.contract import (
     Assignment,
-    Capabilities,
     closed_on_error,
     open_executors,
 )
-from corral.engine.executors.openmp import HelperThreads
-from corral.engine.executors.signalled import SignalledExecutor
-from corral.engine.executors.start_errors import start_errors
-from corral.engine.executors.uninterrupted import uninterrupted
+from corral.engine.executors.signalled import (
+    CLOSED_MEANWHILE,
+    SignalledExecutor,
+    ring_for_lost_rings,
+)
+from corral.engine.executors.starting import start_errors, uninterrupted
+from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.executors.worker_output import WorkerOutput
-from corral.engine.faults import stacks
-from corral.engine.faults.process_usage import run_delay
-from corral.engine.faults.report import error_for
-from corral.engine.layout import plan
-from corral.engine.layout.codec import Codecs
-from corral.engine.transport import child_processes, descriptors, doorbell
-from corral.engine.transport.block import Block
+from corral.engine.faults import process_usage, report, stacks
+from corral.engine.layout import codec, plan
+from corral.engine.transport import child_processes, descriptors, shared_arrays
 from corral.engine.transport.lifeline import Lifeline
-from corral.engine.transport.shared_arrays import SharedArrays, share
 from corral.engine.worker import commands, serialization
-from corral.engine.worker.probe import Measurement
 from corral.errors import ClosedError, Fault
 
 PROBED_EXIT_SECONDS = 0.3
@@ -56,101 +51,83 @@ PROBE_GRACE_SECONDS = 0.1
 class ProcessExecutor(SignalledExecutor):
     """One process per shard."""
 
-    capabilities = Capabilities(survives_deaths=True)
+    survives_deaths = True
     _pack = staticmethod(serialization.dumps)
 
     def __init__(self, assignment: Assignment, room: int = 0) -> None:
         """Lay out the control part, with room for the workers of a `reassign`."""
-        super().__init__(spawn.packed(assignment))
         # Room for the whole pool in each queue: `reassign` may make shards larger.
-        workers = max(room, len(self.shards))
+        workers = max(room, len(assignment.shards))
         layout = plan.plan_control(assignment.slots, workers, assignment.slots)
         self._owner = os.getpid()
         self._thread = threading.current_thread()
-        self._bound = False
-        self._processes: list[subprocess.Popen[bytes]] = []
         self._generations = [0] * workers
-        self._resources = ExitStack()
-        try:
-            with start_errors(assignment.seed):
-                uninterrupted(lambda: self._open(layout))
-        except BaseException:
-            self._resources.close()
-            raise
+        super().__init__(spawn.packed(assignment), layout)
 
     def _open(self, layout: plan.ControlPlan) -> None:
         """Open what the workers will inherit, and what is read from them."""
         opened = self._resources.enter_context
         descriptors.make_room(spawn.descriptors_for(len(self.shards)))
         _fill_standard_descriptors()
-        block = opened(closing(Block.create(layout.size, shared=True)))
-        shared: SharedArrays | None = None
+        block = self._open_control(layout, shared=True)
+        shared: shared_arrays.SharedArrays | None = None
         if self._assignment.shared:
-            arrays, shared = share(self._assignment.shared)
+            arrays, shared = shared_arrays.share(self._assignment.shared)
             opened(closing(arrays))
         lifeline = opened(closing(Lifeline()))
         # One file for all workers: a hung worker writes its stack alone.
         stack = stacks.open_file()
         self._resources.callback(os.close, stack)
         self._output = opened(closing(WorkerOutput()))
-        control = plan.ControlViews(layout, block.memory)
-        offset = control.bell_offset(None)
-        self._bell = opened(closing(doorbell.create(control.memory, offset)))
-        self._open_control(control)
-        token = os.urandom(8).hex()
         self._inheritance = spawn.Inheritance(
-            block, control, self._bell, lifeline, stack, shared, token
-        )
-        mark, generations = self._inheritance.mark, self._generations
-        self._health = reaping.WorkerHealth(
             self._assignment,
-            control,
+            block,
+            self.control,
+            self._bell,
+            lifeline,
             stack,
+            shared,
             self._output,
-            lambda worker: mark(worker, generations[worker]),
+            token=os.urandom(8).hex(),
+        )
+        self._health = reaping.WorkerHealth(
+            self._assignment, self.control, stack, self._output
         )
 
     # Starting -------------------------------------------------------------------------
 
     def launch(self) -> None:
         """Start the workers that are missing; they import while the parent works."""
-        missing = range(len(self._processes), len(self.shards))
-        if not missing:
-            return
-        with closed_on_error(self, 0.0):
-            self._start(missing)
-            self._output.start()
+        missing = range(len(self._links), len(self.shards))
+        if missing:
+            with closed_on_error(self, 0.0):
+                self._start(missing)
+                self._output.start()
 
     def _start(self, workers: Sequence[int]) -> None:
         """Start processes, in the place of others or behind them."""
 
         def spawn_all() -> None:
             for worker in workers:
-                self._put_in_place(worker, self._spawn(worker))
+                self._links[worker : worker + 1] = [self._spawn(worker)]
 
         uninterrupted(spawn_all)
         # Only now: a big registry cannot be posted before the worker reads it.
-        setup = spawn.setup_message(self._control.plan)
+        setup = spawn.setup_message(self.control.plan)
         for worker in workers:
-            self._post(worker, setup)
+            self._post(self._links[worker], setup)
 
-    def _spawn(self, worker: int) -> spawn.SpawnedWorker:
-        generation = self._generations[worker]
-        return spawn.spawn_worker(
-            worker, generation, self._assignment, self._inheritance, self._output
-        )
+    def _spawn(self, worker: int) -> WorkerLink:
+        return self._inheritance.spawn(worker, self._generations[worker])
 
     def reassign(self, shards: list[range]) -> None:
         """Change the shards, and so the number of workers, before envs are built."""
-        keep = len(shards)
-        for part in self._mailboxes[keep:]:
-            part.close()
-        for process in self._processes[keep:]:
-            reaping.wait_until(process, time.monotonic() + 2.0)
-            reaping.end(process)
-        for bell in self._bells[keep:]:
-            bell.close()
-        del self._mailboxes[keep:], self._processes[keep:], self._bells[keep:]
+        surplus = self._links[len(shards) :]
+        for link in surplus:
+            link.mailbox.hang_up()
+        for link in surplus:
+            self._health.shut_down(link)
+        del self._links[len(shards) :]
         self._assign(shards)
         self.launch()
 
@@ -159,9 +136,17 @@ class ProcessExecutor(SignalledExecutor):
         worker: int,
         probe_slots: Sequence[int],
         question: commands.ProbeRequest,
-        reached: Callable[[str], Any],
-    ) -> Measurement:
+        reached: Callable[[str], Any] = str,
+        recorded: bytes | None = None,
+    ) -> Any:
         """Have a worker build envs of these slots for a trial.
+
+        Args:
+            worker: it has built no env, or is replaced afterwards.
+            probe_slots: which envs.
+            question: what to find out.
+            reached: called with each stage of the trial.
+            recorded: what envs did elsewhere; the answer is whether these repeat it.
 
         Raises:
             TimeoutError: it takes much longer than the question allows.
@@ -171,60 +156,42 @@ class ProcessExecutor(SignalledExecutor):
         # A trial that times envs also waits for slow constructors.
         building = 4 * question.long_to_build if question.seconds else 0.0
         limit = question.limit + question.seconds + building + PROBE_GRACE_SECONDS
-        message = commands.ProbeEnvs(self._job(worker, probe_slots), question)
-        self._post(worker, self._pack(message))
-        answer = self._await_start(worker)
+        link, job = self._links[worker], self._job(worker, probe_slots)
+        self._post(link, self._pack(commands.ProbeEnvs(job, question, recorded)))
+        answer = self._await_probe(link, limit) if recorded else self._await_start(link)
         while isinstance(answer, str):  # how far it is
             reached(answer)
-            answer = self._await_probe(worker, limit)
-        assert isinstance(answer, Measurement)
+            answer = self._await_probe(link, limit)
         return answer
 
-    def repeats_recording(
-        self, worker: int, probe_slots: Sequence[int], recorded: bytes, limit: float
-    ) -> bool:
-        """Whether envs in another process repeat a trial."""
-        job = self._job(worker, probe_slots)
-        self._post(worker, self._pack(commands.ProbeEnvs(job, recorded=recorded)))
-        return bool(self._await_probe(worker, limit))
-
-    def _await_probe(self, worker: int, limit: float) -> Any:
+    def _await_probe(self, link: WorkerLink, limit: float) -> Any:
         """As `_await_start`; counts only seconds in which the worker had a core."""
-        pid = self._pid(worker)
-        began, queued = time.monotonic(), run_delay(pid) or 0.0
+        pid = link.process.pid
+        began, queued = time.monotonic(), process_usage.run_delay(pid) or 0.0
         while True:
-            passed = time.monotonic() - began - ((run_delay(pid) or queued) - queued)
+            waited = (process_usage.run_delay(pid) or queued) - queued
+            passed = time.monotonic() - began - waited
             try:
-                answer = self._fetch(worker, max(0.001, limit - passed))
+                answer = self._fetch(link, max(0.001, limit - passed))
+                return self._health.checked(link.worker, answer)
             except TimeoutError:
                 if passed > limit:
                     raise
-                continue
-            return self._health.checked(worker, answer)
 
     def respawn(self, worker: int) -> None:
         """Replace a process after a trial of envs."""
-        process = self._processes[worker]
-        self._mailboxes[worker].hang_up()
-        reaping.wait_until(process, time.monotonic() + PROBED_EXIT_SECONDS)
-        self._health.end(worker, process)
+        self._health.shut_down(self._links[worker], PROBED_EXIT_SECONDS)
         self._forget(worker)
         self._start([worker])
-
-    def _put_in_place(self, worker: int, spawned: spawn.SpawnedWorker) -> None:
-        """Add the next worker, or replace one."""
-        self._processes[worker : worker + 1] = [spawned.process]
-        self._mailboxes[worker : worker + 1] = [spawned.mailbox]
-        self._bells[worker : worker + 1] = [spawned.bell]
 
     def build(self) -> list[EnvSpec]:
         """Have every worker build its shard, all at the same time."""
         self.launch()
-        workers = range(len(self.shards))
         with closed_on_error(self):
-            for worker in workers:
-                self._post(worker, self._pack(commands.BuildShard(self._job(worker))))
-            return [spec for worker in workers for spec in self._await_start(worker)]
+            for link in self._links:
+                job = self._job(link.worker)
+                self._post(link, self._pack(commands.BuildShard(job)))
+            return [spec for link in self._links for spec in self._await_start(link)]
 
     def _job(
         self, worker: int, probe_slots: Sequence[int] | None = None
@@ -242,59 +209,57 @@ class ProcessExecutor(SignalledExecutor):
             generation=self._generations[worker],
         )
 
-    def _await_start(self, worker: int) -> Any:
+    def _await_start(self, link: WorkerLink) -> Any:
         """The answer of a worker that is building something."""
         try:
-            answer = self._fetch(worker, self._assignment.start_timeout)
+            answer = self._fetch(link, self._assignment.start_timeout)
         except TimeoutError as error:
-            fault = self._health.build_timeout(worker, self._pid(worker))
-            raise error_for(fault) from error
-        return self._health.checked(worker, answer)
+            raise report.error_for(self._health.build_timeout(link)) from error
+        return self._health.checked(link.worker, answer)
 
-    def bind(self, codecs: Codecs) -> plan.DataViews:
+    def bind(self, codecs: codec.Codecs) -> plan.DataViews:
         """Append the data to the block and let the workers serve."""
         block, assignment = self._inheritance.block, self._assignment
         layout = plan.plan_data(
             assignment.slots, codecs.obs, codecs.action, start=block.size
         )
+
+        def extend() -> None:
+            self._data = block.extended(layout.size, layout.touched)
+            self._resources.callback(self._data.close)
+
         with start_errors(assignment.seed):
-            uninterrupted(lambda: self._extend(layout))
+            uninterrupted(extend)
         self._bind = commands.BindBlock(
             layout, serialization.dumps(codecs), self._worker_spin
         )
         bind = self._pack(self._bind)
-        for worker in range(len(self.shards)):
-            self._post(worker, bind)
-        for worker in range(len(self.shards)):
-            self._await_start(worker)
+        for link in self._links:
+            self._post(link, bind)
+        for link in self._links:
+            self._await_start(link)
         self._bound = True
         self._health.watch(self.shards)
-        self._open_channels()
-        self._helpers = HelperThreads(len(self.shards), assignment.cores)
+        self._find_present()
+        self._helpers = openmp.HelperThreads(len(self.shards), assignment.cores)
         return plan.DataViews(layout, self._data.memory)
 
-    def _extend(self, layout: plan.DataPlan) -> None:
-        self._data = self._inheritance.block.extended(layout.size, layout.touched)
-        self._resources.callback(self._data.close)
-
-    def _pid(self, worker: int) -> int:
-        return self._processes[worker].pid
+    def pids(self) -> list[int]:
+        """The process of each worker."""
+        return [link.process.pid for link in self._links]
 
     # Health ---------------------------------------------------------------------------
 
-    def _fault_if_dead(self, worker: int) -> Fault | None:
-        process = self._processes[worker]
-        if reaping.has_ended(process):
-            return self._health.death(worker, process)
-        if self._health.has_deadlines:
-            return self._health.lateness(worker, process, self._sent[worker])
-        return None
+    def _fault_if_dead(self, link: WorkerLink) -> Fault | None:
+        if reaping.has_ended(link.process):
+            return self._health.death(link)
+        return self._health.lateness(link) if self._health.has_deadlines else None
 
-    def _await_death(self, worker: int) -> None:
-        super()._await_death(worker)
+    def _await_death(self, link: WorkerLink) -> None:
+        super()._await_death(link)
         # It is alive without its mailbox: an env may have closed all descriptors.
-        reaping.end(self._processes[worker])
-        self._raise_if_dead(worker)
+        reaping.end(link.process)
+        self._raise_if_dead(link)
 
     def output(self, worker: int) -> str:
         """The last that a worker printed."""
@@ -306,53 +271,39 @@ class ProcessExecutor(SignalledExecutor):
         self, worker: int, resume: commands.ResumeState | None, delay: float
     ) -> None:
         """Start a worker in the place of one that ended; does not wait for it."""
+        self._links[worker].close()
         self._forget(worker)
         self._generations[worker] += 1
-        spawn.ring_for_lost_rings(self._bell, self.done)
+        ring_for_lost_rings(self._bell, self.control.done)
         messages = (
-            spawn.setup_message(self._control.plan),
+            spawn.setup_message(self.control.plan),
             self._pack(commands.BuildShard(self._job(worker))),
             self._pack(dataclasses.replace(self._bind, resume=resume)),
         )
         self._away[worker] = spawn.Replacement(
-            worker,
-            delay,
-            lambda: self._spawn(worker),
-            messages,
-            self._assignment.start_timeout,
-            self._health,
+            worker, delay, lambda: self._spawn(worker), messages, self._health
         )
-        self._open_channels()
+        self._find_present()
 
     def _forget(self, worker: int) -> None:
-        """Reset what is known of a worker, was sent to it and fetched from it."""
-        self._lost.pop(worker, None)
-        self._health.forget(worker)
-        self._unwanted[worker] = 0
+        """Clear what a worker was sent and has written, for the one after it."""
         self._replies.pop(worker, None)
-        self._mailboxes[worker].close()
-        self._bells[worker].close()
-        control, offset = self._control, self._control.bell_offset(worker)
-        control.memory[offset : offset + plan.CACHE_LINE_BYTES] = bytes(
-            plan.CACHE_LINE_BYTES
-        )
-        control.vitals[worker] = 0.0
-        control.stop[worker] = 0
-        self._sent[worker] = self._consumed[worker][0] = 0
-        self._fetched[worker] = self._posted[worker]
+        control = self.control
+        control.bells[1 + worker] = 0
+        for words in (control.vitals, control.stop, control.consumed):
+            words[worker] = 0
         self._posted_seen = b""  # the last look may have been interrupted
 
     def _install_replacement(self, worker: int) -> None:
         """Put a worker in its place, if it is ready."""
         replacement = self._away.get(worker)
         if self._closed or replacement is None:
-            raise ClosedError("this pool was closed while it was waiting")
-        if not replacement.finished:
-            return
-        del self._away[worker]
-        self._put_in_place(worker, replacement.result())
-        self._open_channels()
-        self.on_return(worker)
+            raise ClosedError(CLOSED_MEANWHILE)
+        if not replacement.is_alive():
+            del self._away[worker]
+            self._links[worker] = replacement.result()
+            self._find_present()
+            self.on_return(worker)
 
     # Ending ---------------------------------------------------------------------------
 
@@ -364,67 +315,42 @@ class ProcessExecutor(SignalledExecutor):
         deadline = time.monotonic() + limit
         try:
             self._closed = True
-            workers = dict(enumerate(self._processes))
             for worker, replacement in self._away.items():
-                self._control.stop[worker, 0] = 1
+                self.control.stop[worker, 0] = plan.CLOSE_ASKED
                 replacement.cancel()
-            for worker in workers:
+            for link in self._links:
                 with suppress(Exception):
-                    self._ask_to_close(worker)
+                    if link.process.returncode is None:
+                        self._ask_to_close(link)
+                        # Stop one that posts a letter, which is not read any more.
+                        link.mailbox.close()
+            links = {link.process: link for link in self._links}
             reaping.wait_for_all(
-                workers,
-                deadline,
-                lambda worker: self._health.is_closing(worker, self._pid(worker)),
+                links, deadline, lambda process: self._health.is_closing(links[process])
             )
         finally:  # a second Ctrl-C cuts the waiting short, not the ending
             uninterrupted(lambda: self._end_all(deadline))
 
     def _end_all(self, deadline: float) -> None:
-        for process in self._processes:
-            reaping.kill(process)
-        for process in self._processes:
+        for link in self._links:
+            reaping.kill(link.process)
+        for link in self._links:
             with suppress(Exception):
-                reaping.end(process)
-        workers = len(self._processes)
-        orderly = (
-            not workers or (self._control.stop[:workers, 0] == plan.WORKER_ENDED).all()
-        )
-        self._release(deadline)
-        if not orderly:
-            child_processes.end_marked(self._inheritance.token)
-
-    def __del__(self) -> None:
-        # Ctrl-C may come before a pool owns the executor.
-        if getattr(self, "_resources", None) is not None:
-            self.close(0.0)
-
-    def _ask_to_close(self, worker: int) -> None:
-        if self._processes[worker].returncode is not None:
-            return
-        # For a worker whose queue is full, or that is not looking at it yet.
-        self._control.stop[worker, 0] = 1
-        if self._bound and self._has_room(worker):
-            with suppress(Exception):
-                self._mailboxes[worker].post(commands.Ask("close"), timeout=0.0)
-            self._announce(worker, [commands.MAIL_ENTRY])
-            self._bells[worker].flush()
-        # A worker that is posting a letter, which is not read any more, must stop.
-        self._mailboxes[worker].close()
-
-    def _release(self, deadline: float) -> None:
+                reaping.end(link.process)
+        orderly = all(link.ended_in_order for link in self._links)
         for replacement in self._away.values():
             with suppress(Exception):
                 replacement.end(deadline)
-        for part in (*self._mailboxes, *self._bells):
+        for close in (*(link.close for link in self._links), self._resources.close):
             with suppress(Exception):
-                part.close()
-        with suppress(Exception):
-            self._resources.close()
+                close()
         # Clear these references: they form a cycle with the pool and would keep its
         # memory alive after close().
         self._away = {}
         self.on_return = lambda worker: None
         open_executors.discard(self)
+        if not orderly:
+            child_processes.end_marked(self._inheritance.token)
 
 
 def _fill_standard_descriptors() -> None:
@@ -447,5 +373,5 @@ def kill_workers_of(thread: threading.Thread) -> None:
     with suppress(RuntimeError):  # an executor was opened meanwhile
         for executor in list(open_executors):
             if isinstance(executor, ProcessExecutor) and executor._thread is thread:
-                for process in list(executor._processes):
-                    reaping.kill(process)
+                for link in list(executor._links):
+                    reaping.kill(link.process)

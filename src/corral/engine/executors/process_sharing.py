@@ -70,26 +70,27 @@ class SharingProbe:
         sharing, doubt = found.sharing, found.doubt
         if doubt is None or sharing is None:
             return found
-        fresh = self._fresh_worker()
+        fresh = min(1, len(self.executor.shards) - 1)
+        if not fresh:
+            self.executor.respawn(0)
         if self._repeats(fresh, doubt.packed):
             sharing = replace(sharing, safe=False, reason=doubt.reason)
         elif doubt.in_infos_alone:
             return found
         else:
-            seeded = None
+            again = found
             if sharing.safe and not self.question.seeded:
                 # Bare resets may draw from the system's entropy; seeded ones repeat.
                 again = self._probe(fresh, replace(self.question, seeded=True))
-                seeded = again.sharing if again.doubt is None else None
             unknown = replace(sharing, safe=None, reason=NOT_REPEATABLE_REASON)
-            sharing = seeded or unknown
+            sharing = (again.sharing if again.doubt is None else None) or unknown
         return replace(found, sharing=replace(sharing, extra=self._extra))
 
     def _probe(self, worker: int, question: ProbeRequest) -> Measurement:
         self._used.add(worker)
         self._stage = ""
         try:
-            measured = self.executor.probe_envs(
+            measured: Measurement = self.executor.probe_envs(
                 worker, self.slots, question, partial(setattr, self, "_stage")
             )
         except TimeoutError:
@@ -100,8 +101,6 @@ class SharingProbe:
             return self._given_up(*_why_given_up(error, self._stage))
         if measured.sharing is not None:
             self._extra += measured.sharing.extra
-            counted = replace(measured.sharing, extra=self._extra)
-            measured = replace(measured, sharing=counted)
         return measured
 
     def _given_up(self, reason: str, safe: bool | None = None) -> Measurement:
@@ -109,19 +108,14 @@ class SharingProbe:
         sharing = SharingAnswer(safe, reason, self._extra)
         return Measurement(0.0, sharing=sharing)
 
-    def _fresh_worker(self) -> int:
-        """A worker that has not built any env."""
-        if len(self.executor.shards) > 1:
-            return 1
-        self.executor.respawn(0)
-        return 0
-
     def _repeats(self, worker: int, recorded: bytes) -> bool:
         self._used.add(worker)
-        limit = self.question.limit
         self._extra += len(self.slots) > 1
+        untimed = replace(self.question, seconds=0.0)
         try:
-            return self.executor.repeats_recording(worker, self.slots, recorded, limit)
+            return bool(
+                self.executor.probe_envs(worker, self.slots, untimed, recorded=recorded)
+            )
         except (TimeoutError, FaultError) as error:
             if isinstance(error, WorkerDied):
                 _say_what_crashed(error.fault)
@@ -174,15 +168,13 @@ def slots_to_probe(factories: Sequence[Factory]) -> list[int]:
     Factories are of one kind if they differ in numbers alone: a rank, a seed, a port.
     All other arguments (ids, classes, paths, options) must be equal.
     """
+    different = {id(factory): factory for factory in factories}
+    shapes = {key: _shape(factory) for key, factory in different.items()}
     kinds: dict[Any, list[int]] = {}
-    shapes: dict[int, Any] = {}
     for slot, factory in enumerate(factories):
-        if id(factory) not in shapes:
-            shapes[id(factory)] = _shape(factory)
         kinds.setdefault(shapes[id(factory)], []).append(slot)
-    if len(kinds) > MAX_KINDS:
-        return []
-    return [slot for slots in kinds.values() for slot in slots[:2]]
+    tried = kinds.values() if len(kinds) <= MAX_KINDS else ()
+    return [slot for slots in tried for slot in slots[:2]]
 
 
 class _ShapePickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -207,9 +199,7 @@ class SharingQuestion:
     """Whether the envs of an assignment may share a process."""
 
     def __init__(self, assignment: Assignment) -> None:
-        self.assignment = assignment
-        self.probe_slots = slots_to_probe(assignment.factories)
-        slots = self.probe_slots
+        self.probe_slots = slots = slots_to_probe(assignment.factories)
         self._key = cache_key_of(assignment, slots) if slots else None
 
     def known_answer(self) -> SharingAnswer | None:
@@ -220,18 +210,10 @@ class SharingQuestion:
             return SharingAnswer(None, UNSENDABLE_REASON)
         return read_cached(self._key)
 
-    def store(self, sharing: SharingAnswer | None) -> None:
-        """Keep the answer, unless the env itself declares it."""
-        if self._key is not None and sharing is not None and sharing.seen:
+    def store(self, sharing: SharingAnswer) -> SharingAnswer:
+        """Keep the answer of a trial, unless the env itself declares it."""
+        if self._key is not None and sharing.seen:
             write_cached(self._key, sharing)
-
-    def answer(self, question: ProbeRequest) -> SharingAnswer:
-        """The answer, from a trial in another process where it is not known."""
-        known = self.known_answer()
-        if known is not None:
-            return known
-        sharing = try_sharing(self.assignment, self.probe_slots, question)
-        self.store(sharing)
         return sharing
 
 

@@ -10,12 +10,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from corral.engine.executors.contract import Assignment
+from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults import stacks
 from corral.engine.faults.report import error_for, signal_name
@@ -37,7 +38,6 @@ COMMAND_NAMES = {
 """How a fault names the current command of a worker."""
 
 
-@dataclass
 class WorkerHealth:
     """Whether workers are alive and in time; the faults of those that are not.
 
@@ -46,27 +46,26 @@ class WorkerHealth:
         control: workers write their current command there.
         stack: descriptor of the file that a hung process writes its stacks to.
         output: the workers' output.
-        mark: by worker, the mark of the processes that its envs have started.
     """
 
-    assignment: Assignment
-    control: plan.ControlViews
-    stack: int
-    output: WorkerOutput
-    mark: Callable[[int], str]
-    has_deadlines: bool = False
-    """Whether a worker that serves may be late."""
-    _shards: list[range] = field(default_factory=list)
-    """By worker, once they serve."""
-    _unresponsive: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """By worker: the command that it has not taken yet, and since when."""
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        control: plan.ControlViews,
+        stack: int,
+        output: WorkerOutput,
+    ) -> None:
+        self.assignment, self._control = assignment, control
+        self._stack, self._output = stack, output
+        self.has_deadlines = False
+        """Whether a worker that serves may be late."""
+        self._shards: list[range] = []
+        """By worker, once they serve."""
         self._limits = {
-            plan.STEPPING: self.assignment.step_timeout,
-            plan.RESETTING: self.assignment.reset_timeout,
-            plan.CONSTRUCTING: self.assignment.start_timeout,
-            plan.ANSWERING: self.assignment.item_timeout,
+            plan.STEPPING: assignment.step_timeout,
+            plan.RESETTING: assignment.reset_timeout,
+            plan.CONSTRUCTING: assignment.start_timeout,
+            plan.ANSWERING: assignment.item_timeout,
         }
 
     def watch(self, shards: list[range]) -> None:
@@ -77,52 +76,47 @@ class WorkerHealth:
         self.has_deadlines = any(limit is not None for limit in limits)
         self._limits[plan.CLOSING] = self.assignment.close_timeout
 
-    def forget(self, worker: int) -> None:
-        """The worker is replaced."""
-        self._unresponsive.pop(worker, None)
-
-    def end(self, worker: int, process: subprocess.Popen[bytes]) -> int:
+    def end(self, link: WorkerLink) -> int:
         """End a worker and all processes that its envs have started; its exit code."""
-        code = end(process)
-        if self.control.stop[worker, 0] != plan.WORKER_ENDED:
-            child_processes.end_marked(self.mark(worker))
+        code = end(link.process)
+        if not link.ended_in_order:
+            child_processes.end_marked(link.mark)
         return code
 
-    def death(self, worker: int, process: subprocess.Popen[bytes]) -> Fault:
+    def shut_down(self, link: WorkerLink, seconds: float = SILENT_EXIT_SECONDS) -> None:
+        """Let a worker close its envs, then end it; bounded."""
+        link.mailbox.hang_up()
+        wait_until(link.process, time.monotonic() + seconds)
+        self.end(link)
+        link.close()
+
+    def death(self, link: WorkerLink) -> Fault:
         """End a worker that died or hangs; its fault."""
-        code = self.end(worker, process)
+        code = self.end(link)
         fault = Fault(
             kind="died",
             command="start",
-            worker=worker,
-            pid=process.pid,
+            worker=link.worker,
+            pid=link.process.pid,
             exit_code=code,
             signal_name=signal_name(code),
-            output=self.output.tail(worker),
+            output=self._output.tail(link.worker),
         )
         if not self._shards:
             return replace(fault, seed=self.assignment.seed)
-        shard = self._shards[worker]
-        command, slot = current_command(self.control, worker, shard)
+        shard = self._shards[link.worker]
+        command, slot = current_command(link, shard)
         others = len(shard) - (slot is not None)
         return replace(fault, command=command, slot=slot, others=others)
 
-    def lateness(
-        self, worker: int, process: subprocess.Popen[bytes], sent: int
-    ) -> Fault | None:
-        """End a worker that overran a deadline; its fault, or None if it is in time.
-
-        Args:
-            worker: its number.
-            process: its process.
-            sent: how many commands it was sent.
-        """
-        limit = self._overrun(worker, sent)
+    def lateness(self, link: WorkerLink) -> Fault | None:
+        """End a worker that overran a deadline; its fault, or None if it is in time."""
+        limit = self._overrun(link)
         if limit is None:
             return None
-        stack = stacks.ask_for_stacks(process.pid, self.stack)
+        stack = stacks.ask_for_stacks(link.process.pid, self._stack)
         return replace(
-            self.death(worker, process),
+            self.death(link),
             kind="hung",
             exit_code=None,
             signal_name=None,
@@ -131,60 +125,53 @@ class WorkerHealth:
             error_text=f"longer than {limit:g} s",
         )
 
-    def _overrun(self, worker: int, sent: int) -> float | None:
+    def _overrun(self, link: WorkerLink) -> float | None:
         """The limit that a worker has overrun."""
-        now = time.perf_counter()
-        since, doing = self.control.vitals[
-            worker, [plan.BUSY_SINCE, plan.CURRENT_COMMAND]
-        ].tolist()
-        taken = int(self.control.consumed[worker][0])
-        if since or sent == taken:
-            self._unresponsive.pop(worker, None)
-        else:  # it has not taken its next command
-            # The count starts anew if that is another command than last time.
-            if self._unresponsive.get(worker, (-1, now))[0] != taken:
-                self._unresponsive[worker] = taken, now
-            since = self._unresponsive[worker][1]
+        now, taken = time.perf_counter(), link.consumed[0]
+        vitals = self._control.vitals[link.worker].tolist()
+        since, doing = vitals[plan.BUSY_SINCE], vitals[plan.CURRENT_COMMAND]
+        if not since and link.sent != taken:  # it has not taken its next command
+            if link.untouched[0] != taken:  # another one than last time
+                link.untouched = taken, now
+            since = link.untouched[1]
             doing = plan.STEPPING if self.assignment.slots else plan.ANSWERING
+        else:
+            link.untouched = -1, now
         limit = self._limits.get(doing)
-        if not since or limit is None or now - since <= limit:
-            return None
-        self._unresponsive.pop(worker, None)
-        return limit
+        overrun = since and limit is not None and now - since > limit
+        return limit if overrun else None
 
-    def is_closing(self, worker: int, pid: int) -> bool:
+    def is_closing(self, link: WorkerLink) -> bool:
         """Whether a worker that was asked to close is doing something."""
-        busy = self.control.vitals[worker, plan.BUSY_SINCE] or not self._shards
-        return bool(busy) and not stacks.is_stopped(pid)
+        busy = self._control.vitals[link.worker, plan.BUSY_SINCE] or not self._shards
+        return bool(busy) and not stacks.is_stopped(link.process.pid)
 
-    def build_timeout(self, worker: int, pid: int) -> Fault:
+    def build_timeout(self, link: WorkerLink) -> Fault:
         """The fault of a worker that did not build its envs in time."""
-        limit = self.assignment.start_timeout
+        limit, pid = self.assignment.start_timeout, link.process.pid
         return Fault(
             kind="hung",
             command="construct",
-            worker=worker,
+            worker=link.worker,
             pid=pid,
             seed=self.assignment.seed,
             limit=limit,
             error_text=f"longer than {limit:g} s",
-            output=self.output.tail(worker),
-            stack=stacks.ask_for_stacks(pid, self.stack),
+            output=self._output.tail(link.worker),
+            stack=stacks.ask_for_stacks(pid, self._stack),
         )
 
     def checked(self, worker: int, answer: Any) -> Any:
         """The answer of a worker that builds something; raises if that failed."""
         if isinstance(answer, Fault):
-            output = self.output.tail(worker)
+            output = self._output.tail(worker)
             raise error_for(replace(answer, kind="start", output=output))
         return answer
 
 
-def current_command(
-    control: plan.ControlViews, worker: int, shard: range
-) -> tuple[str, int | None]:
+def current_command(link: WorkerLink, shard: range) -> tuple[str, int | None]:
     """A worker's current or last command, and its slot, if any."""
-    vitals = control.vitals[worker].tolist()
+    vitals = link.control.vitals[link.worker].tolist()
     command = COMMAND_NAMES.get(vitals[plan.CURRENT_COMMAND], "step")
     at = int(vitals[plan.CURRENT_SLOT])
     return command, None if at == plan.NO_SLOT or not shard else shard[at]
@@ -205,36 +192,34 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 def wait_until(process: subprocess.Popen[bytes], deadline: float) -> None:
     """Wait for a process to end by itself, until the deadline."""
-    wait_for_all({0: process}, deadline, lambda _: True)
+    wait_for_all([process], deadline, lambda _: True)
 
 
 def wait_for_all(
-    processes: Mapping[int, subprocess.Popen[bytes]],
+    processes: Iterable[subprocess.Popen[bytes]],
     deadline: float,
-    answers: Callable[[int], bool],
+    answers: Callable[[subprocess.Popen[bytes]], bool],
 ) -> None:
     """Wait for processes to end by themselves; kill those that do not react.
 
     Args:
-        processes: by worker.
+        processes: workers that were asked to end.
         deadline: by time.monotonic.
         answers: whether a worker is busy ending right now.
     """
-    left = dict(processes)
-    heard = dict.fromkeys(left, time.monotonic())
+    heard = dict.fromkeys(processes, time.monotonic())
     delay = 0.0005
-    while left:
-        for worker, process in list(left.items()):
-            if has_ended(process):
-                del left[worker]
+    while True:
+        heard = {one: last for one, last in heard.items() if not has_ended(one)}
         now = time.monotonic()
-        if not left or now >= deadline:
+        if not heard or now >= deadline:
             return
-        for worker in list(left):
-            if answers(worker):
-                heard[worker] = now
-            elif now - heard[worker] >= SILENT_EXIT_SECONDS:
-                kill(left.pop(worker))
+        for process, last in list(heard.items()):
+            if answers(process):
+                heard[process] = now
+            elif now - last >= SILENT_EXIT_SECONDS:
+                del heard[process]
+                kill(process)
         time.sleep(delay)
         delay = min(2 * delay, 0.005)
 

@@ -6,26 +6,26 @@ them and the order of results is the order of sending.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corral.core import EnvSpec
-from corral.engine.executors.contract import (
-    Assignment,
-    Capabilities,
-    Executor,
-    Vitals,
-)
-from corral.engine.executors.start_errors import construction_fault, start_errors
+from corral.engine.executors.contract import Assignment, Executor, open_executors
+from corral.engine.executors.starting import construction_fault, start_errors
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
-from corral.engine.layout.plan import ControlViews, DataViews, plan_control, plan_data
+from corral.engine.layout.plan import (
+    TICKET_MASK,
+    ControlViews,
+    DataViews,
+    plan_control,
+    plan_data,
+)
 from corral.engine.transport.block import Block
 from corral.engine.worker.commands import (
     MAIL_ENTRY,
@@ -37,18 +37,15 @@ from corral.engine.worker.commands import (
     entry,
 )
 from corral.engine.worker.context import WorkerContext, here
-from corral.engine.worker.endpoint import WorkerEndpoint
-from corral.engine.worker.letters import Letter, Reply, unpickled_copy
+from corral.engine.worker.letters import Letter, Reply, WorkerEndpoint, unpickled_copy
 from corral.engine.worker.worker import Worker
 from corral.errors import ClosedError, OptionError
-
-Result = TypeVar("Result")
 
 
 class SerialExecutor(Executor):
     """One worker, which is the caller."""
 
-    capabilities = Capabilities(survives_deaths=False, inline=True)
+    inline = True
 
     def __init__(self, assignment: Assignment) -> None:
         self.shards = [range(assignment.slots)]
@@ -59,16 +56,16 @@ class SerialExecutor(Executor):
         self._queue: deque[int] = deque()
         self._messages: deque[Any] = deque()
         self._letters: list[Letter] = []
-        self._finished = 0
+        self._finished = self._informed = 0
         self._closed = False
         self._running = False
         """Whether the caller is inside an env right now."""
         # By verb: how many slots are done when the command is.
-        self._results_of = (0, 1, assignment.slots, 1, 0)
         self._slots = assignment.slots
-        self._informed = 0
+        self._results_of = (0, 1, self._slots, 1, 0)
         self._worker = Worker(assignment.job(0, self.shards[0]))
-        self._open_control(ControlViews(plan, self._block.memory))
+        self.control = ControlViews(plan, self._block.memory)
+        open_executors.add(self)
 
     @property
     def envs(self) -> EnvList:
@@ -78,7 +75,7 @@ class SerialExecutor(Executor):
 
     def build(self) -> list[EnvSpec]:
         """Build every env here."""
-        outside, here.context = here.context, self._worker.context
+        outside = self._enter()
         try:
             return self._worker.build()
         except KeyboardInterrupt:
@@ -86,7 +83,7 @@ class SerialExecutor(Executor):
         except BaseException as error:
             raise error_for(construction_fault(error, self._worker.job)) from error
         finally:
-            here.context = outside
+            self._leave(outside)
 
     def bind(self, codecs: Codecs) -> DataViews:
         """Lay out private memory the way a shared block would be."""
@@ -96,7 +93,7 @@ class SerialExecutor(Executor):
         views = DataViews(plan, self._data.memory)
         endpoint = WorkerEndpoint(
             index=0,
-            control=self._control,
+            control=self.control,
             fetch=self._messages.popleft,
             post=self._keep,
         )
@@ -117,15 +114,10 @@ class SerialExecutor(Executor):
         batched = self._assignment.options.batched
         self._queue.extend(as_one_command(entries) if batched else entries)
 
-    def post(self, worker: int, message: Any) -> None:
-        """Keep the message in its place among the commands."""
-        self._messages.append(message)
-        self._queue.append(MAIL_ENTRY)
-
-    def post_each(self, messages: Sequence[tuple[int, Any]]) -> None:
+    def post(self, messages: Sequence[tuple[int, Any]]) -> None:
         """Keep the messages in their places among the commands."""
-        for worker, message in messages:
-            self.post(worker, message)
+        self._messages.extend(message for _, message in messages)
+        self._queue.extend([MAIL_ENTRY] * len(messages))
 
     def wait(
         self,
@@ -135,20 +127,20 @@ class SerialExecutor(Executor):
         only_some: bool = False,
     ) -> bool:
         """Run commands until enough slots are done."""
-
-        def run() -> bool:
-            while (self._finished - target) & 0xFFFFFFFF > 0x7FFFFFFF:
+        outside = self._enter()
+        try:
+            while (self._finished - target) & TICKET_MASK > TICKET_MASK >> 1:
                 self._run_next()
             # The slots that the caller waits for may have been sent after others.
             while only_some and not is_done():
                 self._run_next()
-            return True
-
-        return self._inside(run)
+        finally:
+            self._leave(outside)
+        return True
 
     def step_inline(self, mode: int) -> None:
         """Step every slot right now: `send_all` and `wait` in one."""
-        # `_inside`, without the calls.
+        # `_enter`, without the call.
         outside, here.context = here.context, self._worker.context
         self._running = True
         try:
@@ -161,14 +153,11 @@ class SerialExecutor(Executor):
         finally:
             self._leave(outside)
 
-    def _inside(self, work: Callable[[], Result]) -> Result:
-        """Do work as the worker; the caller's thread may be another pool's outside."""
+    def _enter(self) -> WorkerContext | None:
+        """Be the worker from here on; the caller's thread may be another pool's."""
         outside, here.context = here.context, self._worker.context
         self._running = True
-        try:
-            return work()
-        finally:
-            self._leave(outside)
+        return outside
 
     def _leave(self, outside: WorkerContext | None) -> None:
         self._running = False
@@ -200,13 +189,13 @@ class SerialExecutor(Executor):
 
     def ask(self, questions: dict[int, Ask]) -> None:
         """Run what is waiting, then answer."""
-
-        def answer() -> dict[int, Reply]:
+        outside = self._enter()
+        try:
             while self._queue:
                 self._run_next()
-            return {w: self._worker.answer(q) for w, q in questions.items()}
-
-        self._answers = self._inside(answer)
+            self._answers = {w: self._worker.answer(q) for w, q in questions.items()}
+        finally:
+            self._leave(outside)
 
     def answers(self, *_: Any, **__: Any) -> dict[int, Reply]:
         """What was answered already."""
@@ -217,19 +206,13 @@ class SerialExecutor(Executor):
     def arrivals(self) -> tuple[Sequence[Letter], bool]:
         """What the shard wrote beside the block."""
         letters, self._letters = self._letters, []
-        before, self._informed = self._informed, self._control.informed.data[0]
+        before, self._informed = self._informed, self.control.informed.data[0]
         return letters, self._informed != before
-
-    def vitals(self) -> list[Vitals]:
-        """The one worker is the caller, busy while it waits for itself."""
-        return [Vitals(os.getpid(), None)]
 
     def close(self, timeout: float | None) -> None:
         """Close every env: now, or when the one that runs right now has returned."""
-        if self._closed:
-            return
-        self._closed = True
-        if not self._running:
+        before, self._closed = self._closed, True
+        if not before and not self._running:
             self._end()
 
     def _end(self) -> None:
@@ -266,16 +249,14 @@ class EnvList(list[Any]):
         self._exchange = exchange
 
     def __setitem__(self, at: Any, env: Any) -> None:
-        if not isinstance(at, slice):
-            slot = range(len(self))[at]
-            self._exchange(slot, env)
-            super().__setitem__(slot, env)
-            return
-        slots, envs = range(*at.indices(len(self))), list(env)
+        chosen = range(len(self))[at]
+        many = isinstance(at, slice)
+        slots, envs = (chosen, list(env)) if many else ([chosen], [env])
         if len(envs) != len(slots):
             self._refuse()
         for slot, one in zip(slots, envs, strict=True):
-            self[slot] = one
+            self._exchange(slot, one)
+            super().__setitem__(slot, one)
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise OptionError(

@@ -24,90 +24,37 @@ from dataclasses import dataclass, replace
 from multiprocessing import spawn
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.reaping import (
     SILENT_EXIT_SECONDS,
     WorkerHealth,
-    end,
     kill,
     wait_until,
 )
-from corral.engine.executors.start_errors import start_errors
+from corral.engine.executors.starting import start_errors
+from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.executors.worker_output import WorkerOutput
 from corral.engine.faults.report import error_for
 from corral.engine.layout.plan import (
     CACHE_LINE_BYTES,
-    TICKET_MASK,
     ControlPlan,
     ControlViews,
 )
 from corral.engine.transport import child_processes, descriptors, doorbell
 from corral.engine.transport.block import Block
-from corral.engine.transport.doorbell import Doorbell
 from corral.engine.transport.lifeline import Lifeline
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays
-from corral.engine.worker import main, serialization
-from corral.engine.worker.commands import ProcessSetup
+from corral.engine.worker import commands, main, serialization
 from corral.errors import CorralError
 
 
 def descriptors_for(workers: int) -> int:
     """How many descriptors the parent of so many workers opens; a test counts them."""
-    # Two blocks and one of shared arrays (of each, mmap keeps a copy), lifeline,
-    # stacks, output, the parent's bell.
-    pool = 13
-    # Mailbox, stdout, stderr, log; and its bell.
-    each = 4 + (doorbell.KIND == "event")
-    # The worker's ends of these until it has them, and what Popen opens meanwhile.
-    start = 8
-    return pool + workers * each + start
-
-
-@dataclass(slots=True)
-class Inheritance:
-    """What all workers of a pool inherit."""
-
-    block: Block
-    control: ControlViews
-    parents_bell: Doorbell
-    lifeline: Lifeline
-    stack: int
-    shared: SharedArrays | None
-    token: str
-    """What the marks of all workers begin with; see `transport.child_processes`."""
-
-    def arguments_for(
-        self, worker: int, bell: Doorbell, mailbox: int, log: int
-    ) -> tuple[dict[str, Any], list[int]]:
-        """The arguments of a worker's `main`, and the descriptors that it inherits."""
-        inherited = {
-            "block": self.block.descriptor,
-            "mailbox": mailbox,
-            "lifeline_descriptor": self.lifeline.read_descriptor,
-            "log": log,
-            "stack": self.stack,
-        }
-        bells = (bell.descriptor, self.parents_bell.descriptor)
-        arguments = {
-            "worker": worker,
-            "control_size": self.block.size,
-            "bells": [descriptor for descriptor in bells if descriptor is not None],
-            "stop_offset": self.control.plan.fields["stop"].offset
-            + CACHE_LINE_BYTES * worker,
-            "bell_offset": self.control.bell_offset(worker),
-            "files": descriptors.original_limit(),
-        }
-        shared = None if self.shared is None else self.shared.descriptor
-        passed = (*inherited.values(), *bells, shared)
-        return inherited | arguments, [one for one in passed if one is not None]
-
-    def mark(self, worker: int, generation: int) -> str:
-        """The mark of the processes that a worker's envs start."""
-        return f"{self.token}.{worker}.{generation}."
+    # 13: two blocks and one of shared arrays (of each, mmap keeps a copy), lifeline,
+    # stacks, output, the parent's bell. 8: the worker's ends until it has them, and
+    # what Popen opens meanwhile. Each worker has a mailbox, stdout, stderr, log, bell.
+    return 13 + 8 + workers * (4 + (doorbell.KIND == "event"))
 
 
 _FUNCTIONS = {
@@ -126,11 +73,10 @@ def packed(assignment: Assignment) -> Assignment:
     for slot, factory in enumerate(assignment.factories):
         if slot == 0 or factory is not assignment.factories[slot - 1]:
             pack(factory, f"the factory of slot {slot}")
-    given = {name: getattr(assignment, name) for name in _FUNCTIONS}
     functions: dict[str, Any] = {
-        name: serialization.Unpacked(pack(function, _FUNCTIONS[name]))
-        for name, function in given.items()
-        if function is not None
+        name: serialization.Unpacked(pack(getattr(assignment, name), what))
+        for name, what in _FUNCTIONS.items()
+        if getattr(assignment, name) is not None
     }
     return replace(assignment, **functions)
 
@@ -138,7 +84,7 @@ def packed(assignment: Assignment) -> Assignment:
 def setup_message(control: ControlPlan) -> bytes:
     """The first message, the same for every worker."""
     return pickle.dumps(
-        ProcessSetup(
+        commands.ProcessSetup(
             argv=serialization.portable_argv(),
             log_levels=serialization.pack_log_levels(),
             registry=serialization.pack_registry(),
@@ -149,69 +95,85 @@ def setup_message(control: ControlPlan) -> bytes:
 
 
 @dataclass(slots=True)
-class SpawnedWorker:
-    """A worker process and the parent's ends of what it shares with it."""
+class Inheritance:
+    """What all workers of a pool inherit, and how they are started with it."""
 
-    process: subprocess.Popen[bytes]
-    mailbox: Mailbox
-    bell: Doorbell
+    assignment: Assignment
+    block: Block
+    control: ControlViews
+    parents_bell: doorbell.Doorbell
+    lifeline: Lifeline
+    stack: int
+    shared: SharedArrays | None
+    output: WorkerOutput
+    token: str
+    """What the marks of all workers begin with; see `transport.child_processes`."""
 
-    def shut_down(self) -> None:
-        """Let it close its envs, then end it; bounded."""
-        self.mailbox.hang_up()
-        wait_until(self.process, time.monotonic() + SILENT_EXIT_SECONDS)
-        end(self.process)
-        self.mailbox.close()
-        self.bell.close()
+    def spawn(self, worker: int, generation: int) -> WorkerLink:
+        """Start one process; if that fails, close everything that was opened for it.
 
-
-def spawn_worker(
-    worker: int,
-    generation: int,
-    assignment: Assignment,
-    inheritance: Inheritance,
-    output: WorkerOutput,
-) -> SpawnedWorker:
-    """Start one process; if that fails, close everything that was opened for it.
-
-    Raises:
-        StartError: the system refuses.
-    """
-    control = inheritance.control
-    with (
-        start_errors(assignment.seed, worker),
-        ExitStack() as ours,
-        ExitStack() as theirs,
-    ):
-        bell = doorbell.create(control.memory, control.bell_offset(worker))
-        ours.callback(bell.close)
-        near, far = Mailbox.pair()
-        mailbox = Mailbox(near)
-        ours.callback(mailbox.close)
-        theirs.callback(far.close)
-        pipes = []
-        for _ in ("stdout", "stderr", "log"):
-            pipes.append(os.pipe())
-            ours.callback(os.close, pipes[-1][0])
-            theirs.callback(os.close, pipes[-1][1])
-        reads, writes = zip(*pipes, strict=True)
-        arguments, inherited = inheritance.arguments_for(
-            worker, bell, far.fileno(), writes[2]
-        )
-        process = _popen(
-            # ascii, since the locale may change other characters.
-            [ascii(serialization.absolute_path()), ascii(arguments)],
-            stdout=writes[0],
-            stderr=writes[1],
-            pass_fds=inherited,
-            env=serialization.environment(
-                assignment.threads_per_worker, assignment.device(worker)
+        Raises:
+            StartError: the system refuses.
+        """
+        assignment, control = self.assignment, self.control
+        mark = f"{self.token}.{worker}.{generation}."
+        with (
+            start_errors(assignment.seed, worker),
+            ExitStack() as ours,
+            ExitStack() as theirs,
+        ):
+            bell = doorbell.create(control.memory, control.bell_offset(worker))
+            ours.callback(bell.close)
+            near, far = Mailbox.pair()
+            ours.callback(near.close)
+            theirs.callback(far.close)
+            link = WorkerLink(worker, control, bell, Mailbox(near), mark=mark)
+            pipes = []
+            for _ in ("stdout", "stderr", "log"):
+                pipes.append(os.pipe())
+                ours.callback(os.close, pipes[-1][0])
+                theirs.callback(os.close, pipes[-1][1])
+            reads, writes = zip(*pipes, strict=True)
+            arguments, inherited = self._arguments_for(link, far.fileno(), writes[2])
+            link.process = _popen(
+                # ascii, since the locale may change other characters.
+                [ascii(serialization.absolute_path()), ascii(arguments)],
+                stdout=writes[0],
+                stderr=writes[1],
+                pass_fds=inherited,
+                env=serialization.environment(
+                    assignment.threads_per_worker, assignment.device(worker)
+                )
+                | {child_processes.MARK_VARIABLE: mark},
             )
-            | {child_processes.MARK_VARIABLE: inheritance.mark(worker, generation)},
-        )
-        ours.pop_all()
-        output.add(worker, *reads)
-    return SpawnedWorker(process, mailbox, bell)
+            ours.pop_all()
+            self.output.add(worker, *reads)
+        return link
+
+    def _arguments_for(
+        self, link: WorkerLink, mailbox: int, log: int
+    ) -> tuple[dict[str, Any], list[int]]:
+        """The arguments of a worker's `main`, and the descriptors that it inherits."""
+        inherited = {
+            "block": self.block.descriptor,
+            "mailbox": mailbox,
+            "lifeline_descriptor": self.lifeline.read_descriptor,
+            "log": log,
+            "stack": self.stack,
+        }
+        bells = (link.bell.descriptor, self.parents_bell.descriptor)
+        stop = self.control.plan.fields["stop"].offset
+        arguments = {
+            "worker": link.worker,
+            "control_size": self.block.size,
+            "bells": [descriptor for descriptor in bells if descriptor is not None],
+            "stop_offset": stop + CACHE_LINE_BYTES * link.worker,
+            "bell_offset": self.control.bell_offset(link.worker),
+            "files": descriptors.original_limit,
+        }
+        shared = None if self.shared is None else self.shared.descriptor
+        passed = (*inherited.values(), *bells, shared)
+        return inherited | arguments, [one for one in passed if one is not None]
 
 
 def _popen(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -249,113 +211,87 @@ def interpreter() -> list[str]:
 # Replacing ----------------------------------------------------------------------------
 
 
-@dataclass
-class Replacement:
-    """One worker that is being started.
+class Replacement(threading.Thread):
+    """Starts one worker.
 
     Args:
         worker: the worker that it replaces.
         delay: seconds to wait first.
         spawn: starts the process.
         messages: setup, build and bind, as they are sent to it.
-        timeout: seconds for each of its answers.
         health: makes its fault if it fails.
     """
 
-    worker: int
-    delay: float
-    spawn: Callable[[], SpawnedWorker]
-    messages: tuple[bytes, bytes, bytes]
-    timeout: float | None
-    health: WorkerHealth
-    spawned: SpawnedWorker | None = None
-    error: CorralError | None = None
-    """Why the worker could not be started."""
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        worker: int,
+        delay: float,
+        spawn: Callable[[], WorkerLink],
+        messages: tuple[bytes, bytes, bytes],
+        health: WorkerHealth,
+    ) -> None:
+        super().__init__(name=f"corral-replacement-{worker}", daemon=True)
+        self._worker, self._delay, self._spawn = worker, delay, spawn
+        self._messages, self._health = messages, health
         self._cancelled = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"corral-replacement-{self.worker}", daemon=True
-        )
-        self._thread.start()
+        self._link: WorkerLink | None = None
+        self._error: CorralError | None = None
+        self.start()
 
-    @property
-    def finished(self) -> bool:
-        """Whether it is ready, or has failed."""
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        if self._cancelled.wait(self.delay):
+    def run(self) -> None:
+        """Start the process and have it build and bind, unless cancelled."""
+        if self._cancelled.wait(self._delay):
             return
         try:
-            with start_errors(None, self.worker, Exception):
-                self.spawned = self.spawn()
+            with start_errors(None, self._worker, Exception):
+                self._link = self._spawn()
                 if not self._cancelled.is_set():
-                    self._prepare(self.spawned)
+                    self._prepare(self._link)
         except CorralError as error:
-            self.error = error
-        if self.spawned is not None and (self.error or self._cancelled.is_set()):
-            self.spawned.shut_down()
-            self.spawned = None
+            self._error = error
+        if self._link is not None and (self._error or self._cancelled.is_set()):
+            self._health.shut_down(self._link)
+            self._link = None
 
-    def _prepare(self, spawned: SpawnedWorker) -> None:
+    def _prepare(self, link: WorkerLink) -> None:
         """Have the process build and bind, as the one before it did."""
-        mailbox, timeout, health = spawned.mailbox, self.timeout, self.health
-        setup, build, bind = self.messages
+        mailbox, health = link.mailbox, self._health
+        timeout = health.assignment.start_timeout
+        setup, build, bind = self._messages
         try:
             mailbox.post_bytes(setup, timeout)
             mailbox.post_bytes(build, timeout)
-            health.checked(self.worker, mailbox.fetch(timeout))
+            health.checked(self._worker, mailbox.fetch(timeout))
             mailbox.post_bytes(bind, timeout)
             mailbox.fetch(timeout)
         except TimeoutError as error:
-            fault = health.build_timeout(self.worker, spawned.process.pid)
-            kill(spawned.process)
+            fault = health.build_timeout(link)
+            kill(link.process)
             raise error_for(fault) from error
         except MailboxClosed as error:
-            wait_until(spawned.process, time.monotonic() + SILENT_EXIT_SECONDS)
-            fault = health.death(self.worker, spawned.process)
-            raise error_for(replace(fault, command="start")) from error
+            wait_until(link.process, time.monotonic() + SILENT_EXIT_SECONDS)
+            raise error_for(replace(health.death(link), command="start")) from error
 
-    def result(self) -> SpawnedWorker:
+    def result(self) -> WorkerLink:
         """The worker, once finished; raises if it could not be started."""
-        if self.error is not None:
-            raise self.error
-        assert self.spawned is not None
-        return self.spawned
+        if self._error is not None:
+            raise self._error
+        assert self._link is not None
+        return self._link
 
     def cancel(self) -> None:
         """Cancel the start; envs that are built already are closed."""
         self._cancelled.set()
-        spawned = self.spawned
-        if spawned is not None:
-            spawned.mailbox.hang_up()
+        link = self._link
+        if link is not None:
+            link.mailbox.hang_up()
 
     def end(self, deadline: float) -> None:
         """After `cancel`: end the process and the thread."""
-        self._thread.join(max(0.0, deadline - time.monotonic()))
-        spawned = self.spawned
-        if spawned is None:
-            return
-        if self._thread.is_alive():
-            kill(spawned.process)
-            self._thread.join(SILENT_EXIT_SECONDS)
-        else:
-            spawned.shut_down()
-
-
-def ring_for_lost_rings(bell: Doorbell, done: NDArray[np.uint32]) -> None:
-    """Ring for results whose worker was killed between `done` and its ring.
-
-    Other workers may be between the two right now; they get a moment. The caller checks
-    `done` anyway, so one ring too many does no harm.
-    """
-    missing = 1 << 32
-    for _ in range(20):
-        finished = int(done.sum(dtype=np.uint64))
-        missing = min(missing, finished - bell.count & TICKET_MASK)
-        if not missing:
-            return
-    if missing < 1 << 31:
-        bell.ring(missing)
-        bell.flush()
+        self.join(max(0.0, deadline - time.monotonic()))
+        link = self._link
+        if link is not None and self.is_alive():
+            kill(link.process)
+            self.join(SILENT_EXIT_SECONDS)
+        elif link is not None:
+            self._health.shut_down(link)

@@ -9,26 +9,22 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import closing
+from functools import partial
 
 from corral.core import EnvSpec
-from corral.engine.executors.contract import Assignment, Capabilities
+from corral.engine.executors.contract import Assignment
 from corral.engine.executors.reaping import current_command
 from corral.engine.executors.signalled import SignalledExecutor
-from corral.engine.executors.start_errors import construction_fault, start_errors
-from corral.engine.executors.uninterrupted import uninterrupted
+from corral.engine.executors.starting import construction_fault, start_errors
+from corral.engine.executors.worker_link import WorkerLink
 from corral.engine.faults.report import error_for
 from corral.engine.layout.codec import Codecs
-from corral.engine.layout.plan import ControlViews, DataViews, plan_control, plan_data
-from corral.engine.transport import doorbell
+from corral.engine.layout.plan import ControlPlan, DataViews, plan_control, plan_data
 from corral.engine.transport.block import Block
 from corral.engine.transport.mailbox import LocalMailbox, MailboxClosed
-from corral.engine.worker.commands import MAIL_ENTRY, Ask
-from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.forked_copies import guard_of
-from corral.engine.worker.letters import Letter, Reply, unpickled_copy
-from corral.engine.worker.serve import serve
+from corral.engine.worker.letters import Letter, Reply, WorkerEndpoint, unpickled_copy
 from corral.engine.worker.worker import Worker
 from corral.errors import Fault
 
@@ -36,18 +32,10 @@ from corral.errors import Fault
 class ThreadExecutor(SignalledExecutor):
     """One thread per shard."""
 
-    capabilities = Capabilities(survives_deaths=False)
-
     def __init__(self, assignment: Assignment) -> None:
-        super().__init__(assignment)
-        largest = max(len(shard) for shard in self.shards)
-        plan = plan_control(assignment.slots, len(self.shards), largest)
-        self._blocks = [Block.create(plan.size, shared=False)]
-        control = ControlViews(plan, self._blocks[0].memory)
-        with start_errors(assignment.seed):
-            uninterrupted(lambda: self._hang_bells(control))
-        self._open_control(control)
-        self._threads: list[threading.Thread] = []
+        largest = max(len(shard) for shard in assignment.shards)
+        workers = len(assignment.shards)
+        super().__init__(assignment, plan_control(assignment.slots, workers, largest))
         # One generator state for the whole process: with isolate_rng, one at a time.
         lock = threading.Lock() if assignment.options.isolate_rng else None
         self._workers = [
@@ -55,20 +43,13 @@ class ThreadExecutor(SignalledExecutor):
             for worker, shard in enumerate(self.shards)
         ]
 
-    def _hang_bells(self, control: ControlViews) -> None:
-        """The parent's bell, and one per worker; none if one cannot be opened."""
-        with ExitStack() as opened:
-            for worker in (None, *range(len(self.shards))):
-                bell = doorbell.create(control.memory, control.bell_offset(worker))
-                opened.callback(bell.close)
-                self._bells.append(bell)
-            opened.pop_all()
-        self._bell = self._bells.pop(0)
-
-    def __del__(self) -> None:
-        # Ctrl-C may come before a pool owns the executor.
-        if hasattr(self, "_threads") and not self._threads:
-            self.close(0.0)
+    def _open(self, plan: ControlPlan) -> None:
+        """Open the control part, and a bell and a mailbox for each worker."""
+        self._open_control(plan, shared=False)
+        for worker in range(len(self.shards)):
+            bell = self._resources.enter_context(closing(self._new_bell(worker)))
+            ours, _ = LocalMailbox.pair()
+            self._links.append(WorkerLink(worker, self.control, bell, ours))
 
     def build(self) -> list[EnvSpec]:
         """Build each shard in the thread that will run it, and leave it waiting.
@@ -76,21 +57,18 @@ class ThreadExecutor(SignalledExecutor):
         One after the other: constructors of most libraries are not written for threads.
         """
         specs: list[EnvSpec] = []
-        for index, worker in enumerate(self._workers):
-            ours, theirs = LocalMailbox.pair()
-            self._mailboxes.append(ours)
-            thread = threading.Thread(
+        for link, worker in zip(self._links, self._workers, strict=True):
+            link.process = threading.Thread(
                 target=self._run,
-                args=(worker, theirs),
-                name=f"corral-worker-{index}",
+                args=(worker, link.mailbox.other()),
+                name=f"corral-worker-{link.worker}",
                 daemon=True,
             )
-            self._threads.append(thread)  # first: a signal may come after it has begun
-            thread.start()
-            built = ours.fetch()
+            link.process.start()
+            built = link.mailbox.fetch()
             if isinstance(built, BaseException):
                 raise error_for(construction_fault(built, worker.job)) from built
-            specs.extend(built)  # type: ignore[arg-type]
+            specs += built
         return specs
 
     def _run(self, worker: Worker, mailbox: LocalMailbox) -> None:
@@ -104,9 +82,8 @@ class ThreadExecutor(SignalledExecutor):
                 worker.guard(error)
                 mailbox.post(error)
                 return
-            endpoint = mailbox.fetch()
-            if isinstance(endpoint, WorkerEndpoint):  # else asked to close
-                serve(worker, endpoint)
+            mailbox.fetch()  # until it is bound
+            worker.serve()
         except MailboxClosed:
             pass  # the pool was closed before it was bound
         finally:
@@ -118,65 +95,52 @@ class ThreadExecutor(SignalledExecutor):
         plan = plan_data(self._assignment.slots, codecs.obs, codecs.action, start=0)
         with start_errors(self._assignment.seed):
             data = Block.create(plan.size, shared=False, touched=plan.touched)
-        self._blocks.append(data)
+        self._resources.callback(data.close)
         views = DataViews(plan, data.memory)
-        for index, worker in enumerate(self._workers):
-            mailbox = self._mailboxes[index]
-            theirs = mailbox.other()
+        for link, worker in zip(self._links, self._workers, strict=True):
+            theirs = link.mailbox.other()
             endpoint = WorkerEndpoint(
-                index,
-                self._control,
+                link.worker,
+                self.control,
                 theirs.fetch,
-                _keeping(theirs),
-                self._bells[index],
+                partial(_post, theirs),
+                link.bell,
                 self._bell,
                 self._worker_spin,
             )
             worker.bind(views, codecs, endpoint)
-            mailbox.post(endpoint)
-        self._open_channels()
+            link.mailbox.post(endpoint)
+        self._bound = True
+        self._find_present()
         return views
 
-    def _fault_if_dead(self, worker: int) -> Fault | None:
+    def _fault_if_dead(self, link: WorkerLink) -> Fault | None:
         """Threads do not die, whatever an env raises; a dead one must not hang recv."""
-        if self._threads[worker].is_alive():
+        if link.process.is_alive():
             return None
-        command, slot = current_command(self._control, worker, self.shards[worker])
-        return Fault("died", command, slot, worker, os.getpid())
+        command, slot = current_command(link, self.shards[link.worker])
+        return Fault("died", command, slot, link.worker, os.getpid())
 
     def close(self, timeout: float | None) -> None:
         """Ask the threads to close their envs; a thread that hangs is left behind."""
         if self._closed:
             return
         self._closed = True
-        for worker, mailbox in enumerate(self._mailboxes):
-            self._control.stop[worker, 0] = 1  # for one whose queue is full
-            # Ctrl-C may have come before the thread of the last mailbox was started.
-            started = worker < len(self._threads) and len(self._blocks) > 1
-            alive = started and self._threads[worker].is_alive()
-            if alive and self._has_room(worker):
-                mailbox.post(Ask("close"))
-                self._announce(worker, [MAIL_ENTRY])
-                self._bells[worker].flush()
-            else:
-                mailbox.close()
         limit = self._assignment.close_timeout if timeout is None else timeout
         deadline = time.monotonic() + limit
-        for thread in self._threads:
-            if thread.ident is not None:  # else a signal came before it was started
-                thread.join(max(0.0, deadline - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
-            return  # a thread that hangs still uses the memory
-        for bell in (self._bell, *self._bells):
-            bell.close()
-        for block in self._blocks:
-            block.close()
+        # Ctrl-C may have come before a thread was started.
+        begun = [one for one in self._links if one.process and one.process.is_alive()]
+        for link in self._links:
+            if link not in begun or not self._ask_to_close(link):
+                link.mailbox.close()
+        for link in begun:
+            link.process.join(max(0.0, deadline - time.monotonic()))
+        if not any(link.process.is_alive() for link in begun):
+            self._resources.close()  # a thread that hangs still uses the memory
 
 
-def _keeping(mailbox: LocalMailbox) -> Callable[[Letter | Reply], None]:
-    def post(message: Letter | Reply) -> None:
-        if isinstance(message, Letter):
-            message = unpickled_copy(message)
-        mailbox.post(message)
-
-    return post
+def _post(mailbox: LocalMailbox, message: Letter | Reply) -> None:
+    """Post to the caller's thread, in the same process."""
+    if isinstance(message, Letter):
+        message = unpickled_copy(message)
+    mailbox.post(message)

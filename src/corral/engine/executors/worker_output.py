@@ -28,11 +28,10 @@ class WorkerOutput:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._kept: dict[int, bytearray] = {}
-        self._wake_read, self._wake_write = os.pipe()
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        wakes, self._wake_write = os.pipe()
+        self._selector.register(wakes, selectors.EVENT_READ, lambda data: None)
         self._lock = threading.Lock()
-        self._stopping = False
-        self._finished = False
+        self._stopping = self._finished = False
         self._thread = threading.Thread(
             target=self._run, name="corral-output", daemon=True
         )
@@ -46,14 +45,12 @@ class WorkerOutput:
             log: _log_sink(),
         }
         with self._lock:
-            if self._finished:  # the pool was closed while the worker was started
-                for descriptor in sinks:
-                    os.close(descriptor)
-                return
             self._kept[worker] = kept
             for descriptor, sink in sinks.items():
-                os.set_blocking(descriptor, False)
-                self._selector.register(descriptor, selectors.EVENT_READ, sink)
+                if self._finished:  # the pool was closed while the worker was started
+                    os.close(descriptor)
+                else:
+                    self._selector.register(descriptor, selectors.EVENT_READ, sink)
 
     def start(self) -> None:
         """Start the thread; workers can be added later."""
@@ -87,40 +84,31 @@ class WorkerOutput:
         while not self._stopping:
             self._selector.select()
             with self._lock:
-                if self._finished:  # by `close`, which waited long enough
-                    return
                 self._read_all()
         with self._lock:  # `close` could not, while this thread was blocked
             self._finish()
 
     def _finish(self) -> None:
-        if self._finished:
-            return
-        self._finished = True
         self._read_all()
-        for key in list(self._selector.get_map().values()):
-            self._drop(key.fd)
-        self._selector.close()
-        os.close(self._wake_write)
+        if not self._finished:
+            self._finished = True
+            for key in list(self._selector.get_map().values()):
+                self._drop(key.fd)
+            self._selector.close()
+            os.close(self._wake_write)
 
     def _read_all(self) -> None:
-        for key, _ in self._selector.select(0):
-            if key.data is not None:
-                self._read(key.fd, key.data)
-
-    def _read(self, descriptor: int, sink: Callable[[bytes], None]) -> None:
-        try:
-            data = os.read(descriptor, KEPT_OUTPUT_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
+        """Pass on what has arrived; the lock makes this thread the only reader."""
+        for key, _ in () if self._finished else self._selector.select(0):
             data = b""
-        if not data:
-            self._drop(descriptor)
-            return
-        # A closed or broken sys.stdout is the user's own; workers must not stall on it.
-        with suppress(Exception):
-            sink(data)
+            with suppress(OSError):
+                data = os.read(key.fd, KEPT_OUTPUT_BYTES)
+            if not data:
+                self._drop(key.fd)
+                continue
+            # A closed or broken sys.stdout is the user's; workers must not stall on it.
+            with suppress(Exception):
+                key.data(data)
 
     def _drop(self, descriptor: int) -> None:
         self._selector.unregister(descriptor)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from corral.errors import Fault, UsageError
@@ -46,46 +45,46 @@ _BY_TRANSFER = {
 _TIMEOUTS = dict(construct="start_timeout", reset="reset_timeout", map="item_timeout")
 
 
-@dataclass(frozen=True, slots=True)
-class OptionSyntax:
-    """Python's keywords, or `key: value` as YAML and `--set key=value` have them."""
-
-    in_python: bool
-
-    def option(self, name: str, value: Any = None) -> str:
-        """An option with a value; without one, what comes after its name is left."""
-        if not self.in_python:
-            return name if value is None else f"{name}: {value}"
-        shown = f'"{value}"' if isinstance(value, str) else repr(value)
-        return f"{name}=" if value is None else f"{name}={shown}"
+def _option(in_python: bool, name: str, value: Any = None) -> str:
+    """An option with a value; without one, what comes after its name is left."""
+    if not in_python:
+        return name if value is None else f"{name}: {value}"
+    shown = f'"{value}"' if isinstance(value, str) else repr(value)
+    return f"{name}=" if value is None else f"{name}={shown}"
 
 
-PYTHON_SYNTAX, SETTINGS_SYNTAX = OptionSyntax(True), OptionSyntax(False)
+def advice_for(fault: Fault, syntax: str = "python") -> Iterator[str]:
+    """The next steps, a line each; none where the error itself says so.
 
-
-def advice_for(fault: Fault, syntax: OptionSyntax = PYTHON_SYNTAX) -> Iterator[str]:
-    """The next steps, a line each; none where the error itself says so."""
-    in_python = syntax.in_python
+    Args:
+        fault: what happened.
+        syntax: how the user writes options: as Python's keywords, or as the settings of
+            a run ("yaml"), `key: value`.
+    """
+    in_python = syntax == "python"
     starting = fault.command in ("start", "construct") or fault.item is not None
     if in_python and fault.kind in ("died", "hung") and not starting:
         yield "close the pool"
-    alone = syntax.option("isolation", "slot")
+    alone = _option(in_python, "isolation", "slot")
     if fault.company:
         others = f"{fault.company} other env{'s' * (fault.company > 1)}"
         yield f"try the env alone, it shared its process with {others}: {alone}"
     if not isinstance(fault.exception, UsageError):  # which says so itself
-        line = _BY_TRANSFER.get(fault.command) or _by_kind(fault, syntax)
+        line = _BY_TRANSFER.get(fault.command) or _by_kind(fault, in_python)
         if line:
             yield line.format(
                 alone=alone,
-                serial=syntax.option("backend", "serial"),
-                memory_limit=syntax.option("memory_limit"),
+                serial=_option(in_python, "backend", "serial"),
+                memory_limit=_option(in_python, "memory_limit"),
             )
         if in_python and fault.command == "sending an info home":
             yield "or leave that key out: infos=[...]"
     if in_python:
         yield from _continuing(fault)
-        yield from _replay(fault)
+        if fault.episode is not None:
+            missing = fault.episode.missing
+            how = "reproduce this episode: fault.save(path), then corral.replay(path)"
+            yield f"(this episode cannot be replayed: {missing})" if missing else how
 
 
 def _continuing(fault: Fault) -> Iterator[str]:
@@ -108,21 +107,16 @@ def helped_by_restarts(fault: Fault) -> bool:
     return fault.kind in kinds and fault.command in ("step", "reset")
 
 
-def _replay(fault: Fault) -> Iterator[str]:
-    if fault.episode is not None and fault.episode.missing:
-        yield f"(this episode cannot be replayed: {fault.episode.missing})"
-    elif fault.episode is not None:
-        yield "reproduce this episode: fault.save(path), then corral.replay(path)"
-
-
-def _by_kind(fault: Fault, syntax: OptionSyntax) -> str:
+def _by_kind(fault: Fault, in_python: bool) -> str:
     """What to do first; "" where nothing general helps."""
     if fault.kind == "died":
         return _after_death(fault)
     if fault.kind == "hung":
-        longer = None if syntax.in_python or not fault.limit else 10 * fault.limit
-        option = syntax.option(_TIMEOUTS.get(fault.command, "step_timeout"), longer)
-        return f"if it is only slow, allow more time: {option}"
+        longer = None if in_python or not fault.limit else 10 * fault.limit
+        name = _TIMEOUTS.get(fault.command, "step_timeout")
+        return (
+            f"if it is only slow, allow more time: {_option(in_python, name, longer)}"
+        )
     if fault.kind == "shardmate":
         return "if it happens often, give each slot its own worker: {alone}"
     if fault.item is not None:

@@ -74,7 +74,6 @@ def _users(frames: list[CodeLocation]) -> CodeLocation | None:
 
 
 def _is_ours(file: str) -> bool:
-    if file.startswith(_LIBRARIES):  # which may lie within the standard library
-        return False
-    in_corral = file.startswith(f"{_OURS}{os.sep}") and not file.startswith(_EXAMPLES)
-    return in_corral or file.startswith(("<", _STDLIB))
+    # Libraries may lie within the standard library's folder.
+    outside = file.startswith((*_LIBRARIES, *_EXAMPLES))
+    return not outside and file.startswith((f"{_OURS}{os.sep}", "<", _STDLIB))

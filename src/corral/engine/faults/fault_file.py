@@ -27,7 +27,6 @@ import cloudpickle
 
 from corral.engine.faults import signatures
 from corral.engine.faults.report import message_for, shortened
-from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import EpisodeRecord, Fault, OptionError
 
 VERSION = 1
@@ -60,7 +59,7 @@ def _write(fault: Fault, file: IO[bytes]) -> None:
         archive.writestr(PAYLOAD, data)
         try:
             archive.writestr(SIGNATURE, signatures.sign(signatures.FAULT_FILE, data))
-        except KeyUnusable as error:
+        except signatures.KeyUnusable as error:
             archive.comment = f"not signed: {error}".encode()[:1000]
 
 

@@ -35,10 +35,9 @@ def memory_of(pid: int) -> int | None:
     """
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("Pss:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
+            found = (line.split()[1] for line in lines if line.startswith("Pss:"))
+            return int(next(found)) * 1024
+    except (OSError, StopIteration):
         pass  # another user's process, or a kernel without it
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as pages:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import corral.errors as errors
-from corral.engine.faults.advice import PYTHON_SYNTAX, OptionSyntax, advice_for
+from corral.engine.faults.advice import advice_for
 from corral.errors import CorralError, Fault, FaultError, UsageError
 
 _CAUSES = {
@@ -60,7 +60,7 @@ def where(fault: Fault) -> str:
     return ", ".join(f"{name} {getattr(fault, name)}" for name in known) or "the pool"
 
 
-def error_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> CorralError:
+def error_for(fault: Fault, syntax: str | None = "python") -> CorralError:
     """The error to raise for a fault, the remote traceback as its cause."""
     message, error = message_for(fault, syntax), fault.exception
     in_item = fault.item is not None and fault.kind == "raised"
@@ -99,7 +99,7 @@ _KINDS: dict[str, type[FaultError]] = {
 # Words --------------------------------------------------------------------------------
 
 
-def message_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> str:
+def message_for(fault: Fault, syntax: str | None = "python") -> str:
     """The text of an error: what happened, where, which values, and the next steps.
 
     Options are written in the user's syntax; without one there are no next steps.
@@ -117,19 +117,18 @@ def message_for(fault: Fault, syntax: OptionSyntax | None = PYTHON_SYNTAX) -> st
 
 
 def _episode(fault: Fault) -> Iterator[str]:
-    about, seed = [], fault.seed
-    if fault.kind != "start" and fault.command != "start" and fault.step is not None:
-        about.append("no seed" if seed is None else f"seed {seed}")
-    elif seed is not None:
-        yield f"Pool seed: {seed}"
-    if fault.step:
-        about.append(f"step {fault.step}")
-    if fault.has_task or fault.task is not None:
-        about.append(f"task {fault.task!r:.200}")
-    if fault.options is not None:
-        about.append(f"options {fault.options!r:.200}")
+    begun = "start" not in (fault.kind, fault.command) and fault.step is not None
+    if fault.seed is not None and not begun:
+        yield f"Pool seed: {fault.seed}"
+    parts = {
+        "no seed" if fault.seed is None else f"seed {fault.seed}": begun,
+        f"step {fault.step}": fault.step,
+        f"task {fault.task!r:.200}": fault.has_task or fault.task is not None,
+        f"options {fault.options!r:.200}": fault.options is not None,
+    }
+    about = ", ".join(text for text, known in parts.items() if known)
     if about:
-        yield f"Episode: {', '.join(about)}"
+        yield f"Episode: {about}"
     if fault.last_actions:
         yield f"Last actions: {', '.join(map(_shown, fault.last_actions))}"
 

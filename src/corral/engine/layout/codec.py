@@ -118,23 +118,17 @@ class StandIn(Codec):
         return self.inner.split([self.pack(value) for value in batch], count, name)
 
 
-@codec_for.register(spaces.Box)
-@codec_for.register(spaces.MultiDiscrete)
-@codec_for.register(spaces.MultiBinary)
-def _array_codec(space: Any) -> ArrayCodec:
-    return ArrayCodec(space.dtype, space.shape)
-
-
-@codec_for.register(spaces.Discrete)
-def _discrete_codec(space: spaces.Discrete) -> ArrayCodec:
-    return ArrayCodec(space.dtype, (), f"{space} needs an integer")
-
-
-@codec_for.register(spaces.Dict)
-def _dict_codec(space: spaces.Dict) -> DictCodec:
-    return DictCodec((key, codec_for(part)) for key, part in space.spaces.items())
-
-
-@codec_for.register(spaces.Tuple)
-def _tuple_codec(space: spaces.Tuple[Any]) -> TupleCodec:
-    return TupleCodec((key, codec_for(part)) for key, part in enumerate(space.spaces))
+for _kind in (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary):
+    register_codec(_kind, lambda space: ArrayCodec(space.dtype, space.shape))
+register_codec(
+    spaces.Discrete,
+    lambda space: ArrayCodec(space.dtype, (), f"{space} needs an integer"),
+)
+register_codec(
+    spaces.Dict,
+    lambda space: DictCodec((k, codec_for(part)) for k, part in space.items()),
+)
+register_codec(
+    spaces.Tuple,
+    lambda space: TupleCodec((k, codec_for(part)) for k, part in enumerate(space)),
+)

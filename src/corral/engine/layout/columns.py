@@ -39,7 +39,6 @@ from corral.engine.layout.readout import (
     Column,
     ColumnRead,
     Identity,
-    Mask,
     copy_out,
 )
 
@@ -81,9 +80,8 @@ class Columns:
     """
 
     def __init__(self, arena: NDArray[np.uint8], presence: NDArray[np.uint8]) -> None:
-        assert arena.ndim == 1 and arena.flags.c_contiguous
-        assert presence.shape[::2] == (INFO_ROWS, MAX_COLUMNS)
-        assert presence.flags.c_contiguous
+        assert arena.ndim == 1 and presence.shape[::2] == (INFO_ROWS, MAX_COLUMNS)
+        assert arena.flags.c_contiguous and presence.flags.c_contiguous
         self._arena = arena
         self._presence = presence
         self.slots = int(presence.shape[1])
@@ -109,15 +107,12 @@ class Columns:
 
     def define(self, remainder: dict[Any, Any]) -> list[Column]:
         """Make columns for what can be one and fits; return the new ones."""
-        new: list[Column] = []
+        before = len(self.defined)
         for path, value in candidates((), remainder):
-            column = self._column_for(path, value)
-            if column is not None:
-                self._add(column)
-                new.append(column)
-        if new:
+            self._add_column_for(path, value)
+        if len(self.defined) > before:
             self._forget_plans()
-        return new
+        return self.defined[before:]
 
     def read(
         self, row: int | NDArray[np.integer], slots: NDArray[np.integer] | None = None
@@ -138,9 +133,15 @@ class Columns:
             read = copy_out(self.defined, self._rows[row], self._presence_at[row])
         else:
             read = self._read_part(row, slots)
-        if self._has_bools:
-            return [(c, _with_bools(c, values, mask), mask) for c, values, mask in read]
-        return read
+        if not self._has_bools:
+            return read
+        # Gymnasium does not count numpy.bool_ as a number: an array of objects.
+        return [
+            (column, _BOOL_OBJECTS[(values + np.uint8(1)) * mask], mask)
+            if column.type is np.bool_
+            else (column, values, mask)
+            for column, values, mask in read
+        ]
 
     def _read_part(
         self, row: int | NDArray[np.integer], slots: NDArray[np.integer]
@@ -276,18 +277,19 @@ class Columns:
 
     # Both halves
 
-    def _column_for(self, path: tuple[str, ...], value: Any) -> Column | None:
-        """A new column for this value, if it can have one and there is room."""
+    def _add_column_for(self, path: tuple[str, ...], value: Any) -> None:
+        """Make a new column for this value, if it can have one and there is room."""
         found = described(value)
         if found is None:
-            return None
+            return
         column = Column(len(self.defined), path, type(value), *found, self._used)
         fits = (
             column.index < MAX_COLUMNS
             and sum(one.path == path for one in self.defined) < MAX_COLUMNS_PER_PATH
             and column.offset + self._bytes_of(column) <= self._arena.size
         )
-        return column if fits and column.identity not in self._identities else None
+        if fits and column.identity not in self._identities:
+            self._add(column)
 
     def _bytes_of(self, column: Column) -> int:
         cells: int = INFO_ROWS * self.slots * math.prod(column.shape)
@@ -338,14 +340,6 @@ class _WritePlan:
 
 
 _NO_WRITE_PLAN = _WritePlan([], [], [], True, (), [], [])
-
-
-def _with_bools(column: Column, values: NDArray[Any], mask: Mask) -> NDArray[Any]:
-    """Gymnasium does not count numpy.bool_ as a number: an array of objects."""
-    if column.type is not np.bool_:
-        return values
-    objects: NDArray[Any] = _BOOL_OBJECTS[(values + np.uint8(1)) * mask]
-    return objects
 
 
 _BOOL_OBJECTS = np.array([None, np.False_, np.True_], dtype=object)

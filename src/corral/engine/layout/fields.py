@@ -15,14 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from mmap import mmap
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from mmap import mmap
-
-    import numpy.typing as npt
+import numpy.typing as npt
 
 ALIGNMENT = 64
 """Bytes in a cache line. Two fields never share one: no false sharing of writers."""

@@ -107,19 +107,15 @@ class Infos:
 
     def _contested(self) -> set[str]:
         """Top-level keys whose arrays depend on more than one column each."""
-        contested: set[str] = set()
-        if self._remainders:
-            others = {str(key) for info in self._remainders.values() for key in info}
-            contested = {key.removeprefix("_") for key in others} | others
-        leaves = {column.path for column, _, _ in self._columns}
-        if len(leaves) < len(self._columns):
-            paths = [column.path for column, _, _ in self._columns]
-            contested.update(path[0] for path in paths if paths.count(path) > 1)
-        for path in leaves:
-            if len(path) > 1:
-                above = {path[:length] for length in range(1, len(path))}
-                if not leaves.isdisjoint(above):
-                    contested.add(path[0])
+        others = {str(key) for info in self._remainders.values() for key in info}
+        contested = {key.removeprefix("_") for key in others} | others
+        paths = [column.path for column, _, _ in self._columns]
+        leaves = set(paths)
+        repeated = len(leaves) < len(paths)
+        for path in paths:
+            above = {path[:length] for length in range(1, len(path))}
+            if above & leaves or (repeated and paths.count(path) > 1):
+                contested.add(path[0])
         return contested
 
 

@@ -54,16 +54,11 @@ SCALAR_FIELDS = ("reward", *_FLAGS, "episode_return", "episode_length", "seed")
 """The fields of a record that a Step shows, under the same names."""
 
 # The words of a worker's line of vitals, which its parent reads.
-BUSY_SECONDS = 0
-"""Seconds spent on commands."""
-BUSY_SINCE = 1
-"""When its current command began, by time.perf_counter; 0 while it waits."""
-CURRENT_COMMAND = 2
-"""STEPPING, RESETTING, CONSTRUCTING, ANSWERING or CLOSING."""
-RETIREMENT_STAGE = 3
-"""When it ended to be replaced: BEFORE_RESET, AFTER_STEP; 0 if it did not."""
-CURRENT_SLOT = 4
-"""The slot it is at, counted from its shard's first; NO_SLOT between two."""
+BUSY_SECONDS, BUSY_SINCE, CURRENT_COMMAND, RETIREMENT_STAGE, CURRENT_SLOT = range(5)
+"""Seconds spent on commands; when its current command began, by time.perf_counter, 0
+while it waits; STEPPING, RESETTING, CONSTRUCTING, ANSWERING or CLOSING; when it ended
+to be replaced, BEFORE_RESET or AFTER_STEP, 0 if it did not; the slot it is at, counted
+from its shard's first, NO_SLOT between two."""
 NO_SLOT = -1
 STEPPING, RESETTING, CONSTRUCTING, ANSWERING, CLOSING = 1, 2, 3, 4, 5
 BEFORE_RESET, AFTER_STEP = 1, 2
@@ -91,12 +86,8 @@ DURATIONS_DTYPE = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlan:
-    """Where commands and wake-ups live; `ControlViews` says what the fields are."""
-
-    size: int
-    fields: dict[str, Field]
+ControlPlan = Planner
+"""Where commands and wake-ups live; `ControlViews` says what the fields are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +130,7 @@ def plan_control(slots: int, workers: int, largest_shard: int) -> ControlPlan:
     planner.add("times", DURATIONS_DTYPE, (slots,))
     planner.add("vitals", "f8", (workers, line // 8))
     planner.add("episode", "i8", (slots, line // 8))
-    return ControlPlan(planner.size, planner.fields)
+    return planner
 
 
 def plan_data(slots: int, observation: Codec, action: Codec, start: int) -> DataPlan:

@@ -10,7 +10,6 @@ Two twins share these names and tests; `KIND` says which one this process uses.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -93,17 +92,14 @@ def python_to_dicts(
     """
     if not keys:
         return [{} for _ in range(count)]
-    each = map(_listed, sources, plain)
+    each = [
+        one.tolist() if python and isinstance(one, np.ndarray) else list(one)
+        for one, python in zip(sources, plain, strict=True)
+    ]
     # By map, in two thirds of the time that a comprehension takes. No length is in
     # doubt, and `strict` would cost as much again.
     rows = zip(*each)  # noqa: B905
     return list(map(dict, map(zip, repeat(keys), rows)))
-
-
-def _listed(source: list[Any] | NDArray[Any], plain: int) -> Sequence[Any]:
-    if isinstance(source, list):
-        return source
-    return source.tolist() if plain else list(source)
 
 
 try:

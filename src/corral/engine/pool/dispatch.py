@@ -106,7 +106,7 @@ class Dispatcher:
             seeds: for each of them, -1 for none.
             requests: by slot, options and task of its episode, and a big seed.
         """
-        self.executor.reset_seed[slots] = seeds
+        self.executor.control.reset_seed[slots] = seeds
         self._post_by_slot(
             (slot, commands.NextEpisode(self._index(slot), **message))
             for slot, message in requests.items()
@@ -153,7 +153,7 @@ class Dispatcher:
         self.recovery.root_seed_set(seed)
         for worker in range(len(self.executor.shards)):
             try:
-                self.executor.post(worker, commands.NewRootSeed(seed))
+                self.executor.post([(worker, commands.NewRootSeed(seed))])
             except WorkerDied as error:
                 self.recover(error)  # its replacement gets the seed
 
@@ -166,7 +166,7 @@ class Dispatcher:
         message = commands.NewColumns(columns)
         for worker in range(len(self.executor.shards)):
             with suppress(WorkerDied, WorkerHung):
-                self.executor.post(worker, message)
+                self.executor.post([(worker, message)])
 
     def _post_by_slot(
         self, by_slot: Iterable[tuple[int, Any]], with_command: bool = True
@@ -179,7 +179,7 @@ class Dispatcher:
                 self.state.messages.setdefault(slot, []).append(message)
         while messages:
             try:
-                self.executor.post_each(messages)
+                self.executor.post(messages)
                 return
             except (WorkerDied, WorkerHung) as error:
                 # Again to the others: a message that arrives twice counts once.

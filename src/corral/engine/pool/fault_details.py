@@ -125,7 +125,7 @@ class FaultDetails(Neighbourhood):
             return fault
         ticket = self.state.tickets.of(fault.slot)
         if fault.command in QUESTION_COMMANDS:  # another step may have been sent since
-            began = int(self.executor.episode[fault.slot, BEGIN_TICKET])
+            began = int(self.executor.control.episode[fault.slot, BEGIN_TICKET])
             ticket = began + (fault.step or 0)
         return self._with_episode(self.with_company(fault), ticket, asked)
 
@@ -153,10 +153,12 @@ class FaultDetails(Neighbourhood):
         self, fault: Fault, slot: int, asked: Asked | None = None
     ) -> Fault:
         """The fault of a slot whose worker ended, from what the block has of it."""
-        began = int(self.executor.episode[slot, BEGIN_TICKET])
+        began = int(self.executor.control.episode[slot, BEGIN_TICKET])
         last = self.state.tickets.of(slot)
         answering = fault.command in QUESTION_COMMANDS
-        ticket = (int(self.executor.done[slot]) if answering else last) & TICKET_MASK
+        ticket = (
+            int(self.executor.control.done[slot]) if answering else last
+        ) & TICKET_MASK
         in_reset = (
             (self.state.is_reset(slot) and last == ticket)
             or began == ticket  # a step that began an episode, or was about to
@@ -183,24 +185,28 @@ class FaultDetails(Neighbourhood):
 
     def episode_is_over(self, slot: int) -> bool:
         """Whether the slot's last finished command ended an episode and began none."""
-        row = self.views.record[int(self.executor.done[slot]) & 1, slot]
+        row = self.views.record[int(self.executor.control.done[slot]) & 1, slot]
         return bool(row["terminated"] or row["truncated"]) and not row["started"]
 
     def task_of(self, slot: int) -> Any:
         """The task of the slot's episode, if the caller gave one."""
-        first = int(self.executor.episode[slot, FIRST_BEGIN_TICKET])
+        first = int(self.executor.control.episode[slot, FIRST_BEGIN_TICKET])
         return self.state.request_of(slot, first).get("task", NO_TASK)
 
     def _known_of(self, slot: int, has_begun: bool = True) -> dict[str, Any]:
         """Seed, options and task of the slot's episode; why its task is missing."""
-        words = self.executor.episode[slot].tolist()
+        words = self.executor.control.episode[slot].tolist()
         about: dict[str, Any] = {"options": None, "seed": None, "missing": ""}
         about.update(self.state.request_of(slot, words[FIRST_BEGIN_TICKET]))
         if words[EPISODE_RESTARTS] and words[BEGIN_TICKET] != words[FIRST_BEGIN_TICKET]:
             about["options"] = about["seed"] = None  # restarted with its task alone
         seed = words[EPISODE_SEED]
         if not has_begun:  # then its seed is known if the caller gave it
-            seed = self.executor.reset_seed[slot] if self.state.is_reset(slot) else -1
+            seed = (
+                self.executor.control.reset_seed[slot]
+                if self.state.is_reset(slot)
+                else -1
+            )
         if seed >= 0:
             about["seed"] = int(seed)
         if "task" not in about:
@@ -298,8 +304,8 @@ class FaultDetails(Neighbourhood):
 
 
 def _is_replayable(fault: Fault) -> bool:
-    if fault.kind == "shardmate" or fault.command not in REPLAYABLE_COMMANDS:
-        return False
     # The caller's mistakes, such as a step after the end, are not the env's.
-    mistake = isinstance(fault.exception, UsageError)
-    return not mistake or isinstance(fault.exception, SpaceMismatch)
+    mistaken = isinstance(fault.exception, UsageError)
+    by_env = not mistaken or isinstance(fault.exception, SpaceMismatch)
+    replayable = fault.command in REPLAYABLE_COMMANDS
+    return by_env and replayable and fault.kind != "shardmate"

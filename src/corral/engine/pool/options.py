@@ -119,9 +119,9 @@ class PoolOptions:
             raise OptionError(
                 f"close_timeout is {self.close_timeout!r}; it must be seconds >= 0"
             )
+        late = self.on_fault if self.on_timeout is None else self.on_timeout
         check_choice("on_fault", self.on_fault, _ON_FAULT)
-        if self.on_timeout is not None:
-            check_choice("on_timeout", self.on_timeout, _ON_FAULT)
+        check_choice("on_timeout", late, _ON_FAULT)
         for name in ("max_restarts", "restarts_per_minute"):
             count = getattr(self, name)
             whole = isinstance(count, float) and count.is_integer()
@@ -276,6 +276,11 @@ class BatchedEnvs:
         self._masks_steps = bool(spec.metadata.get(STEP_MASK_KEY))
         self._only = MODES.get(AutoresetMode(spec.metadata[AUTORESET_KEY]).name.lower())
         """The mode in which the env restarts episodes by itself, if it does."""
+        alone = "it restarts its episodes by itself"
+        self._only_whole = {
+            "step": "" if self._masks_steps else "its step takes no step_mask",
+            "reset": "" if self._only is None else alone,
+        }
 
     def check_mode(self, mode: int) -> None:
         """Refuse an autoreset mode that the env does not support."""
@@ -303,23 +308,14 @@ class BatchedEnvs:
                 'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
             )
 
-    def check_step(self, slots: NDArray[np.intp]) -> None:
-        """Refuse to step a part of a batch that is stepped as a whole."""
-        if not self._masks_steps:
-            self._check_whole(slots, "stepped", "its step takes no step_mask")
-
-    def check_reset(self, slots: NDArray[np.intp]) -> None:
-        """Refuse to reset a part of a batch that is reset as a whole."""
-        if self._only is not None:
-            self._check_whole(slots, "reset", "it restarts its episodes by itself")
-
-    def _check_whole(self, slots: NDArray[np.intp], done: str, reason: str) -> None:
-        chosen = set(slots.tolist())
-        for worker, shard in enumerate(self._shards):
+    def check_whole(self, slots: NDArray[np.intp], command: str) -> None:
+        """Refuse to step or reset a part of a batch where only the whole can be."""
+        reason, chosen = self._only_whole[command], set(slots.tolist())
+        for worker, shard in enumerate(self._shards if reason else ()):
             part = chosen.intersection(shard)
             if part and len(part) < len(shard):
                 raise OptionError(
                     f"slots {sorted(part)} are a part of worker {worker}'s batch "
-                    f"({shard.start} to {shard.stop - 1}), which is {done} as a whole: "
-                    f"{reason}"
+                    f"({shard.start} to {shard.stop - 1}), and {command} is for the "
+                    f"whole batch: {reason}"
                 )

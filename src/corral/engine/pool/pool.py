@@ -198,16 +198,15 @@ class Pool:
             self._batches.check_mode(self._mode)
             self._batches.check_restarts(options.restarts_workers)
         self._action_check = limits_for(self.spec) if self.check_actions else None
-        self._state = PoolState(self.num_envs, executor.done)
-        self._inline = executor.capabilities.inline and not codecs.action.mailed
-        pids = [vitals.pid for vitals in executor.vitals()]
-        self._run_delays = {pid: run_delay(pid) or 0.0 for pid in pids}
+        self._state = PoolState(self.num_envs, executor.control.done)
+        self._inline = executor.inline and not codecs.action.mailed
+        self._run_delays = {pid: run_delay(pid) or 0.0 for pid in executor.pids()}
         self._stale_views = StaleViews()
         empty_finals = self._api.empty_finals and options.infos != "none"
         columns = Columns(self._views.arena, self._views.presence)
         self._inbox = Inbox(codecs.obs, columns, empty_finals)
         actions = Actions(codecs.action, self._views)
-        one_process = not executor.capabilities.survives_deaths
+        one_process = not executor.survives_deaths
         details = FaultDetails(
             self._assignment,
             executor.shards,
@@ -254,7 +253,7 @@ class Pool:
         chosen = state.choose(slots)
         state.check_sendable(chosen, started=False)
         if self._batches is not None:
-            self._batches.check_reset(chosen)
+            self._batches.check_whole(chosen, "reset")
         numbers, requests = episode_requests(chosen.tolist(), seeds, options, tasks)
         self._expire_views(chosen)
         if seed is not None:
@@ -282,7 +281,7 @@ class Pool:
         if self._stale_views.lent:
             self._expire_views(chosen)
         if slots is not None and self._batches is not None:
-            self._batches.check_step(chosen)
+            self._batches.check_whole(chosen, "step")
         leaves, mailed = self._codec.split(actions, len(chosen))
         if self._action_check is not None:
             self._action_check.check(leaves, mailed, chosen)
@@ -601,7 +600,7 @@ class Pool:
 
         `pool.envs[0] = Wrapper(pool.envs[0])` puts another one into a slot.
         """
-        if not self._executor.capabilities.inline:
+        if not self._executor.inline:
             raise OptionError(
                 f"the environments are in {self.layout.workers} {self.layout.backend} "
                 'workers; use call or get_attr, or backend="serial"'

@@ -17,12 +17,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from corral.engine.faults.report import error_for
 from corral.engine.faults.restart_limits import RestartBudget
-from corral.engine.layout.plan import AFTER_STEP, EPISODE_NUMBER, EPISODE_RESTARTS
+from corral.engine.layout.plan import (
+    AFTER_STEP,
+    EPISODE_NUMBER,
+    EPISODE_RESTARTS,
+    RETIREMENT_STAGE,
+)
 from corral.engine.pool.fault_details import FaultDetails
 from corral.engine.pool.inbox import Inbox
 from corral.engine.pool.options import PoolOptions
@@ -112,7 +118,7 @@ class Recovery:
         worker = error.fault.worker
         if worker is None or not self.active:
             raise error
-        stage = self._executor.retirement_stage(worker)
+        stage = int(self._executor.control.vitals[worker, RETIREMENT_STAGE])
         if not (stage or self._options.restarts(error.fault.kind)):
             raise error
         # Keep what it posted about finished results; a worker that was retired after a
@@ -141,11 +147,11 @@ class Recovery:
     def _resume(self, worker: int, fault: Fault, stage: int) -> ResumeState:
         """Where the new worker continues; unfinished episodes are lost."""
         shard = self._executor.shards[worker]
-        tickets = self._executor.done[shard.start : shard.stop].tolist()
+        tickets = self._executor.control.done[shard.start : shard.stop].tolist()
         care = bytearray()
         for slot, ticket in zip(shard, tickets, strict=True):
             if ticket <= self._root_tickets[slot]:  # no episode of this root seed yet
-                words = self._executor.episode[slot]
+                words = self._executor.control.episode[slot]
                 words[EPISODE_NUMBER], words[EPISODE_RESTARTS] = -1, 0
             found = self._progress(slot, ticket, stage)
             if found == EPISODE_LOST or (slot == fault.slot and not stage):
@@ -160,7 +166,7 @@ class Recovery:
             return NEXT_EPISODE_DUE
         if self._fault_details.episode_is_over(slot):
             return EPISODE_OVER
-        lost = self._state.was_started(slot) and ticket and not stage
+        lost = self._state.started[slot] and ticket and not stage
         return EPISODE_LOST if lost else 0
 
     def _lose_episode(self, slot: int, ticket: int, fault: Fault) -> None:
@@ -182,21 +188,21 @@ class Recovery:
     def _worker_returned(self, worker: int) -> None:
         """Send a new worker what the others know, and the pending commands again."""
         executor, shard = self._executor, self._executor.shards[worker]
-        executor.post(worker, commands.NewColumns(list(self._inbox.columns.defined)))
+        messages: list[Any] = [commands.NewColumns(list(self._inbox.columns.defined))]
         if self._root is not None and self._new_roots.get(worker) != self._root:
-            executor.post(worker, commands.NewRootSeed(self._root))
+            messages.append(commands.NewRootSeed(self._root))
         for slot in sorted(self._state.assigned.keys() & shard):
             after, task = self._state.assigned[slot]
             # An episode that began with it may not have been received yet.
-            done = int(executor.done[slot])
+            done = int(executor.control.done[slot])
             if done <= after or not self._record["started"][done & 1, slot]:
                 index = slot - shard.start
-                executor.post(worker, commands.NextEpisode(index, task=task))
+                messages.append(commands.NextEpisode(index, task=task))
         by_command: dict[Command, list[int]] = {}
         for slot in self._state.unfinished(shard):
-            for message in self._state.messages.get(slot, ()):
-                executor.post(worker, message)
+            messages += self._state.messages.get(slot, ())
             by_command.setdefault(self._state.command(slot), []).append(slot)
+        executor.post([(worker, message) for message in messages])
         for command, slots in by_command.items():
             executor.send(np.array(slots), *command)
 

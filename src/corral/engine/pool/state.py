@@ -97,10 +97,10 @@ BYTE_ORDER = sys.byteorder
 def chosen_slots(slots: Slots, count: int) -> Chosen:
     """The slots as an array, checked: each at most once, all below `count`."""
     chosen = np.asarray(slots)
-    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-        raise OptionError(f"slots is {slots!r}; expected a list of integers")
-    if chosen.size == 0:
-        raise OptionError("slots is empty; give at least one slot, or leave it out")
+    if chosen.ndim != 1 or not chosen.size or chosen.dtype.kind not in "iu":
+        raise OptionError(
+            f"slots is {slots!r}; give a list of at least one integer, or leave it out"
+        )
     if chosen.min() < 0 or chosen.max() >= count:
         raise OptionError(f"slots is {slots!r}; this pool has slots 0 to {count - 1}")
     if len(set(chosen.tolist())) != len(chosen):
@@ -146,7 +146,8 @@ class PoolState:
         # A batch to all slots sets this, and `_pending` only where it is read: two
         # fills a step would cost as much as the rest of the bookkeeping.
         self._whole = False
-        self._started = np.zeros(count, np.bool_)
+        self.started = np.zeros(count, np.bool_)
+        """By slot: whether it was reset, and has not failed since."""
         self._reset_at = np.zeros(count, np.int64)
         """The ticket of the last reset that each slot was sent."""
         self._sent_at = np.zeros(count, np.int64)
@@ -232,9 +233,9 @@ class PoolState:
         requests: dict[int, dict[str, Any]],
     ) -> None:
         """These slots are sent a reset with these tickets, some with requests."""
-        self._started[slots] = True
+        self.started[slots] = True
         self._reset_at[slots] = tickets
-        self.unstarted = self.count - int(np.count_nonzero(self._started))
+        self.unstarted = self.count - int(np.count_nonzero(self.started))
         if requests or self._requests:
             for slot, ticket in zip(slots.tolist(), tickets.tolist(), strict=True):
                 self._requests.pop(slot, None)
@@ -243,8 +244,8 @@ class PoolState:
 
     def stop(self, slots: Chosen) -> None:
         """These slots failed and need a reset before their next step."""
-        self._started[slots] = False
-        self.unstarted = self.count - int(np.count_nonzero(self._started))
+        self.started[slots] = False
+        self.unstarted = self.count - int(np.count_nonzero(self.started))
 
     def results_taken(self, slots: Chosen, started: NDArray[np.bool_]) -> None:
         """Forget the messages and tasks of commands whose results are received."""
@@ -324,10 +325,6 @@ class PoolState:
         order = np.lexsort((self.tickets.offsets[slots], sent_at))
         return np.sort(slots[order[:count]])
 
-    def was_started(self, slot: int) -> bool:
-        """Whether the slot was reset, and has not failed since."""
-        return bool(self._started[slot])
-
     def is_reset(self, slot: int) -> bool:
         """Whether the slot's last command was a reset."""
         return int(self._reset_at[slot]) == self.tickets.of(slot)
@@ -348,8 +345,8 @@ class PoolState:
             raise OrderError(
                 f"slots {busy.tolist()} have a pending command; call recv first"
             )
-        if started and self.unstarted and not self._started[slots].all():
-            idle = slots[~self._started[slots]]
+        if started and self.unstarted and not self.started[slots].all():
+            idle = slots[~self.started[slots]]
             raise OrderError(
                 f"slots {idle.tolist()} have not been reset since they were built or "
                 "failed; call send_reset before their first step"

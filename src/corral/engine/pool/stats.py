@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from corral.engine.executors.contract import Executor
 from corral.engine.faults.process_usage import memory_of, run_delay
 from corral.engine.layout.durations import duration_text, percentile
+from corral.engine.layout.plan import BUSY_SECONDS
 from corral.engine.pool.state import PoolState
 
 
@@ -31,8 +32,7 @@ class Times:
     @property
     def number(self) -> NDArray[np.int64]:
         """How often."""
-        total: NDArray[np.int64] = self.counts.sum(axis=1)
-        return total
+        return self.counts.sum(axis=1)  # type: ignore[no-any-return]
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -204,21 +204,20 @@ def stats_of(
     """
     now = perf_counter()
     seconds = now - state.opened_at
-    pairs = zip(executor.shards, executor.vitals(), strict=True)
+    busy = executor.control.vitals[:, BUSY_SECONDS].tolist()
+    pairs = zip(executor.shards, executor.pids(), strict=True)
     workers = [
         WorkerStats(
             worker,
             slots,
-            vitals.pid,
+            pid,
             seconds,
-            # None: the caller, which runs the envs while it waits for them.
-            state.waiting_seconds
-            if vitals.busy_seconds is None
-            else vitals.busy_seconds,
-            memory_of(vitals.pid),
-            _starved(vitals.pid, run_delays.get(vitals.pid, 0.0)),
+            # Inline, the caller runs the envs while it waits for them.
+            state.waiting_seconds if executor.inline else busy[worker],
+            memory_of(pid),
+            _starved(pid, run_delays.get(pid, 0.0)),
         )
-        for worker, (slots, vitals) in enumerate(pairs)
+        for worker, (slots, pid) in enumerate(pairs)
     ]
     return Stats(
         seconds=seconds,
@@ -226,8 +225,8 @@ def stats_of(
         policy=state.policy_seconds + (0.0 if state.waiting else now - state.mark),
         waiting=state.waiting_seconds,
         copying=state.copying_seconds,
-        step=_times(executor.times, "step"),
-        reset=_times(executor.times, "reset"),
+        step=_times(executor.control.times, "step"),
+        reset=_times(executor.control.times, "reset"),
         workers=tuple(workers),
     )
 

@@ -69,7 +69,7 @@ class Block:
             if not shared:
                 # Copy-on-write, so that a forked child cannot write into our arrays.
                 return cls(mmap.mmap(-1, size, access=mmap.ACCESS_COPY), None)
-            return cls._map(_create_descriptor(size), size, mmap.ACCESS_WRITE)
+            return cls.attach(_create_descriptor(size), size)
 
     def extended(self, size: int, touched: int) -> Block:
         """The same shared memory and more behind it, as a block of its own.
@@ -97,13 +97,9 @@ class Block:
 
     @classmethod
     def attach(cls, descriptor: int, size: int, writable: bool = True) -> Block:
-        """Map, in a worker, the block behind an inherited descriptor, and own that."""
+        """Map the block behind a descriptor, and own that; workers inherit it."""
         os.set_inheritable(descriptor, False)
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        return cls._map(descriptor, size, access)
-
-    @classmethod
-    def _map(cls, descriptor: int, size: int, access: int) -> Block:
         try:
             return cls(mmap.mmap(descriptor, size, access=access), descriptor)
         except BaseException:

@@ -22,6 +22,7 @@ Assumes:
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import time
@@ -111,7 +112,7 @@ def _marked(begins: bytes, but: int | None) -> Iterator[HeldProcess]:
     def is_meant(pid: int) -> bool:
         return _has_mark(pid, begins) and _group_of(pid) != but
 
-    for pid in map(int, filter(str.isdigit, _names("/proc"))):
+    for pid in map(int, glob.glob("[0-9]*", root_dir="/proc")):
         held = _hold(pid, is_meant) if pid != os.getpid() and is_meant(pid) else None
         if held is not None:
             yield held
@@ -145,10 +146,9 @@ def _has_mark(pid: int, begins: bytes) -> bool:
 def listed_children(pid: int | str) -> list[int]:
     """The children of a process ("self" for this one), as far as /proc tells."""
     found: list[int] = []
-    for task in _names(f"/proc/{pid}/task"):
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
         with suppress(OSError):
-            text = Path(f"/proc/{pid}/task/{task}/children").read_text()
-            found += map(int, text.split())
+            found += map(int, Path(path).read_text().split())
     return found
 
 
@@ -163,10 +163,3 @@ def _group_of(pid: int) -> int | None:
     with suppress(OSError):
         return os.getpgid(pid)
     return None
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []

@@ -26,7 +26,8 @@ except ImportError:  # Windows, which has no such limit
 SPARE_DESCRIPTORS = 64
 """How many more than asked for are made room for: the caller opens files as well."""
 
-_original_limit: int | None = None
+original_limit: int | None = None
+"""The soft limit before Corral raised it; None if it never did."""
 
 
 def make_room(count: int) -> None:
@@ -48,10 +49,9 @@ def make_room(count: int) -> None:
             f"{soft})",
         )
     if limit != soft:
-        global _original_limit
+        global original_limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-        if _original_limit is None:
-            _original_limit = soft
+        original_limit = original_limit or soft
 
 
 def needed_limit(wanted: int, soft: int, hard: int) -> int | None:
@@ -59,22 +59,13 @@ def needed_limit(wanted: int, soft: int, hard: int) -> int | None:
     usable, most = (math.inf if limit < 0 else limit for limit in (soft, hard))
     if wanted <= usable:  # RLIM_INFINITY is -1
         return soft
-    if wanted > most:
-        return None
-    return int(min(wanted + SPARE_DESCRIPTORS, most))
+    return int(min(wanted + SPARE_DESCRIPTORS, most)) if wanted <= most else None
 
 
 def open_count() -> int:
     """How many are open; 0 where the system does not tell."""
-    try:
-        return len(os.listdir("/dev/fd")) - 1  # less the one that the listing took
-    except OSError:
-        return 0
-
-
-def original_limit() -> int | None:
-    """The soft limit before Corral raised it; None if it never did."""
-    return _original_limit
+    # Less the one that the listing took.
+    return len(os.listdir("/dev/fd")) - 1 if os.path.isdir("/dev/fd") else 0
 
 
 def restore_limit(soft: int) -> None:

@@ -94,8 +94,7 @@ def _group(folder: Path, most: str, now: str, prefix: str) -> Iterator[FreeMemor
     table = _table(folder / "memory.stat")
     files = (f"{prefix}active_file", f"{prefix}inactive_file")
     free = limit - used + sum(table.get(name, 0) for name in files)
-    swap = _number(folder / "memory.swap.max")
-    swapped = _number(folder / "memory.swap.current")
+    swap, swapped = (_number(folder / f"memory.swap.{n}") for n in ("max", "current"))
     if swap is not None and swapped is not None:
         free += max(0, swap - swapped)
     yield FreeMemory(max(0, free), f"the container's {limit / _GIB:.2f} GiB")

@@ -28,7 +28,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import cloudpickle
 
@@ -128,7 +128,7 @@ class Mailbox:
                 self._receive()
         return True
 
-    def fetch(self, timeout: float | None = None) -> object:
+    def fetch(self, timeout: float | None = None) -> Any:
         """Wait for one message and unpickle it.
 
         Raises:
@@ -141,8 +141,7 @@ class Mailbox:
                 raise MailboxClosed("the other end of the mailbox is gone")
             if not self._receive() and not self._wait(select.POLLIN, deadline):
                 raise TimeoutError("the other end of the mailbox did not answer")
-        message: object = pickle.loads(self._inbox.popleft())
-        return message
+        return pickle.loads(self._inbox.popleft())
 
     def hang_up(self) -> None:
         """Let the other end read what was posted, and no more; idempotent.
@@ -191,10 +190,8 @@ class Mailbox:
             return False
         except OSError:  # reset: the other end died with our messages unread
             part.moved.append(0)
-        if not part.moved[-1]:
-            self._ended = True
-            return False
-        return True
+        self._ended = not part.moved[-1]
+        return not self._ended
 
     def _finish(self, part: _Transfer) -> None:
         """A length is followed by its message, a message by the next length."""
@@ -255,7 +252,7 @@ class LocalMailbox:
         """True: what was put is there."""
         return True
 
-    def fetch(self, timeout: float | None = None) -> object:
+    def fetch(self, timeout: float | None = None) -> Any:
         """Wait for one message."""
         try:
             message = self._inbox.get(timeout=timeout)
@@ -268,10 +265,9 @@ class LocalMailbox:
 
     def close(self) -> None:
         """Close both ends, since they are one object; idempotent."""
-        if not self._closed.is_set():
-            self._closed.set()
-            self._inbox.put(_CLOSED)
-            self._outbox.put(_CLOSED)
+        self._closed.set()
+        self._inbox.put(_CLOSED)
+        self._outbox.put(_CLOSED)
 
 
 def deadline_after(timeout: float | None) -> float:

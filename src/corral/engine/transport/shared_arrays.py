@@ -32,12 +32,12 @@ def share(arrays: dict[str, NDArray[Any]]) -> tuple[Block, SharedArrays]:
     """Copy the arrays into a block of their own, once."""
     planner = Planner()
     values = {name: np.asarray(array) for name, array in arrays.items()}
-    for name, value in values.items():
-        if value.dtype.hasobject:
-            raise OptionError(
-                f"shared[{name!r}] holds Python objects ({value.dtype}), which cannot "
-                "be shared; use per_worker to build them in each worker"
-            )
+    objects = [name for name, value in values.items() if value.dtype.hasobject]
+    if objects:
+        raise OptionError(
+            f"shared{objects} holds Python objects, which cannot be shared; use "
+            "per_worker to build them in each worker"
+        )
     fields = tuple(planner.add(n, v.dtype, v.shape) for n, v in values.items())
     block = Block.create(planner.size, shared=True)
     for field in fields:

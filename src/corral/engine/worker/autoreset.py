@@ -37,17 +37,16 @@ def instead_of_stepping(shard: ShardRows, index: int, row: int, mode: int) -> No
         shard.care[index] &= ~EPISODE_LOST
         shard.plan.break_off(index)  # the next episode is this one again
         after_a_fault(shard, index, row, mode)
-        return
-    if care & NEXT_EPISODE_DUE:
+    elif care & NEXT_EPISODE_DUE:
         shard.begin_next(index, row)
-        return
-    if mode == OFF:
+    elif mode == OFF:
         raise EpisodeOver(
             "the episode has ended; with autoreset off, reset the slot before a step"
         )
-    shard.retire_if_outgrown(BEFORE_RESET)
-    # An episode that ended under `off` or `next_step` is restarted in either mode.
-    shard.begin(index, row, valid=False)
+    else:
+        shard.retire_if_outgrown(BEFORE_RESET)
+        # An episode that ended under `off` or `next_step` is restarted in either mode.
+        shard.begin(index, row, valid=False)
 
 
 def after_the_end(
@@ -114,23 +113,16 @@ def answered_anew(
             # The caller's own reset is repeated as it was.
             shard.lose_episode(index, repeated=mode is None)
             command = "reset"
-            _begin_anew(shard, index, row, mode, standing)
+            if not standing:
+                shard.info_writer.discard(index)  # what was said of the outcome is void
+            if standing:
+                shard.begin_next(index, row)
+            elif mode is None:
+                shard.begin(index, row, valid=True)
+            else:
+                after_a_fault(shard, index, row, mode)
             return None
         except BaseException as again:
             shard.guard(again)
             error, fault = again, shard.described(index, command, again)
     return fault
-
-
-def _begin_anew(
-    shard: ShardRows, index: int, row: int, mode: int | None, standing: bool
-) -> None:
-    """Write the row that the command asked for, from the new env."""
-    if standing:
-        shard.begin_next(index, row)
-        return
-    shard.info_writer.discard(index)  # what was said of the outcome is void
-    if mode is None:
-        shard.begin(index, row, valid=True)
-    else:
-        after_a_fault(shard, index, row, mode)

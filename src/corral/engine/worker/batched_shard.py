@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from corral.core import EnvSpec
 from corral.engine.adapters.batched import Outcome
 from corral.engine.layout.codec import Codecs
+from corral.engine.layout.durations import bucket_of
 from corral.engine.layout.plan import (
     BUSY_SINCE,
     CURRENT_COMMAND,
@@ -33,10 +34,9 @@ from corral.engine.layout.plan import (
     DataViews,
 )
 from corral.engine.worker import autoreset
-from corral.engine.worker.batch_table import BatchTable
 from corral.engine.worker.commands import MORE_FOLLOWS, WIDE_ACTIONS, ResumeState
-from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.episode_plan import EpisodePlan
+from corral.engine.worker.letters import WorkerEndpoint
 from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEEDS_CARE
 from corral.engine.worker.shard import Shard
 from corral.engine.worker.shard_envs import BatchEnvs
@@ -64,8 +64,9 @@ class BatchedShard(Shard):
         specs = super().build(factories)
         batch = self.envs.batch
         if batch.resets_itself is not None:
-            name = type(batch.env).__name__
-            self.plan = EpisodePlan(self.slots, self.options, self_resetting=name)
+            self.plan = EpisodePlan(
+                self.slots, self.options, self_resetting=type(batch.env).__name__
+            )
         return specs
 
     def bind(
@@ -78,9 +79,12 @@ class BatchedShard(Shard):
         """Take this shard's part of the block, or take it over."""
         super().bind(views, codecs, endpoint, resume)
         part = slice(self.slots.start, self.slots.stop)
-        fits = BatchTable.fits(codecs, views)
-        times = endpoint.control.times[part]
-        self._table = BatchTable(views, part, times) if fits else None
+        leaves = (views.obs, views.action, views.wide_action)
+        plain = codecs.obs.plain and codecs.action.plain and not codecs.action.mailed
+        self._is_plain = plain and all(len(arrays) == 1 for arrays in leaves)
+        """Whether observations and actions are one plain array each."""
+        self._times = endpoint.control.times[part]
+        self._sent = [arrays[0][:, part] for arrays in leaves[1:] if self._is_plain]
         self._tickets_done = np.asarray(self._done)
         self._cares = np.frombuffer(self.care, np.uint8)
         if resume is not None:
@@ -90,7 +94,7 @@ class BatchedShard(Shard):
 
     def step_all(self, mode: int) -> None:
         """Step every slot of the shard."""
-        self._step_together(range(len(self.slots)), mode, self._table)
+        self._step_together(range(len(self.slots)), mode, self._is_plain)
 
     def step(self, index: int, mode: int) -> None:
         """Step one slot; together with those that follow, if MORE_FOLLOWS."""
@@ -116,33 +120,36 @@ class BatchedShard(Shard):
         self.plan.resets_all = False
 
     def _step_together(
-        self, indexes: Sequence[int], mode: int, table: BatchTable | None = None
+        self, indexes: Sequence[int], mode: int, whole: bool = False
     ) -> None:
         """Step these slots with one call.
 
         Args:
             indexes: the slots.
             mode: the command's.
-            table: handles plain results of a whole shard with arrays; the others are
-                handled one by one.
+            whole: whether actions and plain results of all slots are read and written
+                as arrays; other results are written slot by slot.
         """
         wide, mode = divmod(mode % MORE_FOLLOWS, WIDE_ACTIONS)
-        tickets = self._tickets(indexes)
+        if len(indexes) == len(self.slots) and self.tickets.level():
+            self.tickets.base += 1
+            tickets = dict.fromkeys(indexes, self.tickets.base)
+        else:
+            tickets = {index: self._advance(index) for index in indexes}
         # An env that restarts its episodes by itself does so when it is stepped.
         itself = self.envs.batch.resets_itself is not None
         going = (self._cares & NEEDS_CARE == 0) | itself
-        if not (self.tickets.even and going.any()):
-            table = None
+        whole = whole and self.tickets.even and bool(going.any())
         outcomes: dict[int, Outcome] = {}
         error: BaseException | None = None
         share, began = 0.0, time.perf_counter()
         self._vitals[BUSY_SINCE], self._vitals[CURRENT_SLOT] = began, indexes[0]
         try:
-            result = self._stepped(tickets, wide, going, table)
+            result = self._stepped(tickets, wide, going, whole)
             self.guard()
             share = (time.perf_counter() - began) / len(indexes)
-            if table is not None:
-                tickets = self._record_plain(table, result, share)
+            if whole:
+                tickets = self._record_plain(result, share)
             stepped = [i for i in tickets if going[i]]
             if stepped:
                 outcomes = self.envs.batch.outcomes(result, stepped)
@@ -156,49 +163,89 @@ class BatchedShard(Shard):
             self._vitals[BUSY_SINCE] = time.perf_counter() - share
             self._answer(index, ticket, mode, outcomes.get(index), error)
 
-    def _tickets(self, indexes: Sequence[int]) -> dict[int, int]:
-        """Count a command to these slots."""
-        if len(indexes) == len(self.slots) and self.tickets.level():
-            self.tickets.base += 1
-            return dict.fromkeys(indexes, self.tickets.base)
-        return {index: self._advance(index) for index in indexes}
-
     def _stepped(
         self,
         tickets: dict[int, int],
         wide: int,
         going: NDArray[np.bool_],
-        table: BatchTable | None,
+        whole: bool,
     ) -> Any:
         """Step those slots of a command that have an episode, with one call."""
         batch = self.envs.batch
-        if table is not None:
-            actions = table.actions(self.tickets.base, wide)
+        if whole:
+            actions = self._sent[wide][self.tickets.base & self._action_mask].copy()
             return batch.call(actions, None if going.all() else going)
         chosen = {i: self._action(i, ticket, wide) for i, ticket in tickets.items()}
         chosen = {i: action for i, action in chosen.items() if going[i]}
         return batch.step(chosen) if chosen else None
 
-    def _record_plain(
-        self, table: BatchTable, result: Any, share: float
-    ) -> dict[int, int]:
-        """Record and publish the slots with plain results; returns the other tickets.
+    def _record_plain(self, result: Any, share: float) -> dict[int, int]:
+        """Record and publish all slots with plain results, with a few array operations.
+
+        Plain: an array of the leaf's dtype and shape, numbers for rewards, no infos,
+        and running episodes. A batch of 1024 CartPoles, a tenth of which end in each
+        step, takes 3.7 ms when slots are written one by one, and 1.2 ms like this.
+
+        Guarantees: bit for bit what the recorder writes for one slot.
 
         Args:
-            table: what records them.
             result: what the batched env's step returned.
             share: seconds of each slot.
+
+        Returns:
+            The tickets of the other slots.
         """
-        ticket = self.tickets.base
-        plain = table.record(ticket & 1, result, self._cares == 0, share)
+        obs, reward, terminated, truncated, infos = result
+        ticket, rest = self.tickets.base, np.ones(len(self.slots), np.bool_)
+        if infos == {} and self._fits(obs, reward, terminated, truncated):
+            rest = (self._cares != 0) | terminated | truncated
+        plain = np.flatnonzero(~rest)
         if len(plain):
+            at = slice(None) if len(plain) == len(rest) else plain
+            self._obs[0][ticket & 1, at] = obs[at]
+            self._write(ticket & 1, at, np.asarray(reward[at], np.float64), share)
             self._vitals[CURRENT_SLOT] = NO_SLOT
             self._tickets_done[plain] = ticket & TICKET_MASK
             if self._ring is not None:
                 self._ring(len(plain))
-        rest = np.ones(len(self.slots), np.bool_)
-        rest[plain] = False
         return dict.fromkeys(np.flatnonzero(rest).tolist(), ticket)
+
+    def _write(self, row: int, at: Any, reward: Any, seconds: float) -> None:
+        fields, before = self._fields, 1 - row
+        fresh = fields["terminated"][before, at] | fields["truncated"][before, at]
+        total = np.where(fresh, 0.0, fields["episode_return"][before, at])
+        length = np.where(fresh, 0, fields["episode_length"][before, at])
+        now = {
+            "reward": reward,
+            "episode_return": total + reward,
+            "episode_length": length + 1,
+            "seed": fields["seed"][before, at],
+            "terminated": False,
+            "truncated": False,
+            "started": False,
+            "valid": True,
+            "step_time": seconds,
+        }
+        for name, values in now.items():
+            fields[name][row, at] = values
+        self._times["step"][at, bucket_of(seconds)] += 1
+        self._times["step_seconds"][at] += seconds
+
+    def _fits(self, obs: Any, *numbers: Any) -> bool:
+        """Whether observations, rewards and flags are arrays as the block has them."""
+        ours = self._obs[0]
+        kinds = ("fiu", "b", "b")
+        return (
+            type(obs) is np.ndarray
+            and obs.dtype == ours.dtype
+            and obs.shape == ours.shape[1:]
+            and all(
+                type(one) is np.ndarray
+                and one.dtype.kind in kind
+                and one.shape == (len(self.slots),)
+                for one, kind in zip(numbers, kinds, strict=True)
+            )
+        )
 
     def _answer(
         self,
@@ -212,7 +259,10 @@ class BatchedShard(Shard):
         row, care = ticket & 1, self.care[index]
         try:
             if care & NEEDS_CARE:
-                self._hand_out(index, care, outcome)
+                if care & EPISODE_LOST and index in self._lost:
+                    self.info_writer.letter(index).restarted = self._lost.pop(index)
+                elif outcome is not None:  # the env has begun by itself
+                    self._began[index] = (outcome[0], outcome[4]), 0.0
                 autoreset.instead_of_stepping(self, index, row, mode)
             elif error is not None:
                 raise error
@@ -223,13 +273,6 @@ class BatchedShard(Shard):
         except BaseException as raised:
             self._fail(index, row, mode, raised)
         self._publish(index, ticket)
-
-    def _hand_out(self, index: int, care: int, outcome: Outcome | None) -> None:
-        """Before a step that is none: what there is to tell, or to begin with."""
-        if care & EPISODE_LOST and index in self._lost:
-            self.info_writer.letter(index).restarted = self._lost.pop(index)
-        elif outcome is not None:  # the env has begun by itself
-            self._began[index] = (outcome[0], outcome[4]), 0.0
 
     # Episodes -------------------------------------------------------------------------
 
@@ -318,8 +361,9 @@ class BatchedShard(Shard):
                 continue
             self.care[other] |= EPISODE_LOST
             fault = self.described(other, "step", self._failing)
-            beside = self.slots[index]
-            self._lost[other] = replace(fault, kind="shardmate", beside=beside)
+            self._lost[other] = replace(
+                fault, kind="shardmate", beside=self.slots[index]
+            )
         self._make_steppable()
         super().lose_episode(index, repeated)
 

@@ -197,6 +197,8 @@ class ProbeRequest:
     thorough: bool = False
     """Whether to ignore what the env declares, allow longer episodes, and build another
     env after one was closed: for `corral doctor`."""
+    threads: bool = False
+    """Whether to run two envs in a thread each, also if they do not wait."""
 
 
 @dataclass(slots=True)

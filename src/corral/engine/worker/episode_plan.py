@@ -56,7 +56,7 @@ class EpisodePlan:
         slots: the shard's.
         options: the root seed, and how tasks are drawn.
         self_resetting: the name of an env that is the whole shard and begins its
-            episodes by itself, if it is such a one.
+            episodes by itself; "" for other envs.
     """
 
     def __init__(
@@ -101,8 +101,9 @@ class EpisodePlan:
         root, number = self.options.root_seed, episode.number
         if asked is None and episode.restarts:
             # Also where resets are bare: an env that is new was never given a seed.
-            again = SeedDomain.RESTARTS, episode.restarts
-            return episode_seed(root, slot, number, *again)
+            return episode_seed(
+                root, slot, number, SeedDomain.RESTARTS, episode.restarts
+            )
         if asked is None and self.options.seeded:
             return episode_seed(root, slot, number)
         return asked
@@ -134,8 +135,9 @@ class EpisodePlan:
             ("options", options, None),
             ("task", task, NO_TASK),
         )
-        asked = {name: value for name, value, none in given if value is not none}
-        self.episodes[index].asked.update(asked)
+        self.episodes[index].asked.update(
+            {name: value for name, value, none in given if value is not none}
+        )
 
     def reset(self, index: int, seed: int | None) -> None:
         """The caller begins another episode, also after one that broke off."""

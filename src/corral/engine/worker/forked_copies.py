@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 COPY_EXIT_CODE = 1
@@ -60,6 +60,17 @@ def guard_of(worker: int) -> Guard:
     return end_if_copied
 
 
+@contextmanager
+def guarded(guard: Guard) -> Iterator[None]:
+    """Around the user's code."""
+    try:
+        yield
+    except BaseException as error:
+        guard(error)
+        raise
+    guard()
+
+
 def counted_forks() -> list[None]:
     """A list that grows with every fork of this process from now on; not of C code."""
     forks: list[None] = []
@@ -72,12 +83,10 @@ def _end(worker: int, error: BaseException | None) -> None:
     """End this copy, with a line on stderr."""
     code: Any = COPY_EXIT_CODE
     try:
-        how = "returned"
-        if isinstance(error, SystemExit):
-            code = error.code if isinstance(error.code, int) else COPY_EXIT_CODE
-            how = f"left by SystemExit({error.code!r:.80})"
-        elif error is not None:
-            how = f"raised {type(error).__name__}: {error!s:.500}"
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            code = error.code
+        raised = f"raised {type(error).__name__}: {error!s:.500}"
+        how = "returned" if error is None else raised
         text = (
             f"corral: process {os.getpid()}, forked by an environment or function in "
             f"worker {worker}, {how} where a child process must end. It was ended. "

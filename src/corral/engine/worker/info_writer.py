@@ -90,8 +90,7 @@ class InfoWriter:
         _refuse_odd(info)
         if self.wanted == "none":
             return
-        final = self._chosen(info)
-        rest = self.columns.write(FINAL_ROW, self.slots[index], final)
+        rest = self.columns.write(FINAL_ROW, self.slots[index], self._chosen(info))
         if rest:
             self.letter(index).final_info = self.packed_part(owned_info(rest))
 

@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.engine.worker.seeds import numpy_seed, python_seed, torch_seed
+from corral.engine.worker.seeds import generator_seeds
 
 _NUMPY: Any = np.random  # its type stubs leave out `set_bit_generator`
 
@@ -75,10 +75,10 @@ class IsolatedRng:
     ) -> None:
         self._seed_of_slot = seed_of_slot
         self._lock = lock or nullcontext()
-        self._has_lock = lock is not None
         self._always_lingers = self._lingers = lingers
         self._torch: Any = None
-        self._torch_hook = _TorchImportHook(self._meet_torch)
+        self._watching = False
+        """Whether imports of torch are watched for, by `find_spec`."""
         self._slots: dict[int, _States] = {}
         self._outside = self._live = _States(self)
         self._inside: _States | None = None
@@ -101,7 +101,8 @@ class IsolatedRng:
 
     def __enter__(self) -> None:
         """Enter slots in a row: the outside states come back at the end."""
-        self._lingers = not self._has_lock  # else other threads wait for their turn
+        # With a lock other threads wait for their turn.
+        self._lingers = isinstance(self._lock, nullcontext)
 
     def __exit__(self, *exception: object) -> None:
         self._lingers = self._always_lingers
@@ -112,22 +113,23 @@ class IsolatedRng:
         """Make the outside states live, also between two slots in a row."""
         if self._live is not self._outside:
             self._exchange(self._outside)
-        self._torch_hook.stop()
+        self._stop_watching()
 
     def enter(self, states: _States) -> None:
         """Make a slot's states live, until `leave`."""
         self._lock.__enter__()
         try:
             assert self._inside is None, "another slot is inside"
-            if self._torch is None and not self._torch_hook.watching:
+            if self._torch is None and not self._watching:
                 self._meet_torch()
                 if self._torch is None:
-                    self._torch_hook.watch()
+                    self._watching = True
+                    sys.meta_path.insert(0, self)
             if states is not self._live:
                 self._exchange(states)
             self._inside = states
         except BaseException:
-            self._torch_hook.stop()
+            self._stop_watching()
             self._lock.__exit__(None, None, None)
             raise
 
@@ -163,15 +165,41 @@ class IsolatedRng:
         self._live = states
 
     def _seed(self, states: _States) -> None:
-        seed = self._seed_of_slot(states.slot)
-        states.python = random.Random(python_seed(seed)).getstate()
+        python, numpy, _ = generator_seeds(self._seed_of_slot(states.slot))
+        states.python = random.Random(python).getstate()
         twister = MT19937(0)
-        np.random.RandomState(twister).seed(numpy_seed(seed))
+        np.random.RandomState(twister).seed(numpy)
         states.numpy = twister, {"has_gauss": 0}
 
     def _fresh_torch(self, states: _States) -> Any:
-        seed = torch_seed(self._seed_of_slot(states.slot))
+        *_, seed = generator_seeds(self._seed_of_slot(states.slot))
         return sys.modules["torch"].Generator().manual_seed(seed).get_state()
+
+    def _stop_watching(self) -> None:
+        if self._watching:
+            self._watching = False
+            sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find torch as if this finder were not there; meet it when it is run.
+
+        Gym registries import an env's module inside its first constructor. That module
+        may import torch and draw from it at once.
+        """
+        if name != "torch":
+            return None
+        self._stop_watching()
+        spec = importlib.util.find_spec(name)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def execute_and_meet(module: Any) -> None:
+                execute(module)
+                self._meet_torch()
+
+            loader.exec_module = execute_and_meet
+        return spec
 
     def _meet_torch(self) -> None:
         """Include torch from now on, if it was imported."""
@@ -227,41 +255,3 @@ class MT19937(np.random.MT19937):
     def state(self, value: Any) -> None:
         if value["state"] is not None:
             np.random.MT19937.state.__set__(self, value)  # type: ignore[attr-defined]
-
-
-class _TorchImportHook:
-    """Calls back when torch is imported while a slot is inside.
-
-    Gym registries import an env's module inside its first constructor. That module may
-    import torch and draw from it at once.
-    """
-
-    def __init__(self, arrived: Callable[[], None]) -> None:
-        self._arrived = arrived
-        self.watching = False
-
-    def watch(self) -> None:
-        self.watching = True
-        sys.meta_path.insert(0, self)
-
-    def stop(self) -> None:
-        if self.watching:
-            self.watching = False
-            sys.meta_path.remove(self)
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find torch as if this finder were not there; call back when it is run."""
-        if name != "torch":
-            return None
-        self.stop()
-        spec = importlib.util.find_spec(name)
-        loader: Any = spec and spec.loader
-        if loader is not None:
-            execute = loader.exec_module
-
-            def execute_and_call(module: Any) -> None:
-                execute(module)
-                self._arrived()
-
-            loader.exec_module = execute_and_call
-        return spec

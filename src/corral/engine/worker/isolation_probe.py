@@ -16,17 +16,32 @@ fault, envs take turns in the same way.
 
 from __future__ import annotations
 
+import builtins
+import copy
 import hashlib
+import importlib
 import pickle
+import random
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from corral.engine.worker.probed_env import ProbedEnv
+from corral.engine.faults.process_usage import own_time
+from corral.engine.worker.commands import Job
+from corral.engine.worker.context import WorkerContext
+from corral.engine.worker.episode_plan import sampled_task
+from corral.engine.worker.forked_copies import Guard, guarded, no_guard
+from corral.engine.worker.shard_envs import ShardEnvs
+from corral.engine.worker.shared_state import advanced_generators, generator_states
 
+THREADS_KEY = "corral.threads"
+"""The key of an env's metadata that declares that its steps release the GIL."""
+SAMPLED_ACTIONS = 64
 RECORDED_ENDS = 2
 """Episode ends in a recording; the next episode is begun as well."""
 MAX_RECORDED_STEPS = 200
@@ -39,8 +54,8 @@ TURN_LAG = 5
 """Turns that one env is behind the other."""
 LATER_ROUNDS = 2
 """Turns that the others take between a close and the next constructor."""
-MAX_KEPT_BYTES = 1024
-"""Of an array that is stored as it is; of a larger one, a digest."""
+MAX_LISTED = 64
+"""Items of a list or array that are stored one by one; of a longer one, a digest."""
 TIME_ENTRIES = ("info['episode']['t']",)
 """Entries that tell the time by their nature: Gymnasium's, Stable-Baselines3's."""
 
@@ -72,21 +87,8 @@ Turn = tuple[str, Any]
 """A method of a `ProbedEnv` and its argument: "reset", "step" or "cut"."""
 Response = dict[str, Any]
 """What it returned: place -> value, shortened."""
-
-
-@dataclass(slots=True)
-class Recording:
-    """The turns of one env, and what it returned."""
-
-    turns: list[Turn] = field(default_factory=list)
-    responses: list[Response] = field(default_factory=list)
-
-    def take(self, guest: ProbedEnv, turn: Turn) -> Any:
-        """Have the env take a turn, and record it."""
-        outcome, response = take_turn(guest, turn)
-        self.turns.append(turn)
-        self.responses.append(response)
-        return outcome
+Recording = list[tuple[Turn, Response]]
+"""The turns of one env, and what it returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +106,6 @@ class Difference:
         """Whether what the learner sees was equal."""
         return all(place.startswith("info") for place in self.places)
 
-    def repeats(self, then: Sequence[Response], now: Sequence[Response]) -> bool:
-        """Whether the env did the same twice, in one of these places at least."""
-        first, second = then[self.turn], now[self.turn]
-        return any(first.get(place) == second.get(place) for place in self.places)
-
 
 class OutOfTime(BaseException):
     """The time for an answer has passed; it passes by handlers of an env's errors."""
@@ -116,6 +113,186 @@ class OutOfTime(BaseException):
 
 class GuestFailed(Exception):
     """An env failed beside another: which one, and in what; its error is the cause."""
+
+
+# One env ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """What the steps of an env took."""
+
+    steps: int = 0
+    stepping: float = 0.0
+    """Seconds, without those in which other programs had the cores."""
+    computing: float = 0.0
+    """CPU time, of all threads: libraries have their own."""
+    pace: float = 0.0
+    """Steps per second of a run, with what comes between them."""
+
+
+class ProbedEnv:
+    """One env.
+
+    Args:
+        job: of its worker.
+        slot: whose seeds and tasks it gets.
+        factory: makes it.
+        guard: ends a forked copy of this worker; see `forked_copies`.
+    """
+
+    actions: Iterator[Any]
+
+    def __init__(
+        self, job: Job, slot: int, factory: Callable[[], Any], guard: Guard = no_guard
+    ) -> None:
+        self.slot = slot
+        self.times = StepTimes()
+        self._options = replace(job.options, checks_sharing=False)
+        slots = range(slot, slot + 1)
+        alone = replace(job, slots=slots, options=self._options, owns_process=False)
+        self.envs = ShardEnvs(alone, guard)
+        self._guard = guard
+        self._factory = factory
+        self._episode = 0
+
+    def build(self) -> ProbedEnv:
+        """Build it."""
+        (spec,) = self.envs.build([self._make])
+        self._adapter: Any = self.envs.adapters[0]
+        self.env = self._adapter.env
+        # A copy: the env's own space, which others may share, stays as it is. Drawn
+        # beforehand: with two threads each draw would be in the other's way.
+        space = copy.deepcopy(spec.action_space)
+        space.seed(0)
+        self.actions = cycle([space.sample() for _ in range(SAMPLED_ACTIONS)])
+        self.refuses_threads = spec.metadata.get(THREADS_KEY) is False
+        self.declares_threads = bool(spec.metadata.get(THREADS_KEY))
+        """Whether it declares that its steps release the GIL."""
+        return self
+
+    def _make(self) -> Any:
+        self.made = self._factory()
+        return self.made
+
+    def reset(self, seed: int | None, timed: bool = False) -> Any:
+        """Begin an episode; what the env draws is its own, where that was asked for."""
+        task = sampled_task(self._options, self.slot, self._episode)
+        self._episode += 1
+        return self._call(self._adapter.reset, seed, None, task, timed=timed)
+
+    def step(self, action: Any) -> Any:
+        """One step, likewise."""
+        if hasattr(self._adapter, "permitted"):
+            action = self._adapter.permitted(action)
+        self.times.steps += 1
+        return self._call(self._adapter.step, action, timed=True)
+
+    def _call(self, method: Callable[..., Any], *arguments: Any, timed: bool) -> Any:
+        worked, began = time.process_time(), time.perf_counter()
+        with guarded(self._guard), self.envs.randomness_of(self.slot):
+            result = method(*arguments)
+        if timed:
+            self.times.stepping += time.perf_counter() - began
+            self.times.computing += time.process_time() - worked
+        return result
+
+    def cut(self, _: None = None) -> bool:
+        """Have the env's TimeLimit end the episode with the next step."""
+        layer = self.env
+        while layer is not None:
+            inside = getattr(layer, "__dict__", {})
+            passed = inside.get("_elapsed_steps")
+            if isinstance(passed, int) and "_max_episode_steps" in inside:
+                layer._max_episode_steps = passed + 1
+                return True
+            layer = inside.get("env")
+        return False
+
+    def run(self, until: float, most_steps: int | None = None) -> StepTimes:
+        """Step until then, once at least; from a reset on, if it had none."""
+        if not self._episode:
+            self.reset(0)
+        self.times, own = StepTimes(), own_time()
+        with self.undisturbed():
+            for action in self.actions:
+                _, _, terminated, truncated, _ = self.step(action)
+                if terminated or truncated:
+                    self.reset(None, timed=True)
+                if time.perf_counter() >= until or self.times.steps == most_steps:
+                    break
+        # Not of the time in steps: a thread can wait for the GIL between them.
+        self.times.pace = self.times.steps / max(1e-9, own_time() - own)
+        return self.times
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Leave out of `times` what other programs take from this thread meanwhile."""
+        before, began, own = self.times.stepping, time.perf_counter(), own_time()
+        yield
+        share = (own_time() - own) / (time.perf_counter() - began)
+        self.times.stepping = before + (self.times.stepping - before) * max(0.01, share)
+
+    def close(self) -> None:
+        """Close it; errors are ignored, since another env may have broken it."""
+        while self.envs.adapters:
+            with suppress(Exception):
+                self._call(self.envs.adapters.pop().close, timed=False)
+
+
+class RandomStreams:
+    """Every stream of random numbers that belongs to a worker, as it is now."""
+
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
+        self._python, self._numpy = random.getstate(), np.random.get_state()
+        self._own = context.rng.bit_generator.state
+
+    def restore(self) -> None:
+        """Undo all draws since this object was made."""
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        self._context.rng.bit_generator.state = self._own
+
+    def states(self) -> dict[str, Any]:
+        """Where they are by now, by name."""
+        return generator_states() | {
+            "this_worker().rng": repr(self._context.rng.bit_generator.state)
+        }
+
+    def drawn_since(self, before: dict[str, Any]) -> list[str]:
+        """The streams that have moved."""
+        return advanced_generators(before, self.states())
+
+
+@contextmanager
+def timed_imports() -> Iterator[list[float]]:
+    """Yields the seconds of all imports inside, which the next env is spared."""
+    seconds: list[float] = []
+    is_importing = False
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal is_importing
+            if is_importing:
+                return function(*arguments, **named)
+            is_importing = True  # before the clock is read: that may import too
+            began = own_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                seconds.append(own_time() - began)
+                is_importing = False
+
+        return call
+
+    before = builtins.__import__, importlib.import_module
+    builtins.__import__ = timed(builtins.__import__)
+    importlib.import_module = timed(importlib.import_module)
+    try:
+        yield seconds
+    finally:
+        builtins.__import__, importlib.import_module = before
 
 
 # Alone --------------------------------------------------------------------------------
@@ -129,16 +306,17 @@ def record(guest: ProbedEnv, seeded: bool = False, patience: float = 1.0) -> Rec
         seeded: whether every episode gets a seed, or the first one alone.
         patience: how many times as long as usual an episode may take to end.
     """
-    found, early = Recording(), False
+    found: Recording = []
+    early = False
     seeds = range(RECORDED_ENDS + 1) if seeded else [0, *[None] * RECORDED_ENDS]
     with guest.undisturbed():
         for episode, seed in enumerate(seeds):
-            found.take(guest, ("reset", seed))
+            _recorded(guest, found, ("reset", seed))
             last = episode == RECORDED_ENDS
             most = CUT_EPISODE_STEPS if last or early else MAX_RECORDED_STEPS
             seconds = patience * RECORDING_SECONDS[episode]
             if not (_ends(guest, found, most, seconds) or last):
-                cut = found.take(guest, ("cut", None))
+                cut = _recorded(guest, found, ("cut", None))
                 early |= not (cut and _is_last_step(guest, found))
     return found
 
@@ -155,8 +333,15 @@ def _ends(guest: ProbedEnv, found: Recording, most: int, seconds: float) -> bool
 
 
 def _is_last_step(guest: ProbedEnv, found: Recording) -> bool:
-    _, _, terminated, truncated, _ = found.take(guest, ("step", next(guest.actions)))
-    return bool(terminated) or bool(truncated)
+    outcome = _recorded(guest, found, ("step", next(guest.actions)))
+    return any(map(bool, outcome[2:4]))
+
+
+def _recorded(guest: ProbedEnv, found: Recording, turn: Turn) -> Any:
+    """Have the env take a turn, and record it."""
+    outcome, response = take_turn(guest, turn)
+    found.append((turn, response))
+    return outcome
 
 
 # Together -----------------------------------------------------------------------------
@@ -176,7 +361,7 @@ def rounds(
     """
     count = len(recordings)
     starts = [TURN_LAG * place for place in range(count)]
-    lengths = [len(one.turns) for one in recordings]
+    lengths = [len(one) for one in recordings]
     closing = max(lengths) + starts[-1] - TURN_LAG
     if later:
         starts.append(closing + LATER_ROUNDS)
@@ -187,25 +372,9 @@ def rounds(
             yield "close", 0, 0
         if later and number == starts[-1]:
             yield "build", count, 0
-        for place, turn in turns_of(number, lengths, starts):
-            yield "turn", place, turn
-
-
-def turns_of(
-    number: int, lengths: Sequence[int], starts: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Which envs take which of their turns in a round: (env, turn).
-
-    Args:
-        number: of the round.
-        lengths: how many turns each env takes.
-        starts: the round in which it takes its first.
-    """
-    return [
-        (place, number - start)
-        for place, (count, start) in enumerate(zip(lengths, starts, strict=True))
-        if 0 <= number - start < count
-    ]
+        for place, (length, start) in enumerate(zip(lengths, starts, strict=True)):
+            if start <= number < start + length:
+                yield "turn", place, number - start
 
 
 def guest_name(place: int, count: int) -> str:
@@ -220,18 +389,21 @@ def differences(
     guest: ProbedEnv, place: int, name: str, recording: Recording, turn: int
 ) -> list[Difference]:
     """Have an env take a turn again; where it did something else, if it did."""
-    command, then = recording.turns[turn], recording.responses[turn]
+    command, then = recording[turn]
     _, now = take_turn(guest, command)
     places = tuple(
         place
         for place in ({**now, **then} if now != then else ())
-        if place not in TIME_ENTRIES and now.get(place) != then.get(place)
+        if not place.startswith(TIME_ENTRIES) and now.get(place) != then.get(place)
     )
     if not places:
         return []
     kind, first = command[0], places[0]
-    count = sum(one[0] == kind for one in recording.turns[:turn]) + (kind == "step")
-    values = both_values(first, now.get(first), then.get(first))
+    count = sum(one[0] == kind for one, _ in recording[:turn]) + (kind == "step")
+    together, alone = now.get(first), then.get(first)
+    values = f"{first} is {together!s:.60} together and {alone!s:.60} alone"
+    if isinstance(together, bytes) or isinstance(alone, bytes):
+        values = f"{first} differs"
     return [Difference(place, turn, places, f"{name}, {kind} {count}: {values}")]
 
 
@@ -255,8 +427,12 @@ def take_turn(guest: ProbedEnv, turn: Turn) -> tuple[Any, Response]:
 
 
 def _flatten(place: str, value: Any, found: Response) -> None:
+    is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
+    if is_array and value.size <= MAX_LISTED:
+        found[f"{place}.dtype"] = value.dtype.str
+        value = value.tolist()
     is_dict = isinstance(value, dict)
-    if is_dict or (isinstance(value, (list, tuple)) and len(value) <= 64):
+    if is_dict or (isinstance(value, (list, tuple)) and len(value) <= MAX_LISTED):
         found[place] = len(value)
         for key, part in value.items() if is_dict else enumerate(value):
             _flatten(f"{place}[{key!r}]", part, found)
@@ -269,31 +445,10 @@ def _short(value: Any) -> Any:
         return value
     if isinstance(value, (float, np.generic)):
         return repr(value)
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        kept = value.shape, value.dtype.str, value.tobytes()
-        short = value.nbytes <= MAX_KEPT_BYTES
-        return kept if short else _digest(repr(kept[:2]).encode() + kept[2])
     try:
-        return _digest(pickle.dumps(value))
+        is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
+        kind = (value.shape, value.dtype.str) if is_array else ()
+        data = value.tobytes() if is_array else pickle.dumps(value)
     except Exception:
         return type(value).__qualname__  # as much of it as can be compared
-
-
-def both_values(place: str, together: Any, alone: Any) -> str:
-    """A place where two answers differ, with both values if they were stored."""
-    both = (together, alone)
-    kept = [one for one in both if isinstance(one, tuple)]
-    arrays = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in kept]
-    if len(arrays) == 2 and arrays[0].shape == arrays[1].shape:
-        pairs = zip(arrays[0].flat, arrays[1].flat, strict=True)
-        apart = [one.tobytes() != other.tobytes() for one, other in pairs]
-        at = np.unravel_index(int(np.argmax(apart)), arrays[0].shape)
-        place += f"[{', '.join(str(int(index)) for index in at)}]" if at else ""
-        together, alone = (array[at].item() for array in arrays)
-    if isinstance(together, (bytes, tuple)) or isinstance(alone, (bytes, tuple)):
-        return f"{place} differs"
-    return f"{place} is {together!s:.60} together and {alone!s:.60} alone"
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=12).digest()
+    return hashlib.blake2b(repr(kind).encode() + data, digest_size=12).digest()

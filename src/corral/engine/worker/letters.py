@@ -1,4 +1,4 @@
-"""What a worker posts: letters about a slot, and replies."""
+"""What a worker posts, letters about a slot and replies, and through what."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from corral.engine.faults.report import (
     shortened,
 )
 from corral.engine.layout.info_copy import owned_info
+from corral.engine.layout.plan import TICKET_MASK, ControlViews
+from corral.engine.transport.doorbell import Doorbell
 from corral.errors import CorralError, Fault
 
 MAX_EXCEPTION_BYTES = 1 << 20
@@ -93,6 +95,47 @@ class Reply:
         return Reply([], [fault])
 
 
+@dataclass(slots=True)
+class WorkerEndpoint:
+    """Where a worker meets the parent: bell, queue, words of the block, mailbox.
+
+    The same for every executor; one that runs envs in the caller's thread has no bells.
+    """
+
+    index: int
+    control: ControlViews
+    fetch: Callable[[], Any]
+    """Returns the next message to this worker."""
+    post: Callable[[Letter | Reply], None]
+    bell: Doorbell | None = None
+    parent_bell: Doorbell | None = None
+    spin: float = 0.0
+
+    @property
+    def ring(self) -> Callable[..., object] | None:
+        """Called once per finished slot, or with a count; None without bells."""
+        return None if self.parent_bell is None else self.parent_bell.ring
+
+    def informer(self) -> Callable[[], None]:
+        """Return what is called when infos were written to columns."""
+        informed, index = self.control.informed.data, self.index
+
+        def inform() -> None:
+            informed[index] = informed[index] + 1 & TICKET_MASK
+
+        return inform
+
+    def send(self, message: Letter | Reply) -> None:
+        """Announce, then post: the parent fetches as many messages as were announced.
+
+        In this order, since a message that is bigger than the mailbox can only be
+        posted while the parent reads it.
+        """
+        posted, index = self.control.posted.data, self.index
+        posted[index] = posted[index] + 1 & TICKET_MASK
+        self.post(message)
+
+
 def describe(
     error: BaseException,
     command: str,
@@ -135,11 +178,9 @@ def _text(error: BaseException) -> str:
 def _readable(error: BaseException) -> str:
     trace = error.__traceback__
     # The frames on top are ours and say nothing about the env.
-    while trace is not None and trace.tb_next is not None:
+    while not isinstance(error, CorralError) and trace is not None and trace.tb_next:
         module = trace.tb_frame.f_globals.get("__name__", "")
-        if not module.startswith("corral.engine.worker") or isinstance(
-            error, CorralError
-        ):
+        if not module.startswith("corral.engine.worker"):
             break
         trace = trace.tb_next
     # Piece by piece: one of them may be an exception's text of many megabytes.
@@ -267,8 +308,9 @@ class SealedMessage:
         except (Exception, SystemExit) as error:
             what, about = "opening what it sent home", self._about
             if isinstance(about, int):
-                fault = describe(error, what, about, worker, self._pid)
-                return Letter(about, fault=fault)
+                return Letter(
+                    about, fault=describe(error, what, about, worker, self._pid)
+                )
             slot = about[0] if len(about) == 1 else None
             return Reply([], [describe(error, what, slot, worker, self._pid)])
         return message

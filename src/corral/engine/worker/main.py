@@ -33,9 +33,7 @@ from corral.engine.transport.block import Block
 from corral.engine.transport.mailbox import Mailbox, MailboxClosed
 from corral.engine.transport.shared_arrays import SharedArrays
 from corral.engine.worker import commands, letters, probe, serialization
-from corral.engine.worker.endpoint import WorkerEndpoint
-from corral.engine.worker.forked_copies import guard_of
-from corral.engine.worker.serve import serve
+from corral.engine.worker.forked_copies import guard_of, guarded
 from corral.engine.worker.shard_rows import WorkerRetired
 from corral.engine.worker.worker import Worker
 from corral.errors import Fault
@@ -147,8 +145,7 @@ class _WorkerProcess:
         self.worker = worker = Worker(build.job, guard=self.guard)
         first, self._kept = self._kept, None
         try:
-            built = partial(worker.build, first, self._tried)
-            if self._post_result(build.job, built):
+            if self._post_result(build.job, partial(worker.build, first, self._tried)):
                 self._serve(worker, _expect(self.mailbox.fetch(), commands.BindBlock))
         finally:
             self.guard()
@@ -191,15 +188,13 @@ class _WorkerProcess:
     def _post_result(self, job: commands.Job, work: Callable[[], Any]) -> bool:
         """Post the result; returns False if the work failed."""
         try:
-            answer = cloudpickle.dumps(work())
-            self.guard()
+            with guarded(self.guard):
+                answer = cloudpickle.dumps(work())
             self.mailbox.post_bytes(answer)
         except MailboxClosed:
             raise
         except BaseException as error:
-            self.guard(error)
-            fault = self._explained(error, job)
-            self.mailbox.post(letters.for_travel(fault))
+            self.mailbox.post(letters.for_travel(self._explained(error, job)))
             return False
         return True
 
@@ -219,7 +214,7 @@ class _WorkerProcess:
         attach = doorbell.attach
         memory, kind = self.control.memory, self.kind
         ours, parents = self.bells or (None, None)
-        endpoint = WorkerEndpoint(
+        endpoint = letters.WorkerEndpoint(
             index=self.index,
             control=self.views,
             fetch=self.mailbox.fetch,
@@ -229,10 +224,11 @@ class _WorkerProcess:
             spin=bind.spin,
         )
         codecs: Codecs = pickle.loads(bind.codecs)
-        views = plan.DataViews(bind.plan, data.memory)
-        worker.bind(views, codecs, endpoint, bind.resume)
+        worker.bind(
+            plan.DataViews(bind.plan, data.memory), codecs, endpoint, bind.resume
+        )
         self.mailbox.post("bound")
-        serve(worker, endpoint)
+        worker.serve()
 
     def _post_message(self, message: letters.Letter | letters.Reply) -> None:
         """Post a message; one that cannot be pickled becomes a fault of its slot."""

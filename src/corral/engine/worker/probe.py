@@ -25,25 +25,23 @@ from corral.engine.faults.process_usage import own_time
 from corral.engine.transport.child_processes import listed_children
 from corral.engine.worker import shared_state
 from corral.engine.worker.commands import Job, ProbeRequest
-from corral.engine.worker.context import WorkerContext, here
+from corral.engine.worker.context import here
 from corral.engine.worker.forked_copies import counted_forks
 from corral.engine.worker.isolation_probe import (
     Difference,
     GuestFailed,
     OutOfTime,
+    ProbedEnv,
+    RandomStreams,
     Recording,
     Response,
     SharingAnswer,
+    StepTimes,
     differences,
     guest_name,
     record,
     rounds,
     take_turn,
-)
-from corral.engine.worker.probed_env import (
-    ProbedEnv,
-    RandomStreams,
-    StepTimes,
     timed_imports,
 )
 from corral.engine.worker.serialization import dumps, opened
@@ -66,6 +64,8 @@ MIN_WAITING_STEP_SECONDS = 1e-3
 """Seconds of a step from which on that is made use of, where it is not declared."""
 THOROUGH_PATIENCE = 10.0
 """How many times as long as usual an episode may take for the doctor."""
+RACE_SWITCH_SECONDS = 1e-5
+"""Seconds after which another thread may have the GIL: races show sooner."""
 FAILED_ONCE_REASON = "an env failed once beside another"
 UNREAD_REASON = "what all envs of a process share cannot be compared"
 
@@ -200,8 +200,8 @@ class Probe:
             known = SharingAnswer(True, text, seen=False)
         times_threads = threads and asked.seconds
         if (times_threads or not asked.judges) and (known is None or known.safe):
-            measured = self._in_turn(first)
-            return replace(measured, sharing=known if asked.judges else None)
+            sharing = known if asked.judges else None
+            return replace(self._in_turn(first), sharing=sharing)
         if known is None and building > asked.long_to_build:
             text = f"an env takes {building:.1f} s to build, too long to build others"
             known = SharingAnswer(None, text)
@@ -269,7 +269,7 @@ class Probe:
             )
             drawn = self._streams.drawn_since(states)
             measured = Measurement.of(first.times)
-            at_once = self._may_use_threads(first, measured)
+            at_once = self.question.threads or self._may_use_threads(first, measured)
             if self.question.seconds and not at_once:
                 times = self._timed(first)
                 measured = Measurement.of(times)
@@ -372,7 +372,7 @@ class Probe:
                     try:
                         found += differences(*again)
                     except Exception as error:
-                        call = recordings[number].turns[turn][0]
+                        (call, _), _ = recordings[number][turn]
                         raise GuestFailed(f"{name} fails in {call}()") from error
                     if found and not found[-1].in_infos_alone:
                         break
@@ -391,6 +391,9 @@ class Probe:
 
     def _at_once(self, recordings: list[Recording]) -> list[Difference]:
         """The same in a thread each, the second one a turn behind the first."""
+        # Here, since it takes 5 ms and most workers never need it.
+        from concurrent.futures import ThreadPoolExecutor
+
         self._streams.restore()
         self._clear()
         begun = threading.Event()
@@ -400,22 +403,29 @@ class Probe:
                 begun.wait(self.question.limit)
             found: list[Difference] = []
             name, recording = guest_name(guest, guest + 1), recordings[guest]
-            for turn in range(len(recording.turns)):
-                found += differences(trials[guest], guest, name, recording, turn)
+            for turn in range(len(recording)):
+                found += differences(pairs[guest][1], guest, name, recording, turn)
                 begun.set()
             return found
 
-        trials = [self._new(guest) for guest in range(len(self._factories))]
-        threads = [_thread_of(self.worker.context) for _ in trials]
-        pairs = list(zip(threads, trials, strict=True))
+        # Threads that belong to the worker: `this_worker` answers in them too.
+        enter = setattr, (here, "context", self.worker.context)
+        pairs = [
+            (ThreadPoolExecutor(1, "corral-probe", *enter), self._new(guest))
+            for guest in range(len(self._factories))
+        ]
         try:
             before = self._streams.states()
             built = [thread.submit(env.build).result() for thread, env in pairs]
             self._declared = all(env.declares_threads for env in built)
             self._drawn = self._streams.drawn_since(before)
-            guests = range(len(recordings))
-            lives = [threads[guest].submit(life, guest) for guest in guests]
+            usual = sys.getswitchinterval()
+            sys.setswitchinterval(RACE_SWITCH_SECONDS)
+            lives = [
+                pairs[guest][0].submit(life, guest) for guest in range(len(recordings))
+            ]
             found = [difference for one in lives for difference in one.result()]
+            sys.setswitchinterval(usual)
             if self._before is not None:
                 self._after = self._snapshot(self._before)
             self._gain = self._gain_of(pairs)
@@ -453,12 +463,12 @@ class Probe:
         try:
             self._together(recordings)
         except Exception as error:
-            text = f"side by side in one process {error}: {_error_text(error)}"
-            if not isinstance(error, GuestFailed):
-                told = _error_text(error)
-                text = f"the second one in a process cannot be built ({told})"
-            doubt = Doubt(text, False, dumps((recordings, [])))
-            return SharingAnswer(None, text), doubt
+            failed = isinstance(error, GuestFailed)
+            what = error if failed else "the second env cannot be built"
+            text = f"side by side in one process {what}: {_error_text(error)}"
+            return SharingAnswer(None, text), Doubt(
+                text, False, dumps((recordings, []))
+            )
         text = f"{FAILED_ONCE_REASON}, and then not ({_error_text(failure)})"
         return SharingAnswer(None, text), None
 
@@ -478,8 +488,7 @@ class Probe:
         def again(guest: int) -> list[Response]:
             try:
                 probed_env = self._new(guest).build()
-                turns = recordings[guest].turns
-                return [take_turn(probed_env, one)[1] for one in turns]
+                return [take_turn(probed_env, turn)[1] for turn, _ in recordings[guest]]
             finally:
                 self._clear()
 
@@ -489,8 +498,10 @@ class Probe:
             return False
         # Without a difference, one failed beside the other, and did not now.
         return not found or any(
-            one.repeats(recordings[one.guest].responses, now[one.guest])
+            recordings[one.guest][one.turn][1].get(place)
+            == now[one.guest][one.turn].get(place)
             for one in found
+            for place in one.places
         )
 
 
@@ -522,11 +533,3 @@ def _error_text(error: BaseException) -> str:
     if isinstance(error, GuestFailed) and error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {error!s:.120}"
-
-
-def _thread_of(context: WorkerContext) -> ThreadPoolExecutor:
-    """One thread that belongs to the worker: `this_worker` answers in it too."""
-    # Here, since it takes 5 ms and most workers never need it.
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(1, "corral-probe", setattr, (here, "context", context))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -116,7 +115,14 @@ class RebuildSpec:
             beside: the slot before or after it.
         """
         arrays = {**self.shared, **(shared or {})}
-        self._check(arrays)
+        if self.missing:
+            raise FactoryError(self.missing)
+        absent = [name for name in self.left_out if name not in arrays]
+        if absent:
+            raise OptionError(
+                f"the shared arrays {', '.join(absent)} were too big to be saved; pass "
+                "them: shared={...}"
+            )
         if self.surroundings is not None:
             self.surroundings.adopt()
         factory, worker_init, per_worker = serialization.opened(self.functions)
@@ -141,16 +147,6 @@ class RebuildSpec:
         worker.context.slots = self.shard
         worker.context.rng = worker_rng(self.root_seed, self.shard)
         return worker
-
-    def _check(self, given: Iterable[str]) -> None:
-        if self.missing:
-            raise FactoryError(self.missing)
-        absent = [name for name in self.left_out if name not in given]
-        if absent:
-            raise OptionError(
-                f"the shared arrays {', '.join(absent)} were too big to be saved; pass "
-                "them: shared={...}"
-            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         packed = self.packed()

@@ -152,14 +152,11 @@ class PythonRecorder:
 
     def start(self, row: int, slot: int, seed: int, valid: bool) -> None:
         """Store a record with no transition behind it: a reset, or a filler row."""
-        new = self._rows[row]
-        for name in ("reward", "episode_return", "step_time"):
-            new[name][slot] = 0.0
-        new["episode_length"][slot] = 0
-        new["terminated"][slot] = new["truncated"][slot] = False
-        new["seed"][slot] = seed
-        new["started"][slot] = True
-        new["valid"][slot] = valid
+        nothing = dict.fromkeys(("reward", "episode_return", "step_time"), 0.0)
+        ended = {"terminated": False, "truncated": False, "episode_length": 0}
+        begun = {"seed": seed, "started": True, "valid": valid}
+        for name, value in {**nothing, **ended, **begun}.items():
+            self._rows[row][name][slot] = value
 
     def reset_took(self, slot: int, seconds: float) -> None:
         """Count how long a reset took, and start the clock of the next step."""

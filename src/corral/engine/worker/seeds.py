@@ -51,32 +51,25 @@ def episode_seed(root: int, *parts: int) -> int:
     """
     # Hexadecimal text: integers of any size and sign, and no two lists alike.
     text = ",".join([f"{operator.index(part):x}" for part in (root, *parts)])
-    digest = blake2b(text.encode(), digest_size=8, person=b"corral").digest()
-    return int.from_bytes(digest, "little") >> 1
+    digest = blake2b(text.encode(), digest_size=8, person=b"corral")
+    return int.from_bytes(digest.digest(), "little") >> 1
 
 
 def seed_globals(seed: int) -> None:
     """Seed `random`, `numpy.random` and, where it is imported, torch on all devices."""
-    random.seed(python_seed(seed))
-    np.random.seed(numpy_seed(seed))
+    python, numpy, torch_seed = generator_seeds(seed)
+    random.seed(python)
+    np.random.seed(numpy)
     torch: Any = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(torch_seed(seed))
+        torch.manual_seed(torch_seed)
 
 
-# Each gets another number: `random` and `numpy.random` are the same algorithm and would
-# draw the same stream.
-def python_seed(seed: int) -> int:
-    """Return the seed of `random`."""
-    return episode_seed(seed, 0)
+def generator_seeds(seed: int) -> tuple[int, list[int], int]:
+    """The seeds of `random`, `numpy.random` and torch.
 
-
-def numpy_seed(seed: int) -> list[int]:
-    """Return the seed of `numpy.random`."""
-    number = episode_seed(seed, 1)
-    return [number & 0xFFFFFFFF, number >> 32]
-
-
-def torch_seed(seed: int) -> int:
-    """Return the seed of torch."""
-    return episode_seed(seed, 2)
+    Each gets another number: `random` and `numpy.random` are the same algorithm and
+    would draw the same stream.
+    """
+    python, number, torch = (episode_seed(seed, part) for part in range(3))
+    return python, [number & 0xFFFFFFFF, number >> 32], torch

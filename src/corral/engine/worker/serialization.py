@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.machinery
+import inspect
 import io
 import logging
 import os
@@ -53,16 +54,11 @@ def absolute_path() -> list[str]:
 
 
 def portable_argv() -> list[Any]:
-    """`sys.argv`, each in its place: a path as text, other objects by their repr."""
-    return [_portable(argument) for argument in getattr(sys, "argv", [])]
-
-
-def _portable(argument: Any) -> Any:
-    if isinstance(argument, (str, os.PathLike)):
-        argument = os.fspath(argument)
-        return str.__str__(argument) if isinstance(argument, str) else argument
-    plain = type(argument) in (bytes, bool, int, float, type(None))
-    return argument if plain else repr(argument)
+    """`sys.argv`, each in its place: paths and other objects as text."""
+    plain = (str, bytes, bool, int, float, type(None))
+    argv = getattr(sys, "argv", [])
+    paths = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in argv]
+    return [one if type(one) in plain else str(one) for one in paths]
 
 
 def environment(threads: int | None, device: str | None) -> dict[str, str]:
@@ -116,23 +112,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, (type, types.FunctionType)):
             module = sys.modules.get(getattr(obj, "__module__", None) or "")
             if module is not None and not importable(module.__name__):
-                with _by_value(module):
-                    return super().reducer_override(obj)
+                known = ("__main__", *cloudpickle.list_registry_pickle_by_value())
+                if module.__name__ not in known:
+                    cloudpickle.register_pickle_by_value(module)
+                    try:
+                        return super().reducer_override(obj)
+                    finally:
+                        cloudpickle.unregister_pickle_by_value(module)
         return super().reducer_override(obj)
-
-
-@contextlib.contextmanager
-def _by_value(module: types.ModuleType) -> Iterator[None]:
-    """Register a module for cloudpickle's by-value path, for a moment."""
-    known = ("__main__", *cloudpickle.list_registry_pickle_by_value())
-    if module.__name__ in known:
-        yield
-        return
-    cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
 
 
 def dumps(value: Any) -> bytes:
@@ -170,14 +157,11 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, types.MethodType):
         yield "its object", value.__self__
     elif isinstance(value, types.FunctionType):
-        cells = value.__closure__ or ()
-        for variable, cell in zip(value.__code__.co_freevars, cells, strict=True):
-            yield f"its variable '{variable}'", cell.cell_contents
-        for variable in value.__code__.co_names:
-            if variable in value.__globals__:
-                yield f"its global '{variable}'", value.__globals__[variable]
-        for position, default in enumerate(value.__defaults__ or ()):
-            yield f"its default {position}", default
+        names = inspect.getclosurevars(value)
+        yield from ((f"its variable '{k}'", v) for k, v in names.nonlocals.items())
+        yield from ((f"its global '{k}'", v) for k, v in names.globals.items())
+        defaults = enumerate(value.__defaults__ or ())
+        yield from ((f"its default {i}", part) for i, part in defaults)
     elif isinstance(value, functools.partial):
         yield "its function", value.func
         yield from ((f"its argument {i}", part) for i, part in enumerate(value.args))

@@ -23,7 +23,7 @@ from corral.engine.layout.plan import (
 )
 from corral.engine.worker import autoreset
 from corral.engine.worker.commands import WIDE_ACTIONS, ResumeState
-from corral.engine.worker.endpoint import WorkerEndpoint
+from corral.engine.worker.letters import WorkerEndpoint
 from corral.engine.worker.record import (
     EPISODE_ENDED,
     EPISODE_OVER,

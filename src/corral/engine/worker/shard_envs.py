@@ -15,8 +15,8 @@ from corral.core import Adapter, EnvSpec
 from corral.engine.adapters import adapt
 from corral.engine.adapters.batched import BatchedEnv, BatchSlot, build_batch
 from corral.engine.adapters.isolation import isolation_of
-from corral.engine.worker.commands import ShardOptions
-from corral.engine.worker.forked_copies import Guard
+from corral.engine.worker.commands import Job
+from corral.engine.worker.forked_copies import Guard, guarded
 from corral.engine.worker.isolated_rng import IsolatedRng
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.seeds import episode_seed
@@ -29,47 +29,37 @@ class ShardEnvs:
     """One env per slot.
 
     Args:
-        slots: the shard's.
-        options: whether generators are isolated, and whether envs may share a process.
+        job: of the worker, whose process may be ours, and which may isolate generators.
         guard: ends a forked copy of this worker; called where an env's code came back.
-        owns_process: whether it is ours to stop the profilers that a new env started.
         lock: held while generators are in place, where threads share them.
     """
 
     def __init__(
-        self,
-        slots: range,
-        options: ShardOptions,
-        guard: Guard,
-        owns_process: bool,
-        lock: AbstractContextManager[Any] | None = None,
+        self, job: Job, guard: Guard, lock: AbstractContextManager[Any] | None = None
     ) -> None:
         self.adapters: list[Adapter] = []
         self.steppers: list[Any] = []
         """Whose `step` is called, by slot; changed in place, never another list."""
-        self._slots = slots
-        self._options = options
+        self._job = job
         self._guard = guard
-        self._owns_process = owns_process
         self._factories: Sequence[Callable[..., Any]] = ()
         self._closed: set[int] = set()
         """Envs that were closed, and not built again."""
         self._generator_seeds: dict[int, int] = {}
         self._isolation: IsolatedRng | None = None
-        if options.isolate_rng:
-            self._isolation = IsolatedRng(self._generator_seed, lock, owns_process)
+        if job.options.isolate_rng:
+            self._isolation = IsolatedRng(self._generator_seed, lock, job.owns_process)
 
     def build(self, factories: Sequence[Callable[..., Any]]) -> list[EnvSpec]:
         """Build every env; an error has the `slot` it came from."""
         self._factories = factories
-        for index, slot in enumerate(self._slots):
+        for index, slot in enumerate(self._job.slots):
             try:
-                self.adapters.append(self._built(index))
-                self._guard()
-                if self._options.checks_sharing and len(self.adapters) == 1:
+                with guarded(self._guard):
+                    self.adapters.append(self._built(index))
+                if self._job.options.checks_sharing and len(self.adapters) == 1:
                     _check_may_share(self.adapters[0].env)
             except BaseException as error:
-                self._guard(error)
                 with suppress(Exception):  # some exceptions take no attributes
                     error.slot = slot  # type: ignore[attr-defined]
                 raise
@@ -77,7 +67,7 @@ class ShardEnvs:
         return [adapter.spec for adapter in self.adapters]
 
     def _built(self, index: int) -> Any:
-        with self.randomness_of(self._slots[index]):
+        with self.randomness_of(self._job.slots[index]):
             env = self._factories[index]()
             try:
                 return adapt(env)
@@ -87,16 +77,23 @@ class ShardEnvs:
                 raise
 
     def _stepper(self, index: int) -> Any:
-        stepper = self.adapters[index].stepper
-        if self._isolation is None:
+        """What steps the env, with the slot's own global generators if it has them."""
+        stepper, isolation = self.adapters[index].stepper, self._isolation
+        if isolation is None:
             return stepper
-        return _isolated(stepper, self._isolation, self._slots[index])
+        slot = self._job.slots[index]
+
+        def step(action: Any) -> Any:
+            with isolation.of(slot):
+                return stepper.step(action)
+
+        return SimpleNamespace(step=step)
 
     def reset(
         self, index: int, seed: int | None, options: dict[str, Any] | None, task: Any
     ) -> Any:
         """Have a slot's env begin an episode."""
-        with self.randomness_of(self._slots[index]):
+        with self.randomness_of(self._job.slots[index]):
             return self.adapters[index].reset(seed, options, task)
 
     def rebuild(self, index: int) -> None:
@@ -105,14 +102,12 @@ class ShardEnvs:
         if index not in self._closed:
             self._closed.add(index)
             self.leave_slots()
-            try:
+            # SystemExit too: it has failed already.
+            with suppress(BaseException), guarded(self._guard):
                 self.adapters[index].close()
-            except BaseException as error:  # SystemExit too: it has failed already
-                self._guard(error)
-            self._guard()
-        built = self._built(index)
-        self._guard()
-        if self._owns_process:
+        with guarded(self._guard):
+            built = self._built(index)
+        if self._job.owns_process:
             stop_profilers()
         _refuse_other_spaces(built, spec)
         self._install(index, built)
@@ -133,10 +128,9 @@ class ShardEnvs:
             if index in self._closed:
                 continue
             try:
-                adapter.close()
-                self._guard()
+                with guarded(self._guard):
+                    adapter.close()
             except BaseException as error:
-                self._guard(error)
                 yield index, error
         self.adapters.clear()
 
@@ -165,8 +159,8 @@ class ShardEnvs:
             self._isolation.forget(slot)
 
     def _generator_seed(self, slot: int) -> int:
-        seed = self._generator_seeds.get(slot)
-        return episode_seed(self._options.root_seed, slot) if seed is None else seed
+        unseeded = episode_seed(self._job.options.root_seed, slot)
+        return self._generator_seeds.get(slot, unseeded)
 
 
 class BatchEnvs(ShardEnvs):
@@ -182,22 +176,12 @@ class BatchEnvs(ShardEnvs):
         return [adapter.spec for adapter in self.adapters]
 
     def _built(self, index: int) -> BatchedEnv:
-        return build_batch(self._factories[0], self._slots)
+        return build_batch(self._factories[0], self._job.slots)
 
     def _install(self, index: int, built: BatchedEnv) -> None:
         self.batch = built
-        self.adapters[:] = [BatchSlot(built, i) for i in range(len(self._slots))]
+        self.adapters[:] = [BatchSlot(built, i) for i in range(len(self._job.slots))]
         self._closed.clear()
-
-
-def _isolated(stepper: Any, isolation: IsolatedRng, slot: int) -> Any:
-    """The stepper, with the slot's own global generators."""
-
-    def step(action: Any) -> Any:
-        with isolation.of(slot):
-            return stepper.step(action)
-
-    return SimpleNamespace(step=step)
 
 
 def _check_may_share(env: Any) -> None:

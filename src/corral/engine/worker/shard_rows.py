@@ -28,11 +28,10 @@ from corral.engine.layout.plan import (
     Tickets,
 )
 from corral.engine.worker.commands import Job, ResumeState
-from corral.engine.worker.endpoint import WorkerEndpoint
 from corral.engine.worker.episode_plan import EpisodePlan
 from corral.engine.worker.forked_copies import Guard, no_guard
 from corral.engine.worker.info_writer import InfoWriter
-from corral.engine.worker.letters import NotSent, describe
+from corral.engine.worker.letters import NotSent, WorkerEndpoint, describe
 from corral.engine.worker.record import EPISODE_OVER, NEEDS_CARE, Recorder
 from corral.engine.worker.shard_envs import ShardEnvs
 from corral.engine.worker.step_results import defined_at, two_of
@@ -59,7 +58,7 @@ class ShardRows:
         self.slots = slots = job.slots
         self.options = job.options
         self.guard = guard
-        self.envs = self.envs_type(slots, job.options, guard, job.owns_process, lock)
+        self.envs = self.envs_type(job, guard, lock)
         self.plan = EpisodePlan(slots, job.options)
         self.care = bytearray(len(slots))
         """By slot: what the recorder has to stop for; see there."""
@@ -180,8 +179,8 @@ class ShardRows:
         """Copy the last observation of an episode before anything can change it."""
         mailed = self._encode_final(0, index, obs)
         if mailed is not None:
-            home = self.info_writer.packed_part(owned_info(mailed))
-            self.info_writer.letter(index).final_obs = home
+            letter = self.info_writer.letter(index)
+            letter.final_obs = self.info_writer.packed_part(owned_info(mailed))
 
     def cut(self, index: int, row: int) -> None:
         """A row for a step that never came back: truncated where it stood, no data."""

@@ -32,6 +32,7 @@ from corral.engine.worker.state_reader import PLAIN_TYPES, StateReader, is_state
 MAX_LAYERS = 256
 SHOWN_TYPES = (bool, int, float, str)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
+_KINDS_OF_VALUES = (*PLAIN_TYPES, *_CONTAINERS, np.ndarray, np.generic, type)
 LIBRARY_PACKAGES = frozenset(
     ("gymnasium", "pettingzoo", "corral", "numpy", "torch", "cloudpickle")
 )
@@ -96,14 +97,17 @@ def snapshot(
         classes = [*before.classes, *(one for one in new if not _is_held(one))]
     spaces = _namespaces(classes, factories)
     reader, found = StateReader(_follower(spaces)), dict[str, Any]()
-    for name, space in spaces.items():
-        for key, value in list(space.items()):
-            if not is_state(key, value):
-                continue
-            path = f"{name}.{key}"
-            found[path] = reader.read(path, value)
-            if _is_instance(value):  # another one in its place is a change
-                found[f"{path} (which object it is)"] = id(value)
+    state = {
+        f"{name}.{key}": value
+        for name, space in spaces.items()
+        for key, value in list(space.items())
+        if is_state(key, value)
+    }
+    for path, value in state.items():
+        found[path] = reader.read(path, value)
+        if not (isinstance(value, _KINDS_OF_VALUES) or callable(value)):
+            # An instance: another one in its place is a change.
+            found[f"{path} (which object it is)"] = id(value)
     # The list grows meanwhile, by caches in caches.
     cached = {name: reader.read(name, value) for name, value in reader.cached}
     return Snapshot(found, cached, reader.unread, tuple(classes))
@@ -119,11 +123,6 @@ def _follower(spaces: Mapping[str, Mapping[str, Any]]) -> Callable[[str], bool]:
         return module in homes or str(module).partition(".")[0] in tops
 
     return follows
-
-
-def _is_instance(value: Any) -> bool:
-    kinds = (*PLAIN_TYPES, *_CONTAINERS, np.ndarray, np.generic, type)
-    return not (isinstance(value, kinds) or callable(value))
 
 
 def first_change(before: Snapshot, now: Snapshot) -> str:

@@ -116,11 +116,14 @@ class StateReader:
             while self._waiting:
                 self._one(self._waiting.pop())
         except OutOfBudget as reason:
-            self._miss(f"there is more in {name} than {reason}")
+            self.unread = self.unread or f"there is more in {name} than {reason}"
         return self._marks
 
-    def _miss(self, what: str) -> None:
-        self.unread = self.unread or what
+    def _miss(self, value: Any, why: str) -> None:
+        kind = type(value).__qualname__
+        self.unread = self.unread or (
+            f"{self._name}, which is or holds an object of type {kind}, {why}"
+        )
 
     def _one(self, value: Any) -> None:
         kind = type(value)
@@ -134,7 +137,7 @@ class StateReader:
             try:
                 self._into(value)
             except Exception as error:  # the value's own code
-                self._miss(f"{self._what(value)} cannot be read ({error!r:.80})")
+                self._miss(value, f"cannot be read ({error!r:.80})")
 
     def _count(self, value: Any) -> None:
         self._seen[id(value)] = value
@@ -143,10 +146,6 @@ class StateReader:
             raise OutOfBudget(f"{MAX_OBJECTS} objects")
         if not count % OBJECTS_PER_CLOCK_CHECK and time.thread_time() > self._until:
             raise OutOfBudget(f"can be read in {MAX_READ_SECONDS:g} s")
-
-    def _what(self, value: Any) -> str:
-        kind = type(value).__qualname__
-        return f"{self._name}, which is or holds an object of type {kind},"
 
     def _mark(self, *marks: Any) -> None:
         self._marks += marks
@@ -200,8 +199,9 @@ class StateReader:
         self._push(cache.__wrapped__)
         for key, result in _results_of(cache):
             shown = repr(key) if type(key) in PLAIN_TYPES else id(key)
-            label = f"what {cache.__qualname__} has cached ({shown!s:.40})"
-            self.cached.append((label, result))
+            self.cached.append(
+                (f"what {cache.__qualname__} has cached ({shown!s:.40})", result)
+            )
 
     def _of_running(self, value: Any) -> None:
         """Generators and coroutines, as far as they can be seen."""
@@ -209,7 +209,7 @@ class StateReader:
         for frame in filter(None, frames):
             self._mark(frame.f_lasti)
             self._push(dict(frame.f_locals))
-            self._miss(f"{self._what(value)} does not show all of its state")
+            self._miss(value, "does not show all of its state")
 
     def _of_compiled(self, value: Any) -> bool:
         """Functions compiled by a library, as by numba: what is behind one is code."""
@@ -251,7 +251,11 @@ class StateReader:
     # Instances ------------------------------------------------------------------------
 
     def _of_instance(self, value: Any) -> None:
-        held = self._of_container(value) or self._of_buffer(value)
+        held = self._of_container(value)
+        if not held:
+            with suppress(TypeError, BufferError):  # it has no buffer
+                self._sum(value)
+                held = True
         inside = _dict_of(value)
         parts = {**(inside or {}), **dict(_slots_of(value))}
         self._mark(*parts)
@@ -265,7 +269,11 @@ class StateReader:
             for key, part in list(value.items()):
                 self._push(key, part)
         elif isinstance(value, (list, tuple, deque)):
-            self._of_sequence(value)
+            if len(value) > LONG_SEQUENCE and set(map(type, value)) <= PLAIN_TYPES:
+                # Version 2: later ones also write whether an item is referred to.
+                self._sum(marshal.dumps(list(value), 2))
+            else:
+                self._push(*value)
         elif isinstance(value, (set, frozenset)):
             plain = {type(one) for one in value} <= PLAIN_TYPES
             self._mark(frozenset(value) if plain else frozenset(map(id, value)))
@@ -276,20 +284,6 @@ class StateReader:
         self._mark(len(value))
         return True
 
-    def _of_buffer(self, value: Any) -> bool:
-        try:
-            self._sum(value)
-        except (TypeError, BufferError):  # it has none
-            return False
-        return True
-
-    def _of_sequence(self, value: Any) -> None:
-        if len(value) > LONG_SEQUENCE and set(map(type, value)) <= PLAIN_TYPES:
-            # Version 2: later ones also write whether an item is referred to elsewhere.
-            self._sum(marshal.dumps(list(value), 2))
-        else:
-            self._push(*value)
-
     def _of_opaque(self, value: Any) -> None:
         """Objects implemented in C."""
         kind: Any = type(value)
@@ -298,7 +292,7 @@ class StateReader:
             self._of_reduced(value)
         # Of Python's own types only iterators have a state that is not shown.
         elif kind.__module__ != "builtins" or hasattr(kind, "__next__"):
-            self._miss(f"{self._what(value)} does not show its state")
+            self._miss(value, "does not show its state")
 
     def _of_reduced(self, value: Any) -> None:
         """By what it returns to `pickle`."""
@@ -356,8 +350,7 @@ def _results_of(cache: Any) -> list[tuple[Any, Any]]:
 def _dict_of(value: Any) -> dict[str, Any] | None:
     try:  # past the class's own __getattribute__, which may do anything
         local = isinstance(value, threading.local)
-        read = getattr if local else object.__getattribute__
-        inside = read(value, "__dict__")
+        inside = (getattr if local else object.__getattribute__)(value, "__dict__")
     except AttributeError:
         return None
     return dict(inside) if isinstance(inside, dict) else None

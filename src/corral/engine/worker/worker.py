@@ -1,7 +1,7 @@
 """A worker: a shard of envs, the resources beside them, and the commands it obeys.
 
-The same object under every executor: `serial` calls it directly, `thread` and `process`
-run `serve` around it.
+The same object under every executor: `serial` calls `handle`, `thread` and `process`
+run `serve`, the loop of a worker: wait for the bell, obey, ring.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from corral.engine.worker import commands
 from corral.engine.worker.batched_shard import BatchedShard
 from corral.engine.worker.commands import INDEX_BITS, INDEX_MASK, Ask, Job, Verb
 from corral.engine.worker.context import WorkerContext, here
-from corral.engine.worker.endpoint import WorkerEndpoint
-from corral.engine.worker.forked_copies import Guard, no_guard
-from corral.engine.worker.letters import Reply, describe
+from corral.engine.worker.forked_copies import Guard, guarded, no_guard
+from corral.engine.worker.letters import Reply, WorkerEndpoint, describe
 from corral.engine.worker.profilers import stop_profilers
 from corral.engine.worker.seeds import SeedDomain, episode_seed, seed_globals
 from corral.engine.worker.serialization import opened
@@ -32,6 +31,8 @@ from corral.errors import Fault, OptionError
 
 RESERVED_METHODS = ("reset", "step", "close")
 """Called past the shard, these would break the order of its episodes."""
+STOP_CHECK_SECONDS = 0.25
+"""Seconds between looks at the stop word; the lifeline wakes us anyway."""
 # Plain integers: comparing with those of an enum takes three times as long.
 STEP, STEP_ALL, RESET, MAIL = map(int, Verb)
 
@@ -109,6 +110,39 @@ class Worker:
         self.shard.bind(views, codecs, endpoint, resume)
         self._endpoint = endpoint
         self._vitals = endpoint.control.vitals[endpoint.index].data
+
+    def serve(self) -> bool:
+        """Obey until the pool closes; returns False if the parent went away instead.
+
+        while not closing:
+            bell.wait -> queue entry -> handle -> (per slot: done, ring) -> flush
+        """
+        endpoint, vitals = self._endpoint, self._vitals
+        queue = endpoint.control.queue[endpoint.index].data
+        consumed = endpoint.control.consumed[endpoint.index].data
+        stop = endpoint.control.stop[endpoint.index].data
+        bell, parent_bell = endpoint.bell, endpoint.parent_bell
+        assert bell is not None and parent_bell is not None
+        capacity = len(queue)
+        seen = 0
+        while not self.closing:
+            if not bell.wait(seen + 1, STOP_CHECK_SECONDS, endpoint.spin):
+                if stop[0]:
+                    return False
+                continue
+            vitals[plan.BUSY_SINCE] = began = time.perf_counter()
+            vitals[plan.CURRENT_COMMAND] = plan.STEPPING
+            count = bell.count
+            while seen != count:
+                entry = queue[seen % capacity]
+                seen = seen + 1 & plan.TICKET_MASK
+                self.handle(entry)
+                self.guard()
+                consumed[0] = seen
+            parent_bell.flush()
+            vitals[plan.BUSY_SECONDS] += time.perf_counter() - began
+            vitals[plan.BUSY_SINCE] = 0.0
+        return True
 
     def handle(self, entry: int) -> None:
         """Obey one queue entry."""
@@ -188,11 +222,9 @@ class Worker:
             if index is not None:
                 self._vitals[plan.CURRENT_SLOT] = index
             try:
-                with self.shard.envs.randomness_of(slot):
+                with guarded(self.guard), self.shard.envs.randomness_of(slot):
                     values.append(work(index))
-                self.guard()
             except BaseException as error:
-                self.guard(error)
                 if isinstance(error, KeyboardInterrupt) and self._endpoint.ring is None:
                     raise  # the user's Ctrl-C under serial
                 faults.append(self.described(index, command, error))
@@ -214,8 +246,7 @@ class Worker:
             case "get_attr", name:
                 return adapter.get_attr(name)
             case "set_attr", (name, values):
-                position = message.indexes.index(index)
-                return adapter.set_attr(name, values[position])
+                return adapter.set_attr(name, values[message.indexes.index(index)])
             case "call", (name, _, _) if name in RESERVED_METHODS:
                 raise OptionError(
                     f"Trying to call function `{name}` with `call`, "
@@ -228,5 +259,4 @@ class Worker:
 
 def worker_rng(root: int, slots: range) -> np.random.Generator:
     """What `corral.this_worker().rng` draws from, in the worker of these slots."""
-    seed = episode_seed(root, slots.start, SeedDomain.WORKERS)
-    return np.random.default_rng(seed)
+    return np.random.default_rng(episode_seed(root, slots.start, SeedDomain.WORKERS))

@@ -73,8 +73,8 @@ class Head(nn.Module):  # type: ignore[misc]
 class Categorical(Head):
     """Choices of one option each: Discrete and MultiDiscrete.
 
-    Chosen: (rows, choices) of integers from 0. Its outputs are log-probabilities, the
-    options of all choices side by side.
+    Its outputs are log-probabilities, the options of all choices side by side. Chosen:
+    (rows, choices), the places of the options there.
     """
 
     def __init__(
@@ -85,11 +85,14 @@ class Categorical(Head):
     ) -> None:
         counts = space.n if isinstance(space, spaces.Discrete) else space.nvec
         ends = np.cumsum(counts)
-        begins = ends - np.ravel(counts)
         super().__init__(space, inputs, int(ends[-1]), generator)
-        self._start = np.asarray(space.start, space.dtype)
-        self._options = [slice(*pair) for pair in zip(begins, ends, strict=True)]
-        self.register_buffer("_begins", torch.as_tensor(begins), persistent=False)
+        self._begins = ends - np.ravel(counts)
+        pairs = zip(self._begins, ends, strict=True)
+        self._options = [slice(*pair) for pair in pairs]
+        start = np.asarray(space.start, np.int64)
+        self._shift = start - self._begins.reshape(start.shape)
+        """What to add to places for actions."""
+        self._are_actions = space.dtype == np.intp and not self._shift.any()
 
     def parts(self, outputs: Any) -> list[Any]:
         """Return the outputs of each choice."""
@@ -105,13 +108,16 @@ class Categorical(Head):
 
     def normalised(self, outputs: Array) -> Array:
         """The same of arrays."""
-        return np.concatenate([_log_softmax(part) for part in self.parts(outputs)], -1)
+        logs = [_log_softmax(part) for part in self.parts(outputs)]
+        return logs[0] if len(logs) == 1 else np.concatenate(logs, -1)
 
     def sample(self, logs: Array, rng: Generators) -> Choice:
         """Choose at random; one number is drawn per choice."""
         drawn = rng.random(self._count)
         pairs = enumerate(self.parts(logs))
-        return self._chosen(logs, [_pick(part, drawn[:, [at]]) for at, part in pairs])
+        return self._chosen(
+            logs, [_pick(part, drawn[:, at, None]) for at, part in pairs]
+        )
 
     def mode(self, logs: Array) -> Choice:
         """The likeliest of each."""
@@ -119,13 +125,14 @@ class Categorical(Head):
 
     def _chosen(self, logs: Array, picked: list[Array]) -> Choice:
         rows = np.arange(len(logs))
-        pairs = zip(self.parts(logs), picked, strict=True)
-        log_prob = sum(part[rows, one] for part, one in pairs)
-        return np.stack(picked, 1), np.asarray(log_prob)
+        if len(picked) == 1:  # half the time of what follows
+            return picked[0][:, None], logs[rows, picked[0]]
+        places = np.stack(picked, 1) + self._begins
+        return places, np.asarray(sum(logs[rows, column] for column in places.T))
 
     def log_prob(self, logs: Any, chosen: Any) -> Any:
         """The log-probability of a choice."""
-        return logs.gather(-1, chosen + self._begins).sum(1)
+        return logs.gather(-1, chosen).sum(1)
 
     def entropy(self, logs: Any) -> Any:
         """In nats."""
@@ -134,12 +141,14 @@ class Categorical(Head):
     def to_action(self, chosen: Array) -> Array:
         """As the env takes it."""
         shaped = chosen.reshape(-1, *self._shape)
-        return np.asarray(shaped + self._start, self._start.dtype)
+        if self._are_actions:  # as of most envs
+            return shaped
+        return np.asarray(shaped + self._shift, self._dtype)
 
     def from_action(self, action: Array) -> Any:
         """What had been chosen."""
-        shifted = np.asarray(action) - self._start
-        return torch.as_tensor(shifted).long().reshape(-1, self._count)
+        places = torch.as_tensor(np.asarray(action) - self._shift)
+        return places.long().reshape(-1, self._count)
 
 
 class Bernoulli(Head):

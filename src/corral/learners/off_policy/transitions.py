@@ -11,8 +11,8 @@ from corral.engine.tree import mapped
 from corral.errors import TrainingDiverged
 from corral.learners.off_policy.policy import CHOSEN
 from corral.learners.off_policy.vectors import ObsVector
-from corral.rollouts import finite_check
-from corral.rollouts.episode import Episode
+from corral.rollouts.episodic import Episode
+from corral.rollouts.normalise import check_finite
 from corral.rollouts.rollout import Rollout
 
 Columns = dict[str, NDArray[Any]]
@@ -59,8 +59,8 @@ def of_rollout(rollout: Rollout, observe: ObsVector) -> Columns:
     following = np.concatenate([obs[1:], observe(rollout.next_obs)[None]])
     if rollout.ended.any():
         following[rollout.ended] = observe(rollout.final_obs)
-    finite_check.check(obs, None, rollout.valid)
-    finite_check.check(following, rollout.reward, rollout.valid)
+    check_finite(obs, None, rollout.valid)
+    check_finite(following, rollout.reward, rollout.valid)
     columns = {
         "obs": obs,
         "action": rollout.extras[CHOSEN],

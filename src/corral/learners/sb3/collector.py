@@ -23,9 +23,9 @@ from corral.engine.tree import mapped
 from corral.engine.worker.seeds import SeedDomain, episode_seed
 from corral.errors import TrainingDiverged, WorkerDied, WorkerHung
 from corral.learners.sb3.global_rng import GlobalGenerators
-from corral.learners.sb3.normalisation import SB3Scales
+from corral.learners.sb3.policy import SB3Scales
 from corral.learners.sb3.run_schedule import RunProgress
-from corral.rollouts import finite_check
+from corral.rollouts.normalise import not_finite
 from corral.rollouts.rollout import EpisodeSummary
 
 Curriculum = Callable[[Any, int], None]
@@ -63,7 +63,7 @@ class SeededResets(VecEnvWrapper):  # type: ignore[misc]
 
 
 class SB3Collector(BaseCallback):  # type: ignore[misc]
-    """Has a model collect and learn; episodes go on from each rollout to the next.
+    """Has a model collect and learn; episodes continue from each rollout to the next.
 
     Args:
         trained: an on-policy algorithm of Stable-Baselines3.
@@ -187,7 +187,7 @@ class SB3Collector(BaseCallback):  # type: ignore[misc]
         """Before anything is learnt from the rollout."""
         reward, valid = self._stacked()
         if not np.isfinite(reward).all():
-            culprit = finite_check.culprit((), reward, valid)
+            culprit = not_finite((), reward, valid)
             said = f". {culprit[0].upper()}{culprit[1:]}" if culprit else ""
             raise TrainingDiverged(f"a reward is not finite{said}")
         self._collected_at = perf_counter()

@@ -1,4 +1,7 @@
-"""A model of Stable-Baselines3 as a policy, for evaluations."""
+"""A model of Stable-Baselines3 as a policy, for evaluations, and what it sees.
+
+`VecNormalize` is around its VecEnv, if anything is to be scaled.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,87 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from stable_baselines3.common.vec_env import VecNormalize
 
 from corral.core import Decision, Generators, Step
 from corral.engine.tree import mapped
+from corral.errors import OptionError
+from corral.learners.policy import FORWARD_ROWS
 from corral.learners.protocol import PolicyVariants
-from corral.learners.sb3.normalisation import SB3Scales
+from corral.learners.tensors import in_passes
 from corral.learners.torch_import import torch
 
-FORWARD_ROWS = 16
-"""Rows of every forward pass: a row must not depend on how many there are."""
+
+@dataclass(slots=True)
+class SB3Scales:
+    """What Stable-Baselines3 steps, and how it scales what it sees."""
+
+    venv: Any
+    """The outermost VecEnv."""
+    normalize: Any = None
+    """The VecNormalize among its wrappers, if there is one."""
+
+    @classmethod
+    def around(cls, venv: Any, obs: bool, reward: bool, gamma: float) -> SB3Scales:
+        """Scales for what is asked; none if nothing is."""
+        if not (obs or reward):
+            return cls(venv)
+        try:
+            normalize = VecNormalize(
+                venv, norm_obs=obs, norm_reward=reward, gamma=gamma
+            )
+        except ValueError as error:
+            raise OptionError(f"normalise_obs: {error}") from None
+        return cls(normalize, normalize)
+
+    def __call__(self, obs: Any) -> Any:
+        """Observations as the policy sees them; learns nothing from them."""
+        return obs if self.normalize is None else self.normalize.normalize_obs(obs)
+
+    def frozen(self) -> SB3Scales:
+        """A copy that scales as it does now; it steps nothing."""
+        if self.normalize is None:
+            return SB3Scales(None)
+        state = self.normalize.__getstate__()  # all but what it steps
+        normalize = VecNormalize.__new__(VecNormalize)
+        normalize.__setstate__(copy.deepcopy(state))
+        return SB3Scales(None, normalize)
+
+    def learns(self, learns: bool) -> None:
+        """Say whether means and variances learn from what comes."""
+        if self.normalize is not None:
+            self.normalize.training = learns
+
+    def state_dict(self) -> dict[str, Any]:
+        """Means and variances, to be saved."""
+        if self.normalize is None:
+            return {}
+        state = {"reward": _moments(self.normalize.ret_rms)}
+        if self.normalize.norm_obs:
+            state["obs"] = mapped(_moments, self.normalize.obs_rms)
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what was saved."""
+        if self.normalize is None:
+            return
+        if "reward" in state:
+            _load(self.normalize.ret_rms, state["reward"])
+        if self.normalize.norm_obs and "obs" in state:
+            mapped(_load, self.normalize.obs_rms, state["obs"])
+
+
+def _moments(moments: Any) -> dict[str, Any]:
+    return {
+        "mean": np.array(moments.mean),
+        "var": np.array(moments.var),
+        "count": float(moments.count),
+    }
+
+
+def _load(moments: Any, state: dict[str, Any]) -> None:
+    moments.mean, moments.var = np.array(state["mean"]), np.array(state["var"])
+    moments.count = state["count"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +134,8 @@ class SB3Policy(PolicyVariants):
         """Choose an action for each row of a step."""
         if not self.greedy:
             return Decision(self._drawn(step.obs, rng))
-        rows, chunk = len(step), self._chunk
-        parts = []
-        for first in range(0, rows, chunk):
-            # The last row again where there are fewer.
-            places = np.minimum(np.arange(first, first + chunk), rows - 1)
-            parts.append(self._predictor.predict(_some(step.obs, places)))
-        return Decision(np.concatenate(parts)[:rows])
+        predict = self._predictor.predict
+        return Decision(in_passes(predict, step.obs, len(step), self._chunk))
 
     def initial_carry(self, rows: int) -> None:
         """It remembers nothing."""
@@ -76,9 +146,6 @@ class SB3Policy(PolicyVariants):
         with torch.random.fork_rng():
             for row in range(len(rng)):
                 torch.manual_seed(int(rng[row].integers(2**62)))
-                drawn.append(self._predictor.predict(_some(obs, [row]), False))
+                one = mapped(lambda part, at=row: part[[at]], obs)
+                drawn.append(self._predictor.predict(one, False))
         return np.concatenate(drawn)
-
-
-def _some(obs: Any, rows: Any) -> Any:
-    return mapped(lambda part: part[rows], obs)

@@ -18,6 +18,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.preprocessing import is_image_space
 
+from corral.api.sb3.env import CorralVecEnv
 from corral.engine.pool import Pool
 from corral.learners.ppo import PPOConfig, load_net, saved_net
 from corral.learners.ppo_learner import PPOSettings
@@ -30,8 +31,7 @@ from corral.learners.sb3.collector import (
     diverged,
 )
 from corral.learners.sb3.global_rng import GlobalGenerators
-from corral.learners.sb3.normalisation import SB3Scales
-from corral.learners.sb3.policy import Predictor, SB3Policy
+from corral.learners.sb3.policy import Predictor, SB3Policy, SB3Scales
 from corral.learners.sb3.run_schedule import RunProgress, run_schedule
 from corral.learners.torch_import import nn, torch
 
@@ -73,7 +73,7 @@ class SB3PPO(PPOSettings):
         self.config: PPOConfig = setup.settings
         self.config.check_length(setup.total_steps)
         assert setup.pool is not None
-        self.venv = (make_vec_env or _vec_env)(setup.pool)
+        self.venv = (make_vec_env or CorralVecEnv)(setup.pool)
         resets = SeededResets(self.venv)
         self.scales = SB3Scales.around(
             resets, setup.normalise_obs, setup.normalise_reward, self.config.gamma
@@ -91,7 +91,7 @@ class SB3PPO(PPOSettings):
         )
         self._epochs_before = 0
         """Epochs that other models had learnt before their state was loaded."""
-        self.policy: Any = (policy or _policy)(self)
+        self.policy: Any = policy(self) if policy else SB3Policy(self.predictor)
 
     @property
     def steps(self) -> int:
@@ -175,16 +175,6 @@ class SB3PPO(PPOSettings):
         return written
 
 
-def _policy(learner: SB3PPO) -> SB3Policy:
-    return SB3Policy(learner.predictor)
-
-
-def _vec_env(pool: Pool) -> Any:
-    from corral.api.sb3.env import CorralVecEnv
-
-    return CorralVecEnv(pool)
-
-
 def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> Any:
     kwargs: dict[str, Any] = {
         "activation_fn": ACTIVATIONS[config.activation],
@@ -193,9 +183,10 @@ def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> 
     }
     if config.hidden is not None:
         kwargs["net_arch"] = list(config.hidden)
-    longest = config.max_grad_norm
+    space, longest = venv.observation_space, config.max_grad_norm
+    name = "CnnPolicy" if is_image_space(space) else "MlpPolicy"
     return PPO(
-        _policy_name(venv.observation_space),
+        "MultiInputPolicy" if isinstance(space, spaces.Dict) else name,
         venv,
         learning_rate=run_schedule(config.lr, config.lr_schedule, progress),
         n_steps=config.n_steps,
@@ -214,9 +205,3 @@ def _model(venv: Any, config: PPOConfig, device: str, progress: RunProgress) -> 
         stats_window_size=1,
         device=device,
     )
-
-
-def _policy_name(space: Any) -> str:
-    if isinstance(space, spaces.Dict):
-        return "MultiInputPolicy"
-    return "CnnPolicy" if is_image_space(space) else "MlpPolicy"

@@ -8,12 +8,13 @@ library are enough at a time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from corral.engine.executors.assign import usable_cores
-from corral.errors import CorralError, FaultError, OptionError
+from corral.engine.executors.placement import BACKENDS
+from corral.errors import CorralError, FaultError
 from corral.tools.bench.candidate_process import CandidateProcess, close_all
 from corral.tools.bench.candidates import (
     AUTO,
@@ -22,7 +23,7 @@ from corral.tools.bench.candidates import (
     Candidate,
     EnvsBuilt,
     Peer,
-    check_backends,
+    check_names,
     layout,
     layouts,
     peers,
@@ -54,22 +55,12 @@ def run(settings: BenchSettings, watcher: ProgressBar) -> BenchReport:
     Ctrl-C ends it early, with what is known by then. Raises if the env cannot be
     found or built at all.
     """
-    if os.name != "posix":
-        raise OptionError(
-            "corral bench starts a process for each candidate in a way that needs "
-            f"Linux or macOS; this system is {os.name}"
-        )
-    check_backends(settings.backends or ())
+    check_names("--backend", settings.backends or (), BACKENDS)
     there, _ = peers(settings.against)
     policy_iterations = iterations_for(settings.policy_ms * 1e-3)
     comparisons = [
         Comparison(
-            settings,
-            num_envs,
-            cores=usable_cores(),
-            peers=there,
-            policy_iterations=policy_iterations,
-            watcher=watcher,
+            settings, num_envs, usable_cores(), there, policy_iterations, watcher
         )
         for num_envs in settings.num_envs
     ]
@@ -132,42 +123,35 @@ def _report(
     )
 
 
+@dataclass(slots=True)
 class Comparison:
     """The candidates of one size, from building to closing."""
 
-    def __init__(
-        self,
-        settings: BenchSettings,
-        num_envs: int,
-        *,
-        cores: int,
-        peers: Sequence[Peer],
-        policy_iterations: int,
-        watcher: ProgressBar,
-    ) -> None:
-        self.settings = settings
-        self.num_envs = num_envs
-        self.built: EnvsBuilt | None = None
-        """What the bare loop's process reported about the env."""
-        self._cores = cores
-        self._peers = peers
-        self._policy_iterations = policy_iterations
-        self._watcher = watcher
-        self._rows: dict[str, CandidateResult] = {}
-        self._processes: dict[str, CandidateProcess] = {}
-        self._auto = ""
+    settings: BenchSettings
+    num_envs: int
+    cores: int
+    peers: Sequence[Peer]
+    policy_iterations: int
+    watcher: ProgressBar
+    built: EnvsBuilt | None = None
+    """What the bare loop's process reported about the env."""
+    _rows: dict[str, CandidateResult] = field(default_factory=dict)
+    _processes: dict[str, CandidateProcess] = field(default_factory=dict)
+    _auto: str = ""
+
+    def __post_init__(self) -> None:
         self._expect(1 + len(self._candidates()))
 
     def _expect(self, candidates: int) -> None:
         """So many more candidates are to be built and timed; fewer, if negative."""
-        self._watcher.expect(candidates * (1 + self.settings.rounds))
+        self.watcher.expect(candidates * (1 + self.settings.rounds))
 
     def _candidates(self, waits: bool = False) -> list[Candidate]:
         asked = self.settings
-        ours = layouts(self.num_envs, self._cores, asked.backends, asked.workers, waits)
+        ours = layouts(self.num_envs, self.cores, asked.backends, asked.workers, waits)
         agents = self.built.agents if self.built else ""
         return ours + [
-            one for peer in self._peers for one in peer.candidates_for(agents)
+            one for peer in self.peers for one in peer.candidates_for(agents)
         ]
 
     def run(self) -> None:
@@ -206,7 +190,7 @@ class Comparison:
             text = f"{self.settings.env} could not be built: {error}"
             raise FaultError(text, error.fault) from error
         loop = self._processes[LOOP.title]
-        self._watcher.show_status(f"×{self.num_envs} {LOOP.title}")
+        self.watcher.show_status(f"×{self.num_envs} {LOOP.title}")
         try:
             batches_for(loop, self.settings.seconds)
         except FaultError as error:
@@ -216,7 +200,7 @@ class Comparison:
 
     def _build(self, candidate: Candidate) -> EnvsBuilt | None:
         title, settings = candidate.title, self.settings
-        self._watcher.show_status(f"×{self.num_envs} building {title}")
+        self.watcher.show_status(f"×{self.num_envs} building {title}")
         row = self._rows[title] = CandidateResult(candidate)
         order = BuildOrder(
             candidate,
@@ -224,7 +208,7 @@ class Comparison:
             settings.kwargs,
             self.num_envs,
             settings.seed,
-            self._policy_iterations,
+            self.policy_iterations,
             self.built.agents if self.built else "",
         )
         process = CandidateProcess(order, settings.deadline)
@@ -235,7 +219,7 @@ class Comparison:
             self._note_fault(title, error)
             return None
         row.startup_seconds, row.memory_bytes = built.startup, built.memory
-        self._watcher.turn()
+        self.watcher.turn()
         if candidate is AUTO:
             self._place_auto(built)
         return built
@@ -249,22 +233,22 @@ class Comparison:
         row.candidate = chosen = layout(placed.backend, placed.workers)
         if chosen.title in self._rows:
             process.close()
-            self._watcher.expect(-self.settings.rounds)
+            self.watcher.expect(-self.settings.rounds)
         else:
             self._processes[chosen.title] = process
         self._rows.setdefault(chosen.title, row).auto = True
 
     def _note_turn(self, title: str, rate: float) -> None:
         self._rows[title].turns.append(self._processes[title].turns[-1])
-        self._watcher.show_status(f"×{self.num_envs} {title}")
-        self._watcher.turn()
+        self.watcher.show_status(f"×{self.num_envs} {title}")
+        self.watcher.turn()
 
     def _note_fault(self, title: str, error: CorralError) -> None:
         row = self._rows[title]
         row.error = error
         self._processes.pop(title).close(2.0)
         self._expect(-1)
-        self._watcher.expect(len(row.turns) + (row.startup_seconds is not None))
+        self.watcher.expect(len(row.turns) + (row.startup_seconds is not None))
 
     def close(self, timeout: float = 10.0) -> None:
         """End every candidate process; idempotent."""
@@ -276,4 +260,4 @@ class Comparison:
         if not self._rows:
             return []
         rows = list(self._rows.values())
-        return [group_of(self.num_envs, self._cores, rows, self._auto)]
+        return [group_of(self.num_envs, self.cores, rows, self._auto)]

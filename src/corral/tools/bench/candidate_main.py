@@ -16,10 +16,8 @@ import traceback
 from contextlib import suppress
 from itertools import cycle, islice
 from multiprocessing.connection import Connection
-from typing import Any
 
 from corral.engine.adapters.env_names import resolve_env
-from corral.engine.pool import Stats
 from corral.engine.transport import lifeline
 from corral.errors import CorralError, MissingExtra, OptionError
 from corral.tools.bench.candidates import (
@@ -77,9 +75,12 @@ class CandidateRunner:
         seconds, policy = self._step(batches)
         queued = machine.queued_seconds() - queued
         cpu = machine.cpu_seconds() - cpu
-        times: Any = ()
+        times: dict[str, float] = {}
         if stepped.stats and before:
-            times = _caller_times(stepped.stats().since(before))
+            stats = stepped.stats().since(before)
+            env = float(stats.step.seconds.sum() + stats.reset.seconds.sum())
+            busy = sum(worker.busy_seconds for worker in stats.workers)
+            times = {"env": env, "busy": busy, "waiting": stats.waiting}
         return TurnTimes(
             batches * self._order.num_envs,
             seconds,
@@ -87,7 +88,7 @@ class CandidateRunner:
             cpu,
             queued,
             stepped.episodes() - episodes if stepped.episodes else None,
-            *times,
+            **times,
         )
 
     def _step(self, batches: int) -> tuple[float, float]:
@@ -123,12 +124,6 @@ def _builder(candidate: Candidate) -> Build:
             f"{candidate.library} is installed, but it imports {lacking}, which is "
             f"not: pip install {lacking}"
         ) from error
-
-
-def _caller_times(stats: Stats) -> tuple[float, float, float]:
-    """What a pool says about its times: env, busy, waiting, as in `TurnTimes`."""
-    env = float(stats.step.seconds.sum() + stats.reset.seconds.sum())
-    return env, sum(worker.busy_seconds for worker in stats.workers), stats.waiting
 
 
 def main(descriptor: int, lifeline_descriptor: int) -> None:

@@ -86,10 +86,10 @@ class CandidateProcess:
                     break
                 if time.monotonic() > until:
                     end(self._process)
-                    text = f"no answer within {self.deadline:g} s"
-                    raise self._fault(
-                        "hung", command, f"{text}; --deadline allows more"
+                    text = (
+                        f"no answer within {self.deadline:g} s; --deadline allows more"
                     )
+                    raise self._fault("hung", command, text)
             if self._connection.poll():
                 return self._connection.recv()
         except (EOFError, ConnectionError):

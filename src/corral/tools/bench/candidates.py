@@ -16,7 +16,6 @@ from corral.engine.executors.assign import (
     Placement,
     enough_workers,
 )
-from corral.engine.executors.placement import BACKENDS
 from corral.errors import OptionError
 
 BACKEND_WORDS = {"serial": "serial", "thread": "threads", "process": "processes"}
@@ -54,11 +53,6 @@ class Peer:
         """The line that installs it."""
         return f"pip install {self.package.replace('_', '-')}"
 
-    @property
-    def installed(self) -> bool:
-        """Whether it is there; nothing is imported for that."""
-        return find_spec(self.package) is not None
-
     def candidates_for(self, agents: str) -> tuple[Candidate, ...]:
         """Its candidates for an env whose agents act so, see `BuildOrder`."""
         if not agents:
@@ -67,30 +61,33 @@ class Peer:
         return tuple(replace(one, fillers=False) for one in self.candidates * takes)
 
 
-def _peer(
-    name: str, package: str, titles: dict[str, str], fillers: bool, agents: bool
-) -> Peer:
-    ways = titles.items()
-    candidates = (Candidate(name, kind, title, None, fillers) for kind, title in ways)
-    return Peer(name, package, tuple(candidates), agents)
-
-
 LOOP = Candidate("loop", "loop", "one bare env", fillers=False)
 AUTO = Candidate("corral", "auto", "Corral, auto")
-_GYMNASIUM = {"sync": "Gymnasium Sync", "async": "Gymnasium Async"}
-_SB3 = {"dummy": "SB3 DummyVecEnv", "subproc": "SB3 SubprocVecEnv"}
-_AGILERL = {"async": "AgileRL async"}
-_SUPERSUIT = {"sync": "SuperSuit serial", "async": "SuperSuit processes"}
+_GYMNASIUM = (
+    Candidate("gymnasium", "sync", "Gymnasium Sync"),
+    Candidate("gymnasium", "async", "Gymnasium Async"),
+)
+_SB3 = (
+    Candidate("sb3", "dummy", "SB3 DummyVecEnv", fillers=False),
+    Candidate("sb3", "subproc", "SB3 SubprocVecEnv", fillers=False),
+)
+_SUPERSUIT = (
+    Candidate("supersuit", "sync", "SuperSuit serial"),
+    Candidate("supersuit", "async", "SuperSuit processes"),
+)
+_AGILERL = (Candidate("agilerl", "async", "AgileRL async"),)
 PEERS = {
-    "gymnasium": _peer("gymnasium", "gymnasium", _GYMNASIUM, True, False),
-    "sb3": _peer("sb3", "stable_baselines3", _SB3, False, False),
-    "agilerl": _peer("agilerl", "agilerl", _AGILERL, True, True),
-    "supersuit": _peer("supersuit", "supersuit", _SUPERSUIT, True, True),
+    "gymnasium": Peer("gymnasium", "gymnasium", _GYMNASIUM),
+    "sb3": Peer("sb3", "stable_baselines3", _SB3),
+    "agilerl": Peer("agilerl", "agilerl", _AGILERL, agents=True),
+    "supersuit": Peer("supersuit", "supersuit", _SUPERSUIT, agents=True),
 }
 
 
 def layout(backend: str, workers: int = 1) -> Candidate:
     """One of ours."""
+    if backend == "auto":
+        return AUTO
     if backend == "serial":
         return Candidate("corral", "serial", "Corral, serial", 1)
     title = f"Corral, {workers_text(backend, workers)}"
@@ -118,35 +115,28 @@ def layouts(
         workers: how many threads or processes; as many as cores if empty.
         waits: the env waits more than it computes: a worker for each may pay.
     """
-    sensible = ["serial", *(("thread", "process") if num_envs > 1 else ()), "auto"]
-    chosen = backends or sensible
-    found: list[Candidate] = []
-    for backend in chosen:
-        counts = [min(count, num_envs) for count in workers]
-        counts = counts or [enough_workers(num_envs, cores)]
-        if waits and not (backends or workers):
-            most = MAX_THREADS if backend == "thread" else MAX_PROCESSES
-            counts.append(min(num_envs, most))
-        if backend != "auto":
-            found += [layout(backend, count) for count in counts]
-    # Last: it takes a row of its own only if no other row is what it chooses.
-    return list(dict.fromkeys([*found, *([AUTO] if "auto" in chosen else [])]))
-
-
-def check_backends(names: Sequence[str]) -> None:
-    """Raise OptionError for an unknown backend."""
-    _check("--backend", names, BACKENDS)
+    several = ("thread", "process") if num_envs > 1 else ()
+    chosen = backends or ("serial", *several, "auto")
+    counts = workers or [enough_workers(num_envs, cores)]
+    found = [layout(one, min(n, num_envs)) for one in chosen for n in counts]
+    if waits and not (backends or workers):
+        most = {"thread": MAX_THREADS, "process": MAX_PROCESSES}
+        found += [layout(one, min(num_envs, most[one])) for one in several]
+    # `auto` comes last: it has its own row only if no other row is what it chooses.
+    found.sort(key=lambda one: one is AUTO)
+    return list(dict.fromkeys(found))
 
 
 def peers(names: Sequence[str]) -> tuple[list[Peer], list[Peer]]:
     """Those that are installed, and those that are not."""
-    _check("--against", names, tuple(PEERS))
+    check_names("--against", names, tuple(PEERS))
     chosen = [PEERS[name] for name in dict.fromkeys(names)]
-    there = [peer for peer in chosen if peer.installed]
+    there = [peer for peer in chosen if find_spec(peer.package)]  # imports nothing
     return there, [peer for peer in chosen if peer not in there]
 
 
-def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise OptionError for an unknown name."""
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 from corral.errors import MissingExtra
 from corral.tools.bench import figure_text
 from corral.tools.bench.results import BenchReport
@@ -78,10 +80,12 @@ def _show_splits(report: BenchReport) -> None:
     table = _table(("envs", "runner", "env", "policy", "waiting", "copying"))
     for group in report.groups:
         table.add_section()
-        rows = [row for row in group.rows if row.time is not None]
-        for number, row in enumerate(rows):
-            size = "" if number else str(group.num_envs)
-            table.add_row(size, figure_text.title(row), *figure_text.shares(row))
+        size = str(group.num_envs)
+        for row in group.rows:
+            if row.time is not None:
+                shares = (f"{part:.0%}" for part in astuple(row.time))
+                table.add_row(size, figure_text.title(row), *shares)
+                size = ""
     if table.rows:
         console.print("\nWhere the time goes", style="bold")
         _show_whole(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
 
 from corral.tools.bench.recommend import best_of
 from corral.tools.bench.results import BenchReport, CandidateResult
@@ -42,28 +41,16 @@ def table(report: BenchReport) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def figures(row: CandidateResult) -> tuple[str, ...]:
     """The row's cells from steps/s on."""
+    mark = " !" if row.state == "failed" else ""
     start = "{:.2f} s" if (row.startup_seconds or 0) < 10 else "{:.0f} s"
     return (
-        speed(row),
+        f"{row.speed:,.0f}{mark}" if row.rates else row.state,
         _number(row.over_loop, "{:.2f}"),
         _number(row.efficiency, "{:.0%}"),
         _number(row.startup_seconds, start),
         _memory(row.memory_bytes),
         _number(row.cpu_burnt, "{:.2f}"),
     )
-
-
-def speed(row: CandidateResult) -> str:
-    """Steps per second, or how it ended."""
-    if row.steps_per_second is None:
-        return row.state
-    mark = " !" if row.state == "failed" else ""
-    return f"{row.steps_per_second:,.0f}{mark}"
-
-
-def shares(row: CandidateResult) -> tuple[str, ...]:
-    """Where its time goes: env, policy, waiting, copying."""
-    return tuple(f"{part:.0%}" for part in astuple(row.time)) if row.time else ()
 
 
 def title(row: CandidateResult) -> str:

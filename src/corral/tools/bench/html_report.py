@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from corral.tools.bench import figure_text
 from corral.tools.bench.candidates import BACKEND_WORDS
+from corral.tools.bench.figure_text import title
 from corral.tools.bench.results import BenchReport, CandidateResult, SizeResults
 from corral.train.reports.charts import COLORS, INK, Curve, StackedBar, bars, curves
 from corral.train.reports.page import Page
@@ -30,8 +32,9 @@ PART_COLORS = {
     "waiting": COLORS["gray"],
     "copying": COLORS["orange"],
 }
+LINE_STYLES = {"loop": (":", ""), "async": ("--",), "subproc": ("--",)}
+"""Style and marker by the kind of a candidate; dashed if a peer uses processes."""
 PERCENT = 100.0
-Panels = dict[str, list[StackedBar]]
 
 
 def page(report: BenchReport, command: Sequence[str]) -> str:
@@ -55,36 +58,33 @@ def page(report: BenchReport, command: Sequence[str]) -> str:
 
 
 def _add_speed(built: Page, report: BenchReport) -> None:
-    if not any(row.rates for row in report.rows):
-        return
-    if len(report.groups) == 1:
-        built.heading("How fast")
-        speeds = _panels(report, lambda row: _bar(row, row.steps_per_second, "{:,.0f}"))
-        svg = bars(speeds, _bar_colors(report), "env steps per second", 0.0)
-    else:
+    label, note = "env steps per second", "The limit: all cores step envs all the time."
+    if len(report.groups) > 1 and any(row.rates for row in report.rows):
         built.heading("How it scales")
-        svg = curves(_lines(report), "envs", "env steps per second")
-    built.figure(svg, "More is better. The limit: all cores step envs all the time.")
+        built.figure(curves(_lines(report), "envs", label), note)
+    elif len(report.groups) == 1:
+        speeds = {id(row): {"": row.speed} for row in report.rows if row.rates}
+        _add_bars(built, report, "How fast", speeds, label, 0.0, "{:,.0f}", note)
 
 
 def _lines(report: BenchReport) -> list[Curve]:
     """One line for a layout, however many workers it has at each size."""
-    lines: dict[str, Curve] = {}
-    points: dict[str, list[tuple[float, float]]] = {}
+    layouts = defaultdict[str, list[CandidateResult]](list)
     for row in report.rows:
-        if row.rates is None:
-            continue
-        name, color = _curve_name(row, report), _color(row, report)
-        points.setdefault(name, []).append((row.num_envs, row.speed))
-        if row.candidate.library == "loop":
-            lines[name] = Curve(name, points[name], color, ":", "")
-        else:
-            apart = row.candidate.kind in ("async", "subproc")  # in processes
-            lines[name] = Curve(name, points[name], color, "--" if apart else "-")
+        if row.rates is not None:
+            layouts[_curve_name(row, report)].append(row)
+    lines = [
+        Curve(
+            name,
+            [(float(row.num_envs), row.speed) for row in rows],
+            _color(rows[-1], report),
+            *LINE_STYLES.get(rows[0].candidate.kind, ()),
+        )
+        for name, rows in layouts.items()
+    ]
     groups = report.groups
     limits = [(float(g.num_envs), g.limit) for g in groups if g.limit is not None]
-    limit = [Curve("the limit", limits, INK, "--", "")] if limits else []
-    return [*lines.values(), *limit]
+    return lines + ([Curve("the limit", limits, INK, "--", "")] if limits else [])
 
 
 def _curve_name(row: CandidateResult, report: BenchReport) -> str:
@@ -108,54 +108,56 @@ def _color(row: CandidateResult, report: BenchReport) -> str:
     return ROW_COLORS[row.candidate.kind if row.ours else row.candidate.library]
 
 
-def _bar_colors(report: BenchReport) -> dict[str, str]:
-    return {figure_text.title(row): _color(row, report) for row in report.rows}
-
-
 def _add_efficiency(built: Page, report: BenchReport) -> None:
-    def bar(row: CandidateResult) -> StackedBar | None:
-        if row.efficiency is None or row.candidate.library == "loop":
-            return None
-        return _bar(row, PERCENT * row.efficiency, "{:.0f}%")
-
-    panels = _panels(report, bar)
-    if any(panels.values()):
-        built.heading("How close to the limit")
-        built.figure(bars(panels, _bar_colors(report), "% of the limit", 110.0))
+    shares = {
+        id(row): {"": PERCENT * row.efficiency}
+        for row in report.rows
+        if row.efficiency is not None and row.candidate.library != "loop"
+    }
+    heading, label = "How close to the limit", "% of the limit"
+    _add_bars(built, report, heading, shares, label, 110.0, "{:.0f}%")
 
 
 def _add_split(built: Page, report: BenchReport) -> None:
-    def bar(row: CandidateResult) -> StackedBar | None:
-        if row.time is None:
-            return None
-        parts = {name: PERCENT * part for name, part in asdict(row.time).items()}
-        return StackedBar(figure_text.title(row), parts)
-
-    panels = _panels(report, bar)
-    if any(panels.values()):
-        built.heading("Where the time goes")
-        built.figure(
-            bars(panels, PART_COLORS, "% of the caller's time", PERCENT),
-            "env: the envs' own steps and resets, divided by the number of workers. "
-            "waiting: for the slowest worker, and to be woken. copying: everything "
-            "else. With threads, a step's time includes its waits for the GIL.",
-        )
+    shares = {
+        id(row): {name: PERCENT * part for name, part in asdict(row.time).items()}
+        for row in report.rows
+        if row.time is not None
+    }
+    note = (
+        "env: the envs' own steps and resets, divided by the number of workers. "
+        "waiting: for the slowest worker, and to be woken. copying: everything "
+        "else. With threads, a step's time includes its waits for the GIL."
+    )
+    label = "% of the caller's time"
+    _add_bars(built, report, "Where the time goes", shares, label, PERCENT, "", note)
 
 
-def _panels(
-    report: BenchReport, bar: Callable[[CandidateResult], StackedBar | None]
-) -> Panels:
-    """One panel for each number of envs."""
-    return {
-        _size(group): [drawn for row in group.rows if (drawn := bar(row)) is not None]
+def _add_bars(
+    built: Page,
+    report: BenchReport,
+    heading: str,
+    parts: dict[int, dict[str, float]],
+    label: str,
+    top: float,
+    form: str,
+    note: str = "",
+) -> None:
+    """A panel for each number of envs; `parts` of the rows that have any, by `id`."""
+    panels = {
+        _size(group): [
+            StackedBar(
+                title(row), parts[id(row)], form.format(*parts[id(row)].values())
+            )
+            for row in group.rows
+            if id(row) in parts
+        ]
         for group in report.groups
     }
-
-
-def _bar(row: CandidateResult, number: float | None, form: str) -> StackedBar | None:
-    if number is None:
-        return None
-    return StackedBar(figure_text.title(row), {"": number}, form.format(number))
+    colors = {title(row): _color(row, report) for row in report.rows}
+    if parts:
+        built.heading(heading)
+        built.figure(bars(panels, {**colors, **PART_COLORS}, label, top), note)
 
 
 def _size(group: SizeResults) -> str:

@@ -54,7 +54,7 @@ def _candidate(row: CandidateResult) -> dict[str, Any]:
         **_values(row, figures),
         "time": asdict(row.time) if row.time else None,
         "reason": row.reason or None,
-        "steps_per_second": row.steps_per_second,
+        "steps_per_second": row.rates.median if row.rates else None,
         "spread": row.rates.spread if row.rates else None,
         "rounds": row.rates.rounds if row.rates else (),
     }

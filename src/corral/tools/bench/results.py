@@ -86,14 +86,9 @@ class CandidateResult:
         return (fault and fault.traceback) or ""
 
     @property
-    def steps_per_second(self) -> float | None:
-        """The middle round."""
-        return self.rates.median if self.rates else None
-
-    @property
     def speed(self) -> float:
-        """Steps per second; 0 if there was no round."""
-        return self.steps_per_second or 0.0
+        """Steps per second in the middle round; 0 if there was none."""
+        return self.rates.median if self.rates else 0.0
 
     @property
     def ours(self) -> bool:
@@ -233,8 +228,7 @@ def rates_of(turns: Sequence[TurnTimes], steps_per_row: float = 1.0) -> Rates:
 
 def width(num_envs: int, cores: int, share: float) -> float:
     """How many envs can be stepped at the same time."""
-    at_once = cores / share if share > 0 else num_envs
-    return min(num_envs, max(1.0, at_once))
+    return min(num_envs, max(1.0, cores / share)) if share > 0 else num_envs
 
 
 def limits_of(turns: Sequence[TurnTimes], num_envs: int, cores: int) -> Rates:

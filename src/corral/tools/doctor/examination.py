@@ -26,14 +26,14 @@ from corral.engine.adapters.env_names import resolve_env
 from corral.engine.adapters.factories import Maker, factories_for
 from corral.engine.adapters.isolation import IsolationVerdict
 from corral.engine.executors.assign import choose, usable_cores
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import check_choice, checked_keywords
+from corral.engine.worker.isolation_probe import THREADS_KEY
 from corral.engine.worker.probe import (
     MIN_WAITING_STEP_SECONDS,
     WAITING_CPU_SHARE,
     Measurement,
 )
-from corral.engine.worker.probed_env import THREADS_KEY
-from corral.errors import CorralError, FaultError, MissingExtra, OptionError
+from corral.errors import CorralError, FaultError, MissingExtra
 from corral.tools.doctor.checks import (
     api,
     cost,
@@ -118,15 +118,12 @@ def subject_for(
     kwargs = dict(env_kwargs or {})
     if isinstance(env, str):
         found = resolve_env(env, kwargs, syntax=syntax)
-        known = env if found.registered else None
-        return Subject(
-            *(found.text, found.factory, found.expression, found.import_line),
-            *(kwargs, known, seed),
-        )
+        named = (found.text, found.factory, found.expression, found.import_line)
+        return Subject(*named, kwargs, None if found.import_line else env, seed)
     (factory,) = factories_for(env, 1, kwargs)
     name = getattr(env, "__name__", None) or type(env).__name__
-    plain = name.isidentifier()
-    return Subject(name, factory, name if plain else "make_env", "", kwargs, None, seed)
+    expression = name if name.isidentifier() else "make_env"
+    return Subject(name, factory, expression, "", kwargs, None, seed)
 
 
 def examine(
@@ -138,9 +135,7 @@ def examine(
 ) -> Report:
     """Run the checks; Ctrl-C ends it with the findings so far."""
     for name in only:
-        if name not in CHECKS:
-            known = ", ".join(CHECKS)
-            raise OptionError(f"there is no check {name!r}; choose from {known}")
+        check_choice("only", name, CHECKS)
     report, began = Report(subject.name), time.perf_counter()
     try:
         for name in CHECKS:
@@ -174,7 +169,7 @@ def _findings(name: str, subject: Subject) -> Iterator[Finding]:
         yield note(f"this check could not run: {error}")
     except FaultError as error:
         yield problem(
-            f"this check could not run: {brief(error)}",
+            f"this check could not run: {brief(error.fault)}",
             "run the env in a plain loop; --json has the whole text of the error",
             data={"kind": error.fault.kind, "error": str(error)},
         )
@@ -184,24 +179,24 @@ def _findings(name: str, subject: Subject) -> Iterator[Finding]:
 
 def _verdict(subject: Subject, report: Report) -> IsolationVerdict | None:
     """What the checks of sharing found, if they finished."""
-    known, trial = subject._profile, report.of("isolation")
-    isolation = _figure(trial, "isolation")
-    if known is None or isolation is None:
+    known, data = subject._profile, _sharing_data(report.findings)
+    if known is None or "isolation" not in data:
         return None
     found = f"corral doctor found ({known.edition or known.subject}): "
     return IsolationVerdict(
         known.subject,
         known.edition,
-        isolation,
-        _figure(report.of("threads"), "threads"),
+        data["isolation"],
+        data.get("threads"),
         any("isolate_rng" in finding.options for finding in report.findings),
-        found + trial[0].measured,
+        found + report.of("isolation")[0].measured,
     )
 
 
-def _figure(findings: Sequence[Finding], name: str) -> Any:
-    """The figure of that name; None if there is none."""
-    return next((one.data[name] for one in findings if name in one.data), None)
+def _sharing_data(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The figures of the checks of processes and threads."""
+    found = (one.data for one in findings if one.check in ("isolation", "threads"))
+    return {name: value for data in found for name, value in data.items()}
 
 
 # The line to write --------------------------------------------------------------------
@@ -214,10 +209,11 @@ def recommend(
     if subject._profile is None:
         return None
     several = subject._profile.kind != "gymnasium"
-    options: dict[str, Any] = {"env_kwargs": {}}
+    kwargs = dict(subject.kwargs)
+    options: dict[str, Any] = {"env_kwargs": kwargs}
     for finding in findings:
-        options |= finding.options
-    options["env_kwargs"] = {**subject.kwargs, **options["env_kwargs"]}
+        kwargs |= finding.options.get("env_kwargs", {})
+        options |= {**finding.options, "env_kwargs": kwargs}
     if several:
         options.pop("infos", None)
     if options.get("isolation") == "slot":  # which are processes already
@@ -257,7 +253,7 @@ def _measured(
 ) -> Measurement:
     """What `auto` would find, from what the checks found."""
     declared = bool(subject.profile.metadata.get(THREADS_KEY))
-    data = {name: value for one in findings for name, value in one.data.items()}
+    data = _sharing_data(findings)
     waits = cost.computing < WAITING_CPU_SHARE and cost.step >= MIN_WAITING_STEP_SECONDS
     safe = data.get("isolation") == "shared" and data.get("threads") is True
     return Measurement(

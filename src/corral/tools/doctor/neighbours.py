@@ -18,15 +18,15 @@ what more than one neighbour does, is not repeated.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from numpy.typing import NDArray
 
 from corral.engine.parallel_map import map as run_in_workers
-from corral.engine.worker.isolation_probe import turns_of
 from corral.errors import EpisodeRecord, Fault
 from corral.tools.doctor.rerun import (
     At,
@@ -127,12 +127,11 @@ def _repeatable(episode: EpisodeRecord) -> EpisodeRecord:
 def _neighbour_of(episode: EpisodeRecord) -> EpisodeRecord:
     """What was saved of another env; else one that does the same as this."""
     kit, beside = episode.kit, episode.beside
-    if beside is not None and not beside.kit.missing:
-        wanted = episode.before or episode.actions
-        known = len(beside.actions) == len(wanted)
-        return beside if known else replace(beside, actions=wanted)
-    slot = kit.slot - 1 if kit.slot > kit.shard.start else kit.slot + 1
     actions = episode.before or episode.actions
+    if beside is not None and not beside.kit.missing:
+        known = len(beside.actions) == len(actions)
+        return beside if known else replace(beside, actions=actions)
+    slot = kit.slot - 1 if kit.slot > kit.shard.start else kit.slot + 1
     return replace(episode, kit=replace(kit, slot=slot), actions=actions)
 
 
@@ -155,20 +154,22 @@ def _failure(task: Task) -> tuple[str, At] | None:
     """The type of what the slot's env raised, and where; None if it did not."""
     episode, beside, command, head_start, shared = task
     worker = episode.kit.open(shared, None if beside is None else beside.kit)
+    env = acting = SavedEnv(worker, episode)
+    lives = {env: _own_turns(env, episode, head_start)}
+    if beside is None:
+        lives[env] *= REPEATS
+    else:
+        neighbour = SavedEnv(worker, beside)
+        lives[neighbour] = _turns_beside(neighbour, beside, head_start)
     with quiet(os.devnull), inside(worker):
-        env = SavedEnv(worker, episode)
-        envs = [env] if beside is None else [env, SavedEnv(worker, beside)]
         try:
             worker.build()
             if command not in ("construct", "start"):
-                lives = [_own_turns(env, episode, head_start)]
-                if beside is None:
-                    lives = [lives[0] * REPEATS]
-                else:
-                    lives.append(_turns_beside(envs[1], beside, head_start))
-                _play(dict(zip(envs, lives, strict=True)))
+                for whose, turn in _in_order(lives):
+                    acting = whose
+                    turn()
         except BaseException as error:
-            if getattr(error, "slot", None) not in (None, env.slot):
+            if acting is not env:
                 raise
             return type(error).__qualname__, env.at
         finally:
@@ -191,14 +192,8 @@ def _turns_beside(env: SavedEnv, episode: EpisodeRecord, head_start: int) -> lis
     return [env.reset, *early * head_start, *steps]
 
 
-def _play(lives: dict[SavedEnv, list[Turn]]) -> None:
-    """Let them take turns in the order of their slots."""
+def _in_order(lives: dict[SavedEnv, list[Turn]]) -> Iterator[tuple[SavedEnv, Turn]]:
+    """The turns of all envs, round by round, in the order of their slots."""
     envs = sorted(lives, key=lambda env: env.slot)
-    lengths = [len(lives[env]) for env in envs]
-    for number in range(max(lengths)):
-        for place, turn in turns_of(number, lengths, [0] * len(lengths)):
-            try:
-                lives[envs[place]][turn]()
-            except BaseException as error:
-                error.slot = envs[place].slot  # type: ignore[attr-defined]
-                raise
+    for turns in zip_longest(*(lives[env] for env in envs)):
+        yield from ((env, turn) for env, turn in zip(envs, turns, strict=True) if turn)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from corral.engine.faults.fault_file import load
 from corral.engine.faults.report import error_for, where
-from corral.engine.keywords import checked_keywords
+from corral.engine.keywords import check_choice, checked_keywords
 from corral.engine.parallel_map import map as run_in_worker
 from corral.engine.worker.letters import describe, for_travel
 from corral.errors import Fault, OptionError, OrderError, WorkerDied
@@ -71,11 +71,6 @@ class Replay:
         episode = self.fault.episode
         return episode.actions[-1] if episode is not None and episode.actions else None
 
-    @property
-    def _carries_state(self) -> bool:
-        """Whether its class came by value, with what others may have left in it."""
-        return bool(episode_of(self.fault).kit.functions.has_code)
-
     def go_on(self) -> None:
         """After up_to="before": do what failed; what the env raises comes out."""
         if self.rerun is None or self.reproduced is not None:
@@ -108,7 +103,12 @@ class Replay:
         lines = [f"{where(self.fault)}: {how}", *(f"Note: {n}." for n in self.notes)]
         if self.neighbours is not None:
             lines.append(str(self.neighbours))
-        elif self.reproduced and self.fault.company and not self._carries_state:
+        elif (
+            self.reproduced
+            and self.fault.company
+            # Else its class came by value, with what others may have left in it.
+            and not episode_of(self.fault).kit.functions.has_code
+        ):
             lines.append(FAILS_ALONE)
         return "\n".join(lines)
 
@@ -147,7 +147,9 @@ def replay(
         it in a `with`: its env is open, if it ran in this process.
     """
     fault = load(path, trust)
-    _check(up_to, backend)
+    check_choice("up_to", up_to, ("failing", "before"))
+    if backend is not None:
+        check_choice("backend", backend, ("serial", "process"))
     episode_of(fault)  # before anything is run
     if backend is None:
         fatal = fault.kind in ("died", "hung") and up_to == "failing"
@@ -166,13 +168,6 @@ def replay(
         replayed.close()
         raise error
     return replayed
-
-
-def _check(up_to: str, backend: str | None) -> None:
-    if up_to not in ("failing", "before"):
-        raise OptionError(f'up_to is {up_to!r}; choose "failing" or "before"')
-    if backend not in (None, "serial", "process"):
-        raise OptionError(f'backend is {backend!r}; choose "serial" or "process"')
 
 
 def _notes(fault: Fault) -> tuple[str, ...]:

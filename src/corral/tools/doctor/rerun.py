@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from typing import Any
 
@@ -51,19 +51,19 @@ class SavedEnv:
         self.obs: Any = None
         """The last observation."""
         self._worker, self._episode, self._note = worker, episode, note
+        self._place: int = self.slot - worker.shard.slots.start
         self._over = False
 
     @property
     def env(self) -> Any:
         """The env; None until it is built."""
-        adapters = self._worker.shard.envs.adapters
-        index = self.slot - self._worker.shard.slots.start
-        return adapters[index].env if index < len(adapters) else None
+        built = self._worker.shard.envs.adapters
+        return self._adapter.env if self._place < len(built) else None
 
     @cached_property
     def _adapter(self) -> Adapter:
-        shard = self._worker.shard
-        return shard.envs.adapters[self.slot - shard.slots.start]
+        adapter: Adapter = self._worker.shard.envs.adapters[self._place]
+        return adapter
 
     def _begin(self, command: str, step: int = 0) -> None:
         self.at = (command, step)
@@ -175,21 +175,16 @@ def inside(worker: Worker) -> Iterator[None]:
 @contextmanager
 def quiet(path: str) -> Iterator[None]:
     """Descriptors 1 and 2 lead to the file: C libraries print as well."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    kept = [os.dup(1), os.dup(2)]
-    try:
-        for number in (1, 2):
-            os.dup2(file, number)
+    with ExitStack() as stack, open(path, "ab") as file:
+        for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+            kept = os.dup(number)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, number)
+            stack.callback(stream.flush)
+            os.dup2(file.fileno(), number)
         # Instead of those that forward records to the caller's loggers.
         logging.basicConfig(stream=sys.stderr, force=True)
         yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, descriptor in zip((1, 2), kept, strict=True):
-            os.dup2(descriptor, number)
-            os.close(descriptor)
-        os.close(file)
 
 
 def failing_of(fault: Fault) -> At:

@@ -27,8 +27,8 @@ from corral.engine.adapters.isolation import edition_of, subject_of
 from corral.engine.faults.report import error_for
 from corral.engine.parallel_map import map as run_in_workers
 from corral.engine.worker import serialization
-from corral.errors import Fault, FaultError
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver
+from corral.errors import Fault
+from corral.tools.doctor.driver import EpisodeDriver
 from corral.tools.doctor.rerun import quiet
 
 KEPT_OUTPUT_BYTES = 16 * 1024
@@ -128,14 +128,11 @@ class Subject:
     moments: int = 300
     """Resets and steps of a run, where they take little time and memory."""
     _profile: EnvProfile | None = None
-    deterministic: bool | None = None
     shares: bool = True
     """Whether several may share a process, as far as is known."""
     draws_globally: bool = False
     """Whether what it does depends on global generators."""
     cost: EnvCost | None = None
-    alone: list[EnvResponse] = field(default_factory=list)
-    """What slot 0 does in a process of its own."""
 
     @property
     def profile(self) -> EnvProfile:
@@ -210,19 +207,17 @@ def _with_output(answer: Any, path: str) -> Any:
     """A fault with what was printed before it."""
     if not isinstance(answer, Fault):
         return answer
-    printed = b""
+    output = ""
     with suppress(OSError):
         printed = Path(path).read_bytes()[-KEPT_OUTPUT_BYTES:]
-    output = printed.decode(errors="replace")
+        output = printed.decode(errors="replace")
     return replace(
         answer, item=None, worker=None, restarts=0, gave_up=False, output=output
     )
 
 
-def brief(fault: Fault | FaultError) -> str:
+def brief(fault: Fault) -> str:
     """What went wrong, in a line."""
-    if isinstance(fault, FaultError):
-        fault = fault.fault
     if fault.kind == "died":
         how = fault.signal_name or f"exit code {fault.exit_code}"
         return f"the env ended its process ({how})"

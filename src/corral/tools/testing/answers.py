@@ -19,8 +19,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from corral.engine.keywords import check_choice
 from corral.engine.worker.seeds import episode_seed
-from corral.errors import OptionError
 
 ACTIONS = 1000
 MEAN_LENGTH = 20
@@ -105,8 +105,7 @@ class KnownEpisode:
         form: str = "plain",
         mean_length: int = MEAN_LENGTH,
     ) -> None:
-        if form not in FORMS:
-            raise OptionError(f"form is {form!r}; choose one of {', '.join(FORMS)}")
+        check_choice("form", form, FORMS)
         self.task = task
         self.length = 0
         self.total = 0.0

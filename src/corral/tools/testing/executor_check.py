@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from corral.core import Autoreset
-from corral.engine.executors.contract import Capabilities
+from corral.engine.executors.contract import Executor
 from corral.engine.pool import Pool
 from corral.errors import (
     ClosedError,
@@ -70,7 +70,7 @@ class _ExecutorCheck:
 
     def __init__(self, make: MakePool) -> None:
         self._make = make
-        self._capabilities: Capabilities
+        self._executor: Executor
 
     def _pool(self, env: Any, slots: int | None = SLOTS, **options: Any) -> Pool:
         return self._make(env, slots, seed=ROOT, **options)
@@ -89,7 +89,7 @@ class _ExecutorCheck:
 
     def a_pool_opens_and_is_closed_twice(self) -> None:
         pool = self._pool(KnownAnswers)
-        self._capabilities = pool._executor.capabilities
+        self._executor = pool._executor
         pool.reset()
         pool.close()
         pool.close()
@@ -106,22 +106,14 @@ class _ExecutorCheck:
                     for _ in range(STEPS):
                         game.step(mode)
 
-    def the_first_that_are_ready_equal_it_too(self) -> None:
-        with self._game() as game:
-            for count in (1, 2, SLOTS):
-                game.send_reset()
-                for _ in range(STEPS):
-                    game.recv(min_slots=min(count, game.pool.waiting))
-                    game.send("same_step")
-                game.recv()
-
     def slots_in_any_order_and_mode_equal_it_too(self) -> None:
         with self._game("nested") as game:
             game.reset()
             for _ in range(3 * STEPS):
-                count = game.random.randint(1, SLOTS)
-                slots = game.random.sample(range(SLOTS), count)
-                game.step(game.random.choice(MODES), slots)
+                if idle := game.referee.idle:
+                    chosen = game.random.sample(idle, game.random.randint(1, len(idle)))
+                    game.send(game.random.choice(MODES), chosen)
+                game.recv(min_slots=game.random.randint(1, game.pool.waiting))
 
     def seeds_and_tasks_reach_their_episode(self) -> None:
         with self._game() as game:
@@ -186,30 +178,24 @@ class _ExecutorCheck:
 
     # Deaths and hangs -----------------------------------------------------------------
 
-    def a_dead_worker_is_reported(self) -> None:
-        self._reports(WorkerDied, "SIGKILL", functools.partial(Crashing, "kill"))
+    def a_dead_worker_is_reported_or_replaced(self) -> None:
+        env = functools.partial(Crashing, "kill")
+        self._fails(WorkerDied, "SIGKILL", "SIGKILL", env)
 
-    def a_dead_worker_is_replaced(self) -> None:
-        self._replaces("SIGKILL", functools.partial(Crashing, "kill"))
+    def a_hung_worker_is_reported_or_replaced(self) -> None:
+        limits = {"step_timeout": 1.0, "close_timeout": 1.0}
+        self._fails(WorkerHung, "step", "hung", Hanging, **limits)
 
-    def a_hung_worker_is_reported(self) -> None:
-        self._reports(WorkerHung, "step", Hanging, step_timeout=1.0, close_timeout=1.0)
-
-    def a_hung_worker_is_replaced(self) -> None:
-        self._replaces("hung", Hanging, step_timeout=1.0)
-
-    def _reports(
-        self, kind: type[CorralError], text: str, env: Any, **options: Any
+    def _fails(
+        self, kind: type[CorralError], text: str, what: str, env: Any, **options: Any
     ) -> None:
-        self._need_processes()
+        if not self._executor.survives_deaths:
+            raise Skip("it declares survives_deaths=False")
         make = functools.partial(env, after=3)
         with self._pool(make, 2, **options) as pool, _raises(kind, text):
             pool.reset()
             for _ in range(6):
                 pool.step(np.zeros(2, int))
-
-    def _replaces(self, what: str, env: Any, **options: Any) -> None:
-        self._need_processes()
         envs = [KnownAnswers, functools.partial(env, after=20)]
         with self._game("plain", envs, on_fault="restart", **options) as game:
             game.reset()
@@ -217,11 +203,6 @@ class _ExecutorCheck:
                 game.step("same_step")
             kinds = {fault.signal_name or fault.kind for fault in game.pool.faults}
             assert kinds == {what}, f"the faults are {kinds}, not {what}"
-
-    def _need_processes(self) -> None:
-        """Skip deaths and hangs where the executor does not promise to notice them."""
-        if not self._capabilities.survives_deaths:
-            raise Skip("it declares survives_deaths=False")
 
     def nothing_is_left_behind(self) -> None:
         try:
@@ -245,12 +226,9 @@ class _Game:
     referee: Referee
     random: random.Random
 
-    def send_reset(self, root: int | None = None, **options: Any) -> None:
+    def reset(self, root: int | None = None, **options: Any) -> None:
         self.referee.sent_reset(range(self.pool.num_envs), root, **options)
         self.pool.send_reset(seed=root, **options)
-
-    def reset(self, **options: Any) -> None:
-        self.send_reset(**options)
         self.recv()
 
     def send(self, mode: Autoreset, slots: list[int] | None = None) -> None:

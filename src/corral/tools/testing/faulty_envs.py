@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +23,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from corral.engine.keywords import check_choice
 from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError
 from corral.tools.testing.answers import MEAN_LENGTH, KnownAnswers, Started, Stepped
@@ -67,13 +68,8 @@ MOMENTS = ("construct", "reset", "step", "close")
 
 def fail(how: str) -> None:
     """Fail in one of the WAYS."""
-    _check("how", how, WAYS)
+    check_choice("how", how, WAYS)
     WAYS[how]()
-
-
-def _check(name: str, chosen: str, known: Iterable[str]) -> None:
-    if chosen not in known:
-        raise OptionError(f"{name} is {chosen!r}; choose one of {', '.join(known)}")
 
 
 # Environments -------------------------------------------------------------------------
@@ -110,8 +106,8 @@ class Crashing(KnownAnswers):
         mean_length: int = MEAN_LENGTH,
     ) -> None:
         super().__init__(form, mean_length)
-        _check("how", how, WAYS)
-        _check("at", at, MOMENTS)
+        check_choice("how", how, WAYS)
+        check_choice("at", at, MOMENTS)
         if probability is not None and at in ("construct", "close"):
             raise OptionError(
                 f"a probability is drawn for an episode, and {at} belongs to none; "
@@ -337,6 +333,6 @@ class OddSpaces(gymnasium.Env[Any, Any]):
 def _space(chosen: str | spaces.Space[Any]) -> spaces.Space[Any]:
     """A space of this env alone: sampling from it must not advance another's."""
     if isinstance(chosen, str):
-        _check("an odd space", chosen, ODD_SPACES)
+        check_choice("an odd space", chosen, ODD_SPACES)
         chosen = ODD_SPACES[chosen]
     return copy.deepcopy(chosen)

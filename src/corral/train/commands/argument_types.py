@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import operator
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +27,20 @@ def whole(text: str) -> int:
 
 def positive(text: str) -> float:
     """Parse a number > 0."""
-    number = not_negative(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError(f"must be a number > 0, got {text!r}")
-    return number
+    return _number(text, "> 0", operator.gt)
 
 
 def not_negative(text: str) -> float:
     """Parse a number >= 0."""
-    try:
+    return _number(text, ">= 0", operator.ge)
+
+
+def _number(text: str, limit: str, keeps: Callable[[float, float], bool]) -> float:
+    with suppress(ValueError):
         number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number >= 0, got {text!r}")
-    return number
+        if math.isfinite(number) and keeps(number, 0):
+            return number
+    raise argparse.ArgumentTypeError(f"must be a number {limit}, got {text!r}")
 
 
 def add_trust(add: Callable[..., Any], what: str) -> None:
@@ -70,17 +72,14 @@ def check_file(option: str, path: Path | None) -> None:
     """Raise OptionError before minutes of work if a file cannot be written."""
     if path is None:
         return
-    folder = path.parent
     if path.is_dir():
         raise OptionError(f"{option} {path} is a directory; name a file in it")
-    if path.exists():  # a device, too, whose folder cannot be written
-        if not os.access(path, os.W_OK):
-            raise OptionError(f"{option} {path} exists, and you may not write to it")
-        return
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
+    # A device can be written although its folder cannot.
+    place = path if path.exists() else path.parent
+    if not os.access(place, os.W_OK) or not (path.exists() or place.is_dir()):
         raise OptionError(
-            f"{option} {path} cannot be written: "
-            f"{folder.resolve()} must be a directory you may write to"
+            f"{option} {path} cannot be written: {place.resolve()} must exist, and you "
+            "must be allowed to write to it"
         )
 
 
@@ -98,15 +97,11 @@ def json_object(text: str) -> dict[str, Any]:
 def _integer(text: str, least: int) -> int:
     """Also as people write large ones: 100_000, 1e6."""
     plain = text.strip().replace("_", "").replace(",", "")
-    try:
-        value = float(plain)
-        number = int(plain) if plain.isdecimal() else int(value)
-        fits = number >= least and (plain.isdecimal() or number == value)
-    except (ValueError, OverflowError):
-        fits = False
-    if not fits:
-        raise argparse.ArgumentTypeError(f"must be an integer >= {least}, got {text!r}")
-    return number
+    with suppress(ValueError, OverflowError):
+        number = int(plain) if plain.isdecimal() else int(float(plain))
+        if number >= least and (plain.isdecimal() or number == float(plain)):
+            return number
+    raise argparse.ArgumentTypeError(f"must be an integer >= {least}, got {text!r}")
 
 
 def save(path: Path, content: bytes) -> None:

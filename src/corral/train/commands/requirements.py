@@ -54,7 +54,8 @@ class Need:
 
     def check(self) -> None:
         """Raise MissingExtra if a module is not installed."""
-        missing = [name for name in sorted(set(self.modules)) if not _is_there(name)]
+        find = importlib.util.find_spec
+        missing = [name for name in sorted(set(self.modules)) if find(name) is None]
         if missing:
             said = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
             raise MissingExtra(f"{said} not installed: {self.command}")
@@ -99,7 +100,3 @@ def config_near(path: Path) -> Path:
 def _value(text: str, key: str) -> str:
     found = re.search(rf"^{key}:[ \t]*['\"]?([\w-]+)", text, flags=re.M)
     return found[1] if found else ""
-
-
-def _is_there(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None

@@ -17,14 +17,14 @@ from pathlib import Path
 
 _systems = importlib.import_module("corral.zoo")
 
-RECIPES: dict[str, str] = {
+_summaries = {
     "ant": "Ant-v5, a four-legged robot in MuJoCo: 300,000 steps",
     "cartpole": "CartPole-v1, the first one to try: solved in 100,000 steps",
     "pendulum": "Pendulum-v1, continuous actions: 100,000 steps",
     **_systems.RECIPES,
 }
+RECIPES: dict[str, str] = dict(sorted(_summaries.items()))
 """Name -> summary for `corral list`."""
-RECIPES = {name: RECIPES[name] for name in sorted(RECIPES)}
 ENVS: dict[str, str] = _systems.ENVS
 """Ids of envs that no package registers -> what makes them."""
 MODULES: dict[str, str] = _systems.MODULES

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -60,21 +62,16 @@ def resolve(source: str, settings: Mapping[str, Any]) -> Any:
 
 
 def recipe_module(name: str) -> ModuleType | None:
-    """The code of a recipe: its own settings and `build`; None if it has none."""
+    """The code of a recipe: its own settings and `build`; None if it has none.
+
+    "" stands for no recipe.
+    """
     _check_recipe(name)
     return importlib.import_module(MODULES[name]) if name in MODULES else None
 
 
-def recipe_defaults(name: str) -> dict[str, Any]:
-    """The settings of a recipe."""
-    if not name:
-        return {}
-    _check_recipe(name)
-    return load(defaults_file(name))
-
-
 def _check_recipe(name: str) -> None:
-    if str(name) not in RECIPES:  # a file may hold anything in its place
+    if name and str(name) not in RECIPES:  # a file may hold anything in its place
         near = difflib.get_close_matches(str(name), RECIPES, n=1)
         meant = f"; did you mean {near[0]}?" if near else "."
         raise OptionError(
@@ -83,11 +80,17 @@ def _check_recipe(name: str) -> None:
         )
 
 
+def recipe_defaults(name: str) -> dict[str, Any]:
+    """The settings of a recipe."""
+    _check_recipe(name)
+    return load(defaults_file(name)) if name else {}
+
+
 def kind_of(
     recipe: str, learner: str | None = None, trials: bool = False
 ) -> type[RunConfig]:
     """The class of a recipe's config, with its learner's group or another one's."""
-    module = recipe_module(recipe) if recipe else None
+    module = recipe_module(recipe)
     base: type[RunConfig] = RunConfig if module is None else module.Config
     plain, own = str(RunConfig.model_fields["learner"].default), recipe_defaults(recipe)
     chosen = learner or own.get("learner", plain)
@@ -111,7 +114,8 @@ def complete(config: RunConfig) -> RunConfig:
         )
     updates = config.updates
     tenth = None if updates is None else -(-updates // CHECKPOINTS_PER_RUN)
-    name = config.name or config.recipe or _plain(config.env)
+    plain = re.sub(r"[^\w.-]", "-", config.env).strip("-.")
+    name = config.name or config.recipe or plain or "run"
     check_name(name)
     return config.model_copy(
         update={
@@ -161,13 +165,11 @@ def parsed(text: str, where: str) -> dict[str, Any]:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise OptionError(f"{where} is not YAML: {error}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
+    if not isinstance(values, dict | None):
         raise OptionError(
             f"{where} holds {values!r:.60}; it must be `key: value` lines"
         )
-    return values
+    return values or {}
 
 
 def dump(config: RunConfig) -> str:
@@ -181,10 +183,9 @@ def setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise OptionError(f"--set {text}: write key=value, as in --set ppo.lr=1e-4")
-    try:
+    with suppress(yaml.YAMLError):
         return key.strip(), yaml.safe_load(value)
-    except yaml.YAMLError:
-        return key.strip(), value
+    return key.strip(), value
 
 
 def _is_file(source: str) -> bool:
@@ -193,12 +194,6 @@ def _is_file(source: str) -> bool:
     if looks_so and not path.is_file():
         raise OptionError(f"there is no file {source}")
     return looks_so
-
-
-def _plain(env: str) -> str:
-    """A folder's name for an env's."""
-    kept = [letter if letter.isalnum() or letter in "-_." else "-" for letter in env]
-    return "".join(kept).strip("-.") or "run"
 
 
 # Values -------------------------------------------------------------------------------
@@ -231,10 +226,8 @@ def _merged(
         key = aliases.get(given, given)
         below = merged.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            names = {} if key == "env_kwargs" else aliases
-            merged[key] = _merged(below, value, names)
-        else:
-            merged[key] = value
+            value = _merged(below, value, {} if key == "env_kwargs" else aliases)
+        merged[key] = value
     return merged
 
 
@@ -253,8 +246,8 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
     if error["type"] != "extra_forbidden":
         return f"{key} is {error['input']!r}: {error['msg']}"
     known = list(dict.fromkeys([*_keys(kind), trial_settings.GROUP]))
-    # As it was written, or in another group: lr -> ppo.lr.
     name = key.rpartition(".")[2]
+    # As it was written, or in another group: lr -> ppo.lr.
     name = ALIASES.get(name, name)
     near = difflib.get_close_matches(key, known, n=1) or [
         one

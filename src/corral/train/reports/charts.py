@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from corral.errors import MissingExtra
 
 try:
@@ -101,14 +103,12 @@ def curves(lines: Sequence[Curve], x_label: str, y_label: str) -> str:
     # In the legend as they end in the picture, the highest on top.
     _plot(axes, sorted(lines, key=lambda line: -line.points[-1][1]))
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks(sorted({x for line in lines for x, _ in line.points}))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter("{x:g}")
+    ticks = sorted({x for line in lines for x, _ in line.points})
+    axes.set(xlabel=x_label, ylabel=y_label, yscale="log", xticks=ticks)
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(_short)
-    axes.set(xlabel=x_label, ylabel=y_label)
+    for axis, form in ((axes.xaxis, "{x:g}"), (axes.yaxis, _short)):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(form)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return _svg(figure)
 
@@ -147,9 +147,8 @@ def lines(
     if level is not None:
         axes.axhline(level, color=INK, alpha=0.4, linestyle=":", linewidth=1.2)
     _plot(axes, shown)
-    axes.set(xlabel=x_label, ylabel=y_label)
-    axes.set_ylim(bottom=floor)
-    axes.set_xlim(left=start)
+    limits = {"xlim": (start, None), "ylim": (floor, None)}
+    axes.set(xlabel=x_label, ylabel=y_label, **limits)
     ticks = MAX_TICKS if wide else MAX_TICKS // 2
     axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=whole))
     axes.xaxis.set_major_formatter(_short)
@@ -205,9 +204,8 @@ def _draw_walk(axes: Any, walk: Any, colors: Mapping[str, str]) -> None:
 
 def _plot(axes: Any, shown: Sequence[Curve]) -> None:
     for line in shown:
-        xs, ys = zip(*line.points, strict=True)
-        style = {"color": line.color, "marker": line.marker}
-        axes.plot(xs, ys, line.dashes, label=line.name, **style)
+        style = {"label": line.name, "color": line.color, "marker": line.marker}
+        axes.plot(*zip(*line.points, strict=True), line.dashes, **style)
 
 
 @_styled
@@ -219,17 +217,13 @@ def histogram(
     width: float = CHART_INCHES,
 ) -> str:
     """How often values of each size came; groups are drawn over one another."""
-    largest, smallest = (
-        extreme(extreme(group) for group in values.values()) for extreme in (max, min)
-    )
-    bins = min(40, max(1, int(largest - smallest) + 1))
-    size = (largest - smallest) / bins or 1.0
-    edges = [smallest + number * size for number in range(bins + 1)]
+    every = [value for group in values.values() for value in group]
+    bins = min(40, max(1, int(max(every) - min(every)) + 1))
+    edges = np.histogram_bin_edges(every, bins).tolist()
     figure = _figure(_height(width), width)
     axes = figure.subplots()
     for name, group in values.items():
-        weights = [100.0 / len(group)] * len(group)
-        color = colors[name]
+        weights, color = [100.0 / len(group)] * len(group), colors[name]
         axes.hist(group, edges, weights=weights, label=name, color=color, alpha=0.6)
     axes.set(xlabel=x_label, ylabel=y_label)
     axes.grid(False, axis="x")
@@ -253,9 +247,11 @@ def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) ->
     rows = figure.subplots(
         len(panels), sharex=True, squeeze=False, height_ratios=sizes
     )[:, 0]
+    shown = [bar for bars in panels.values() for bar in bars]
+    top = max(top, *(1.02 * sum(bar.parts.values()) for bar in shown))
     for axes, (title, bars) in zip(rows, panels.items(), strict=True):
-        ends = [_draw_bar(axes, place, bar, colors) for place, bar in enumerate(bars)]
-        top = max(top, 1.02 * max(ends))
+        for place, bar in enumerate(bars):
+            _draw_bar(axes, place, bar, colors)
         axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
         axes.set_ylim(len(bars) - 0.4, -0.6)
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
@@ -263,7 +259,6 @@ def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) ->
         axes.grid(False, axis="y")
     rows[-1].set(xlabel=x_label, xlim=(0, top))
     rows[-1].xaxis.set_major_formatter(_short)
-    shown = [bar for bars in panels.values() for bar in bars]
     parts = list(dict.fromkeys(part for bar in shown for part in bar.parts))
     if len(parts) > 1:
         patches = [Patch(color=colors.get(part, INK), label=part) for part in parts]
@@ -273,8 +268,7 @@ def bars(panels: Panels, colors: Mapping[str, str], x_label: str, top: float) ->
 
 def _draw_bar(
     axes: Any, place: int, bar: StackedBar, colors: Mapping[str, str]
-) -> float:
-    """Draw it; returns where it ends."""
+) -> None:
     start = 0.0
     for part, length in bar.parts.items():
         color = colors.get(part, colors.get(bar.name, INK))
@@ -282,7 +276,6 @@ def _draw_bar(
         start += length
     shift = {"xytext": (4, 0), "textcoords": "offset points"}
     axes.annotate(bar.text, (start, place), **shift, va="center")
-    return start
 
 
 def _legend_on_top(figure: Figure, axes: Any, width: float) -> None:
@@ -313,9 +306,8 @@ def _svg(figure: Figure) -> str:
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    outside = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>", flags=re.S)
+    text = outside.sub("", buffer.getvalue())
     text = re.sub(r' (width|height)="[^"]*"', "", text, count=2)
     prefix = f"picture{next(_numbers)}-"
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", text)
@@ -323,7 +315,6 @@ def _svg(figure: Figure) -> str:
 
 
 def _short(value: float, _: object = None) -> str:
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
+    sizes = ((1e6, "M"), (1e3, "k"), (0.0, ""))
+    size, letter = next(one for one in sizes if abs(value) >= one[0])
+    return f"{value / (size or 1.0):g}{letter}"

@@ -52,16 +52,19 @@ class Page:
 
     def figure(self, svg: str, caption: str = "") -> None:
         """A picture, and a line under it."""
-        under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-        self._parts.append(f'<figure><div class="wide">{svg}</div>{under}</figure>')
+        self._figure(f'<div class="wide">{svg}</div>', caption)
 
     def picture(self, draw: Draw, caption: str = "") -> None:
         """A picture that is drawn twice, for wide and for narrow screens."""
-        under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-        self._parts.append(
-            f'<figure><div class="broad">{draw(width=WIDE_INCHES)}</div>'
-            f'<div class="narrow">{draw(width=NARROW_INCHES)}</div>{under}</figure>'
+        self._figure(
+            f'<div class="broad">{draw(width=WIDE_INCHES)}</div>'
+            f'<div class="narrow">{draw(width=NARROW_INCHES)}</div>',
+            caption,
         )
+
+    def _figure(self, content: str, caption: str) -> None:
+        under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+        self._parts.append(f"<figure>{content}{under}</figure>")
 
     def grid(self, pictures: Iterable[tuple[str, Draw, str]]) -> None:
         """Small pictures side by side, as many as fit: title, picture, caption."""
@@ -147,8 +150,7 @@ def _row(cells: Sequence[str], columns: int, texts: Sequence[int], kind: str) ->
         f"<td{_left(column, texts)}>{escape(cell)}</td>"
         for column, cell in enumerate(cells)
     ]
-    if len(cells) < columns:
-        span = columns - len(cells) + 1
+    if (span := columns - len(cells) + 1) > 1:
         last = escape(cells[-1])
         shown[-1] = f'<td class="text long" colspan="{span}">{last}</td>'
     mark = f' class="{kind}"' if kind else ""

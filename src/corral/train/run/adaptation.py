@@ -12,8 +12,7 @@ from corral.core import Decision, Generators, Step
 from corral.engine.adapters.trials import LENGTHS, RETURNS
 from corral.engine.pool import Pool
 from corral.engine.worker.seeds import EvaluationSeed
-from corral.rollouts.episode import Episode
-from corral.rollouts.episodic import run_episodes
+from corral.rollouts.episodic import Episode, run_episodes
 from corral.rollouts.evaluation import Evaluation
 from corral.train.recipes.trials import TrialSettings, trials_of
 from corral.train.run.parts import Parts

@@ -10,7 +10,6 @@ runs no code from it.
 from __future__ import annotations
 
 import io
-import pickle
 import re
 import warnings
 from pathlib import Path
@@ -23,7 +22,7 @@ import corral
 from corral.core import EnvSpec
 from corral.engine.tree import mapped
 from corral.errors import CheckpointError
-from corral.train.run.atomic_write import replacing
+from corral.train.run.directory import find, replacing
 
 FORMAT = 1
 """Goes up when a key changes its meaning or goes away."""
@@ -89,9 +88,7 @@ class Checkpoint(Progress):
             return cls.model_validate(content)
         except ValidationError as error:
             wrong = error.errors()[0]
-            said = f"its {wrong['loc'][0]} is {wrong['input']!r:.60}"
-            if wrong["type"] == "missing":
-                said = f"it has no {wrong['loc'][0]}"
+            said = f"its {wrong['loc'][0]} is wrong ({wrong['msg']})"
             raise CheckpointError(
                 f"{path} is damaged: {said}. {_other(path)}"
             ) from None
@@ -111,6 +108,20 @@ class Checkpoint(Progress):
                     f"then, {value} now. Use the one it was made with, or start a new "
                     "run"
                 )
+
+
+def checkpoint_at(path: Path, *order: str) -> Path:
+    """Return a checkpoint by its path, or a run's first of these names that exists."""
+    if path.suffix == ".pt":
+        return path
+    folder = find(path).checkpoints
+    found = [file for name in order if (file := folder / f"{name}.pt").exists()]
+    if not found:
+        raise CheckpointError(
+            f"{folder} holds no checkpoint: the run ended before its first one. Start "
+            "a new run"
+        )
+    return found[0]
 
 
 def load_learner(path: Path) -> tuple[dict[str, Any], Checkpoint | None]:
@@ -138,35 +149,16 @@ def _read(path: Path) -> dict[str, Any]:
             warnings.simplefilter("ignore", UserWarning)
             content = torch.load(data, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything in torch's reader
-        raise CheckpointError(
-            f"{path} is not a checkpoint: {_reason(error, data)}. {_other(path)}"
-        ) from None
+        # Not torch's own text, which advises running code from the file.
+        found = re.search(r"GLOBAL ([\w.]+)", str(error))
+        held = f"an object of {found[1]}" if found else "nothing that can be read"
+        content = f"{held}, and Corral runs no code from a checkpoint"
     if not isinstance(content, dict):
         raise CheckpointError(
-            f"{path} is not a checkpoint: it holds {content!r:.60}. {_other(path)}"
+            f"{path} is not a checkpoint: it holds {content!s:.200}. {_other(path)}"
         )
     unpacked: dict[str, Any] = _unpacked(content)
     return unpacked
-
-
-def _reason(error: Exception, data: io.BytesIO) -> str:
-    """What is wrong with a file; torch's own text advises running code from it."""
-    found = _CODE.search(str(error))
-    if found:
-        return (
-            f"it holds an object of {found[1]}, and Corral runs no code from a "
-            "checkpoint, which loading that would be"
-        )
-    if isinstance(error, pickle.UnpicklingError):
-        return "it holds other things than tensors and plain values"
-    size = data.getbuffer().nbytes
-    if not data.getvalue().startswith(b"PK"):
-        return f"its {size:,} bytes are not in torch's format"
-    return f"it is damaged, or was cut off after {size:,} bytes"
-
-
-_CODE = re.compile(r"GLOBAL ([\w.]+)")
-"""How torch names what it would have to call."""
 
 
 def _other(path: Path) -> str:

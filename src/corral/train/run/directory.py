@@ -23,13 +23,12 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from corral.errors import OptionError, WriteFailed
-from corral.train.run.atomic_write import write_text
 
 try:
     import fcntl
@@ -120,35 +119,29 @@ def find(path: Path) -> RunDirectory:
             return RunDirectory(candidate)
     known = [str(one.path) for one in every_run()]
     near = difflib.get_close_matches(str(path), known, n=1) or known[-1:]
-    meant = f"; the latest is {near[0]}" if near else ""
+    meant = f"; did you mean {near[0]}?" if near else "."
     raise OptionError(
-        f"{path} is not a run directory (no {CONFIG_FILE} in it){meant}. See: corral "
+        f"{path} is not a run directory (no {CONFIG_FILE} in it){meant} See: corral "
         "list"
     )
 
 
 def every_run(root: Path = RUNS_FOLDER) -> Iterator[RunDirectory]:
     """Yield the runs under a folder, at any depth, each once; sorted by path."""
-    for folder in sorted(_folders(root)):
-        if (folder / CONFIG_FILE).is_file():
-            yield RunDirectory(folder)
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    """It and all below it, each once; links come last, behind what they lead to."""
     seen: set[str] = set()
-    ways, links = [root], list[Path]()
-    while ways or links:
+    runs, ways, links = list[Path](), [root], list[Path]()
+    while ways or links:  # links come last, behind what they lead to
         folder = ways.pop() if ways else links.pop()
         real = os.path.realpath(folder)
         if real in seen or not os.path.isdir(real) or not os.access(real, os.R_OK):
             continue
         seen.add(real)
-        yield folder
-        own = RUN_FOLDERS if (folder / CONFIG_FILE).is_file() else ()
+        is_run = (folder / CONFIG_FILE).is_file()
+        runs += [folder] * is_run
         for entry in os.scandir(folder):
-            if entry.name not in own:
+            if not (is_run and entry.name in RUN_FOLDERS):
                 (links if entry.is_symlink() else ways).append(folder / entry.name)
+    yield from map(RunDirectory, sorted(runs))
 
 
 def _new_path(folder: Path) -> Path:
@@ -244,13 +237,12 @@ RUNS_FILE_VARIABLE = "CORRAL_RUNS"
 
 def register_path() -> Path:
     """$CORRAL_RUNS, else corral/runs in $XDG_STATE_HOME or in ~/.local/state."""
-    named = os.environ.get(RUNS_FILE_VARIABLE)
-    if named:
+    if named := os.environ.get(RUNS_FILE_VARIABLE):
         return Path(named).absolute()
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):  # relative ones are to be ignored, says XDG
-        state = os.path.expanduser("~/.local/state")
-    return Path(state, "corral", "runs")
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    # Relative ones are to be ignored, says XDG.
+    root = state if state.is_absolute() else Path.home() / ".local/state"
+    return root / "corral" / "runs"
 
 
 def register(directory: RunDirectory) -> None:
@@ -267,7 +259,7 @@ def register(directory: RunDirectory) -> None:
 
 def registered_runs() -> list[RunDirectory]:
     """Every run that was written down and is still where it was."""
-    found = (RunDirectory(place) for place in dict.fromkeys(_registered_paths()))
+    found = map(RunDirectory, dict.fromkeys(_registered_paths()))
     return [directory for directory in found if directory.config.is_file()]
 
 
@@ -282,3 +274,49 @@ def _registered_paths() -> list[Path]:
         with suppress(json.JSONDecodeError):
             places.append(json.loads(line))
     return [Path(place) for place in places if isinstance(place, str)]
+
+
+# Files that are whole or not there ---------------------------------------------------
+# Until the new file is complete and on the disk, the old one stays as it is; a disk
+# that fills up, or a kill, costs the new one alone.
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file that takes the place of `path` when it is whole."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(draft, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise WriteFailed(
+            f"{path} cannot be written: {error.strerror or error}"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)  # it is gone already if all went well
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same for a text."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what was being written there when programs were killed."""
+    for draft in folder.glob(".*.*"):
+        if draft.name.rpartition(".")[2].isdecimal():
+            draft.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the new name outlives a power cut as well."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

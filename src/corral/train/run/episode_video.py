@@ -13,6 +13,7 @@ import inspect
 import threading
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from corral.engine.pool import Pool, PoolOptions
 from corral.errors import OptionError
 from corral.rollouts.evaluation import evaluate
 from corral.rollouts.normalise import ObsNorm
-from corral.train.run.atomic_write import replacing
+from corral.train.run.directory import replacing
 from corral.train.run.parts import Parts, env_factory
 from corral.train.sinks.video import (
     VideoFrames,
@@ -104,19 +105,16 @@ def renders(parts: Parts) -> bool:
     spec = parts.pool.spec
     if spec.render_mode is not None:
         return spec.render_mode == "rgb_array"
-    if "rgb_array" not in spec.metadata.get("render_modes", ()):
-        return False
+    draws = "rgb_array" in spec.metadata.get("render_modes", ())
+    if not draws or spec.id is not None:
+        return draws
     # A function of the user's need not take a render_mode.
-    return spec.id is not None or _takes_render_mode(env_factory(parts.config))
-
-
-def _takes_render_mode(factory: Factory) -> bool:
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    open_ended = (one.kind is one.VAR_KEYWORD for one in parameters)
-    return any(open_ended) or any(one.name == "render_mode" for one in parameters)
+    with suppress(TypeError, ValueError):
+        taken = inspect.signature(env_factory(parts.config)).parameters.values()
+        return any(
+            one.kind is one.VAR_KEYWORD or one.name == "render_mode" for one in taken
+        )
+    return False
 
 
 ABORT_CHECK_SECONDS = 0.02
@@ -140,10 +138,8 @@ class BackgroundVideo:
     """
 
     def __init__(self) -> None:
-        self.failed = 0
-        """How many videos failed."""
         self.trouble: str | None = None
-        """What it was the first time."""
+        """Why a video failed, the first time."""
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="corral-video")
         self._videos: list[Future[None]] = []
         self._thread: threading.Thread | None = None
@@ -174,7 +170,6 @@ class BackgroundVideo:
     def note_failure(self, error: BaseException) -> None:
         """A video failed, for this reason."""
         lines = str(error).splitlines() or [type(error).__name__]
-        self.failed += 1
         self.trouble = self.trouble or lines[0].rstrip(".")
 
     def close(self) -> None:

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.engine.faults.advice import (
-    PYTHON_SYNTAX,
-    SETTINGS_SYNTAX,
     helped_by_restarts,
 )
 from corral.engine.faults.code_location import location_of_error
@@ -35,8 +33,7 @@ from corral.errors import (
 )
 from corral.learners.registry import learner_class
 from corral.train.recipes.config import RunConfig, learner_settings
-from corral.train.run.atomic_write import write_text
-from corral.train.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory, write_text
 
 LIMIT_FACTOR = 10
 """Factor by which a limit that was reached is raised in the advice."""
@@ -67,7 +64,7 @@ class RunFailure:
         text = str(error)
         if isinstance(fault, Fault):
             # It may be part of more; the rest stays.
-            syntax = SETTINGS_SYNTAX if self.command else PYTHON_SYNTAX
+            syntax = "yaml" if self.command else "python"
             text = text.replace(message_for(fault), message_for(fault, syntax))
         elif not isinstance(error, CorralError):
             text = f"{type(error).__name__}: {error}"
@@ -82,32 +79,31 @@ class RunFailure:
             directory: of the run; None if there is none yet.
         """
         settings, first = self._remedy()
-        if directory is not None and self._diverged_alone():
+        diverged = isinstance(self.error, TrainingDiverged)
+        # With nothing odd from the envs.
+        alone = diverged and "the env of slot" not in str(self.error).lower()
+        if directory is not None and alone:
             policy = "best policy" if directory.best.exists() else "last checkpoint"
             first = f"It would diverge again: begin another run from its {policy}"
             path, typed = str(directory.path), bool(self.command)
             lines = [f"Continue    {another_run(path, self._lower_lr(), typed)}"]
         elif directory is not None:
-            call = self._resume_call(str(directory.path), settings)
-            lines = [f"Continue    {call}", *self._for_new_runs(settings)]
-        elif self.command:
-            again = shlex.join([*self.command, *_flags(settings)])
-            lines = [f"Again       {again}", *self._for_new_runs(settings)]
+            lines = [f"Continue    {self._resume_call(directory, settings)}"]
         else:
-            lines = []
+            again = shlex.join([*self.command, *_flags(settings)])
+            lines = [f"Again       {again}"] if self.command else []
         return [f"First       {first}.", *lines] if first else lines
 
     def _remedy(self) -> Remedy:
-        error = self.error
-        fault = getattr(error, "fault", None)
-        if fault is not None:
-            return self._remedy_of(fault)
-        if isinstance(error, WriteFailed):
-            return {}, "Make room on the disk, or let it be written to"
-        if isinstance(error, TrainingDiverged):
-            return {}, "Fix the env that the message names"
-        if isinstance(error, OptionError) and "best_metric" in str(error):
-            return {"best_metric": "eval/return"}, ""
+        match self.error:
+            case CorralError(fault=Fault() as fault):
+                return self._remedy_of(fault)
+            case WriteFailed():
+                return {}, "Make room on the disk, or let it be written to"
+            case TrainingDiverged():
+                return {}, "Fix the env that the message names"
+            case OptionError() if "best_metric" in str(self.error):
+                return {"best_metric": "eval/return"}, ""
         return {}, ""
 
     def _remedy_of(self, fault: Fault) -> Remedy:
@@ -129,34 +125,19 @@ class RunFailure:
         place = location_of_error(self.error)
         return {}, f"Fix {'the env' if place is None else place.short}"
 
-    def _resume_call(self, path: str, settings: dict[str, Any]) -> str:
-        if not self.command:
-            trust = "" if self.signed else ", trust=True"
-            given = f"Path({path!r}), {settings!r}{trust}"
-            return f"corral.train.run.start.resume({given})"
-        flags = [*_flags(settings), *([] if self.signed else ["--trust"])]
-        return shlex.join(["corral", "train", "--resume", path, *flags])
-
-    def _for_new_runs(self, settings: Mapping[str, Any]) -> list[str]:
-        """The same for a file of the user's, if the run came of one."""
-        files = [one for one in self.command if one.endswith((".yaml", ".yml"))]
-        if not files or not settings or "--resume" in self.command:
-            return []
-        keys = ", ".join(f"`{key}: {value}`" for key, value in settings.items())
-        return [f"New runs    {keys} in {files[0]}"]
-
-    def _diverged_alone(self) -> bool:
-        """Whether the learner broke down, with nothing odd from the envs."""
-        diverged = isinstance(self.error, TrainingDiverged)
-        return diverged and "the env of slot" not in str(self.error).lower()
+    def _resume_call(self, directory: RunDirectory, settings: dict[str, Any]) -> str:
+        path = str(directory.path)
+        if self.command:
+            flags = [*_flags(settings), *([] if self.signed else ["--trust"])]
+            return shlex.join(["corral", "train", "--resume", path, *flags])
+        trust = "" if self.signed else ", trust=True"
+        return f"corral.train.run.start.resume(Path({path!r}), {settings!r}{trust})"
 
     def _lower_lr(self) -> dict[str, float]:
         """The setting of a lower learning rate, if the learner has one."""
         lr = getattr(learner_settings(self.config), "lr", None)
-        if lr is None:
-            return {}
         key = f"{learner_class(self.config.learner).group}.lr"
-        return {key: float(f"{lr / LIMIT_FACTOR:g}")}
+        return {} if lr is None else {key: float(f"{lr / LIMIT_FACTOR:g}")}
 
 
 def another_run(path: str, settings: Mapping[str, Any], typed: bool) -> str:
@@ -178,7 +159,7 @@ def written_about(
     directory: RunDirectory, error: BaseException, signed: bool = True
 ) -> list[str]:
     """Write the whole traceback, and the episode to be replayed; say where they are."""
-    text, lines = _everything(error), [f"Traceback   {directory.error}"]
+    text, lines = full_text(error), [f"Traceback   {directory.error}"]
     try:
         directory.fault.unlink(missing_ok=True)  # of an earlier error
         write_text(directory.error, text)
@@ -194,16 +175,13 @@ def written_about(
     return lines
 
 
-def _everything(error: BaseException) -> str:
+def full_text(error: BaseException) -> str:
     """The traceback, the remote ones, and all that the workers had said."""
     parts = ["".join(traceback.format_exception(error)).rstrip()]
     for fault in getattr(error, "faults", ()) or [getattr(error, "fault", None)]:
         if isinstance(fault, Fault):
-            texts = {"Traceback": fault.traceback, "Stack": fault.stack}
-            texts["Output"] = fault.output
-            parts += [
-                f"{name} of slot {fault.slot}, worker {fault.worker}:\n{text.rstrip()}"
-                for name, text in texts.items()
-                if text and text.strip()
-            ]
+            for name in ("traceback", "stack", "output"):
+                if text := (getattr(fault, name) or "").rstrip():
+                    place = f"slot {fault.slot}, worker {fault.worker}"
+                    parts.append(f"{name.capitalize()} of {place}:\n{text}")
     return "\n\n".join(parts) + "\n"

@@ -13,12 +13,15 @@ from corral.learners.registry import learner_class
 from corral.rollouts.evaluation import Evaluation
 from corral.train.recipes.config import RunConfig
 from corral.train.run import signed_config
-from corral.train.run.checkpoint import Checkpoint
-from corral.train.run.directory import RunDirectory, find
+from corral.train.run.checkpoint import Checkpoint, checkpoint_at
+from corral.train.run.directory import find
 from corral.train.run.episode_video import VideoScene
 from corral.train.run.outputs import line_of
 from corral.train.run.parts import Parts, build_run, setup_for
 from corral.train.run.start import changed, in_the_users_words, load_moment
+
+CHECKPOINTS = ("best", "last", "interrupted")
+"""Those to take if the asked one is missing, in this order."""
 
 
 class LoadedRun:
@@ -48,10 +51,12 @@ class LoadedRun:
         config = signed_config.read_to_run(directory, trust)
         config = changed(directory, config, settings or {}, command)
         self._command = command
-        self.path = path if path.suffix == ".pt" else checkpoint_of(directory, which)
-        asked = {"num_envs": num_envs, "workers": workers}
-        smaller = {key: value for key, value in asked.items() if value is not None}
-        self.config: RunConfig = config.model_copy(update=smaller)
+        self.path = checkpoint_at(path, which, *CHECKPOINTS)
+        sizes = {
+            "num_envs": num_envs or config.num_envs,
+            "workers": workers or config.workers,
+        }
+        self.config: RunConfig = config.model_copy(update=sizes)
         moment = Checkpoint.load(self.path)
         self.update = moment.update
         with in_the_users_words(self.config, command):
@@ -98,9 +103,8 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
         spec: of the envs, as `pool.spec`; they have to be the kind it was trained in.
         which: best or last, where a directory is named.
     """
-    directory = find(path)
-    chosen = path if path.suffix == ".pt" else checkpoint_of(directory, which)
-    config, moment = signed_config.read(directory), Checkpoint.load(chosen)
+    chosen = checkpoint_at(path, which, *CHECKPOINTS)
+    config, moment = signed_config.read(find(path)), Checkpoint.load(chosen)
     kind = learner_class(config.learner)
     if kind.needs_pool or config.normalise_obs:
         raise OptionError(
@@ -111,12 +115,3 @@ def load_policy(path: Path, spec: EnvSpec, which: str = "best") -> Any:
     learner = kind.make(setup_for(config, None, spec, "cpu"))
     learner.load_state_dict(moment.learner)
     return learner.policy.deterministic()
-
-
-def checkpoint_of(directory: RunDirectory, which: str) -> Path:
-    """Return the best or last checkpoint, or another if that one is missing."""
-    chosen = {"best": directory.best, "last": directory.last}[which]
-    others = (directory.best, directory.last, directory.interrupted)
-    if not chosen.exists():
-        chosen = next((path for path in others if path.exists()), chosen)
-    return chosen

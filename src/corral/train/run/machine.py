@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ def facts() -> dict[str, Any]:
     return {
         "cores": usable_cores(),
         "processor": _processor(),
-        "memory_bytes": total_memory(),
+        "memory_bytes": int(psutil.virtual_memory().total),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "compiled": compiled.COMPILED,
@@ -44,12 +46,10 @@ def facts() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text()
+        if found := re.search(r"^model name\s*:\s*(.+)", text, flags=re.M):
+            return found[1].strip()
     return platform.processor() or platform.machine()
 
 
@@ -67,22 +67,12 @@ def versions(peers: Iterable[str] = ()) -> dict[str, str]:
 def cpu_seconds() -> float:
     """CPU time of this process and its children so far, ended ones included."""
     while True:
-        ended = _of_ended_children()
-        living = sum(map(_cpu_of, _children()))
-        if ended == _of_ended_children():  # else one of them counts twice, or not
-            return time.process_time() + ended + living
-
-
-def _of_ended_children() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
-
-
-def _cpu_of(child: psutil.Process) -> float:
-    try:
-        return float(sum(child.cpu_times()[:4]))  # its own, and its ended children's
-    except psutil.Error:
-        return 0.0  # it ended meanwhile
+        ended, living = os.times()[2:4], 0.0
+        for child in _children():
+            with suppress(psutil.Error):  # it ended meanwhile
+                living += sum(child.cpu_times()[:4])  # and its ended children's
+        if ended == os.times()[2:4]:  # else one of them counts twice, or not
+            return time.process_time() + sum(ended) + living
 
 
 def queued_seconds() -> float:
@@ -92,15 +82,9 @@ def queued_seconds() -> float:
 
 def memory() -> int:
     """Bytes of this process and its children, shared pages counted once."""
-    me = psutil.Process()
-    pids = [me.pid, *(child.pid for child in _children())]
+    pids = [os.getpid(), *(child.pid for child in _children())]
     return sum(memory_of(pid) or 0 for pid in pids)
 
 
-def total_memory() -> int:
-    """Bytes this machine has."""
-    return int(psutil.virtual_memory().total)
-
-
-def _children() -> Iterator[psutil.Process]:
-    yield from psutil.Process().children(recursive=True)
+def _children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)

@@ -1,16 +1,24 @@
-"""Where a run's metrics go: its files, the terminal, and W&B if asked."""
+"""Where a run's metrics go, and what it prints: results, warnings, the next command.
+
+Metrics go to the run's files, to the terminal, and to W&B if asked.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 
 from corral.errors import Fault
+from corral.rollouts.evaluation import Evaluation
+from corral.rollouts.number_format import number, rate, score
 from corral.train.recipes.config import RunConfig
-from corral.train.run.atomic_write import write_text
-from corral.train.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory, write_text
+from corral.train.run.failure import RunFailure, written_about
+from corral.train.run.parts import CUT_KEY, FAILED_KEY
 from corral.train.sinks import Sink, jsonl
 from corral.train.sinks.console import ConsoleSink
 from corral.train.sinks.tensorboard import TensorboardSink
@@ -20,7 +28,16 @@ MAX_ERROR_CHARACTERS = 200
 
 
 class Outputs:
-    """Every sink of one run."""
+    """Every sink of one run, and the texts on its console.
+
+    Args:
+        directory: of the run.
+        config: of the run.
+        console: prints.
+        wandb: log to Weights & Biases as well.
+        command: the command line; empty if the run was started from Python.
+        signed: whether the run can be opened again without --trust.
+    """
 
     def __init__(
         self,
@@ -28,22 +45,23 @@ class Outputs:
         config: RunConfig,
         console: ConsoleSink,
         wandb: bool = False,
+        command: Sequence[str] = (),
+        signed: bool = True,
     ) -> None:
         self.console = console
-        self._directory = directory
+        self._directory, self._config = directory, config
+        self.command, self.signed = command, signed
         self._sinks: list[Sink] = [TensorboardSink(directory.tensorboard), console]
         if wandb:
             self._sinks.insert(0, _wandb(directory, config))
+        self._told: set[str] = set()
+        """Messages that are shown only once, and were."""
 
     def write(self, metrics: Mapping[str, float], step: int) -> None:
         """Write metrics of one moment."""
         jsonl.append(self._directory.metrics, [metrics], step)
         for sink in self._sinks:
             sink.write(metrics, step)
-
-    def write_episodes(self, rows: list[dict[str, float]], step: int) -> None:
-        """Write every episode that ended, as rows of `row_of`."""
-        jsonl.append(self._directory.episodes, rows, step)
 
     def write_fault(self, fault: Fault, count: int, step: int) -> None:
         """Print and write a restart, with the number of restarts so far."""
@@ -64,25 +82,131 @@ class Outputs:
             for sink in reversed(self._sinks):
                 closing.callback(sink.close)
 
+    # Evaluations ----------------------------------------------------------------------
+
+    def evaluation(
+        self, steps: int, results: Mapping[str, float], improved: bool
+    ) -> None:
+        """Print the results of an evaluation, and warnings about it."""
+        config, metric = self._config, self._config.best_metric
+        text = score(results["eval/return"], results["eval/return_std"])
+        if "eval/success_rate" in results:
+            text += f", success {rate(results['eval/success_rate'])}"
+        if metric in results and metric not in ("eval/return", "eval/success_rate"):
+            text += f", {metric} {number(results[metric])}"
+        mark = "  best so far" if improved else ""
+        self.console.say(f"step {steps}  evaluated {text}{mark}")
+        texts = {
+            CUT_KEY: f"were cut after {config.evaluate_length:,} steps "
+            "(evaluate_length). If the env never ends one, give it a time limit.",
+            FAILED_KEY: "failed each time they were run, and do not count.",
+        }
+        for key, text in texts.items():
+            if count := int(results.get(f"eval/{key}", 0)):
+                of_all = f"{count} of the {config.evaluate_episodes} episodes"
+                self.console.say(f"{of_all} {text}", "yellow")
+
+    def final_evaluation(self, result: Evaluation, more: Mapping[str, float]) -> str:
+        """Print the result of the best policy; return the text."""
+        text = (
+            f"Best policy: return {score(result.mean, result.std)} over "
+            f"{self._config.final_episodes} new episodes."
+        )
+        if result.success_rate is not None:
+            text += f" Success rate: {rate(result.success_rate)}."
+        if result.failed:
+            text += f" {len(result.failed)} of them failed, and do not count."
+        text += "".join(f" {name}: {number(value)}." for name, value in more.items())
+        self.console.say(text, "bold green")
+        return text
+
+    # What the user should know once ---------------------------------------------------
+
+    def cut_episodes(self, slots: Collection[int]) -> None:
+        """Warn once that no episode ended in these slots between two checkpoints."""
+        if slots:
+            config, every = self._config, self._config.checkpoint_every or 1
+            rows = every * (config.steps_per_update or 0) // config.num_envs
+            text = (
+                f"Episodes are cut short: in slot {min(slots)} none has ended in "
+                f"{rows:,} steps, and a checkpoint ends all "
+                "running episodes. If episodes are longer, their later steps are never "
+                f"seen: raise checkpoint_every (now {every} updates)."
+            )
+            self._say_once("cut", text, "yellow")
+
+    def failed_video(self, trouble: str | None) -> None:
+        """Show the first reason."""
+        if trouble is not None:
+            self._say_once("video", f"No video: {trouble}.", "dim")
+
+    def _say_once(self, subject: str, text: str, style: str) -> None:
+        if subject not in self._told:
+            self._told.add(subject)
+            self.console.say(text, style)
+
+    # The end --------------------------------------------------------------------------
+
+    def finished(self) -> None:
+        """Print where the report is and how to evaluate."""
+        self.console.say(f"Report      {self._directory.report}", "cyan")
+        self.console.say(f"Evaluate    {self.typed('eval')}", "cyan")
+
+    def interrupted(self, update: int, steps: int) -> None:
+        """Print how to continue after Ctrl-C."""
+        say, updates = self.console.say, self._config.updates
+        count = "" if updates is None else f" of {updates}"
+        said = f"Stopped after update {update}{count} ({steps:,} steps)"
+        say(f"{said}; everything is saved.", "yellow")
+        say(f"Continue    {self.typed('train', '--resume')}", "cyan")
+        if self._directory.last.exists():
+            say(
+                "            (bit-equal to a run without the stop, from its last "
+                f"checkpoint: --resume {self._directory.last})"
+            )
+
+    def stopped_at_once(self, trained: bool) -> None:
+        """Print how to continue after a second Ctrl-C, or one at the end."""
+        lines = [f"Continue    {self.typed('train', '--resume')}"]
+        lines = ["Stopped at once.", *self._what_is_left([], lines, trained)]
+        self.console.say("\n".join(lines), "yellow")
+
+    def failure(self, failure: RunFailure, trained: bool) -> str:
+        """Return the text of the error that ended the run: what is saved, what next."""
+        written = written_about(self._directory, failure.error, self.signed)
+        lines = failure.next_steps(self._directory)
+        lines = self._what_is_left(written, lines, trained)
+        return "\n".join([failure.description(), *lines])
+
+    def _what_is_left(
+        self, written: list[str], lines: list[str], trained: bool
+    ) -> list[str]:
+        """Lines about checkpoints and files, then about what to do next."""
+        directory = self._directory
+        moments = (directory.interrupted, directory.last, directory.best)
+        saved = ", ".join(str(one) for one in moments if one.exists())
+        if trained:
+            left = "All updates are done; the last evaluation and the report are not."
+            lines = [left, *lines, f"Evaluate    {self.typed('eval')}"]
+        return [*([f"Saved       {saved}"] if saved else []), *written, *lines]
+
+    def typed(self, *words: str) -> str:
+        """Return a command line about this run."""
+        trust = [] if self.signed else ["--trust"]
+        return shlex.join(["corral", *words, str(self._directory.path), *trust])
+
 
 def _wandb(directory: RunDirectory, config: RunConfig) -> Sink:
     from corral.train.sinks.wandb import WandbSink
 
-    path = directory.path.resolve()
+    path, run_id = directory.path.resolve(), directory.read_about().get("wandb")
     name = f"{path.parent.name}-{path.name}"
-    run_id = directory.read_about().get("wandb")
     if run_id is None:
         # Unique: another run may have a folder of the same name elsewhere.
-        plain = "".join(letter if letter.isalnum() else "-" for letter in name)
-        run_id = f"{plain[-40:]}-{os.urandom(4).hex()}".lstrip("-")
+        plain = re.sub(r"[\W_]", "-", name)[-40:]
+        run_id = f"{plain}-{os.urandom(4).hex()}".lstrip("-")
         directory.update_about(wandb=run_id)
-    return WandbSink(
-        project="corral",
-        name=name,
-        config=config.model_dump(mode="json"),
-        folder=directory.path,
-        run_id=run_id,
-    )
+    return WandbSink("corral", name, config.model_dump(mode="json"), path, run_id)
 
 
 def cut(directory: RunDirectory, step: int) -> None:
@@ -96,19 +220,13 @@ def cut(directory: RunDirectory, step: int) -> None:
 def line_of(fault: Fault, count: int) -> str:
     """Return one line: what was restarted, why, and the number of restarts."""
     place = f"slot {fault.slot}" if fault.slot is not None else "all slots"
-    return (
-        f"Restarted   {place} of worker {fault.worker}: "
-        f"{_reason(fault)[:MAX_ERROR_CHARACTERS]} "
-        f"({count} so far)"
-    )
-
-
-def _reason(fault: Fault) -> str:
-    if fault.kind == "died":
-        code = f"exit code {fault.exit_code}"
-        return f"its process ended in {fault.command} by {fault.signal_name or code}"
-    if fault.kind == "hung":
-        limit = "" if fault.limit is None else f" within {fault.limit:g} s"
-        return f"no answer to {fault.command}{limit}"
+    code = fault.signal_name or f"exit code {fault.exit_code}"
+    limit = "" if fault.limit is None else f" within {fault.limit:g} s"
     text = " ".join((fault.error_text or "").split())
-    return f"{fault.error_type} in {fault.command}: {text}"
+    reasons = {
+        "died": f"its process ended in {fault.command} by {code}",
+        "hung": f"no answer to {fault.command}{limit}",
+        "raised": f"{fault.error_type} in {fault.command}: {text}",
+    }
+    reason = reasons[fault.kind][:MAX_ERROR_CHARACTERS]
+    return f"Restarted   {place} of worker {fault.worker}: {reason} ({count} so far)"

@@ -7,8 +7,9 @@ evaluations of a run can be compared.
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +25,18 @@ from corral.learners.episode_batch import EpisodeGatherer
 from corral.learners.protocol import Gatherer, Learner, LearnerSetup, Rows
 from corral.learners.registry import learner_class
 from corral.rollouts.collector import Collector
-from corral.rollouts.evaluation import Evaluation, evaluate
+from corral.rollouts.evaluation import (
+    SUCCESS_KEYS,
+    Evaluation,
+    evaluate,
+    success_of,
+)
 from corral.rollouts.normalise import ObsNorm, RewardNorm
+from corral.rollouts.rollout import EpisodeSummary
 from corral.train.recipes.config import RunConfig, learner_settings, wants_of
 from corral.train.recipes.resolve import recipe_module
 from corral.train.recipes.trials import trials_of
-from corral.train.run.evaluation import means_of, numbers_of
+from corral.train.run.checkpoint import Checkpoint
 from corral.train.run.trial_envs import RunTasks, TrialFactory, returns_by_episode
 
 try:
@@ -108,6 +115,11 @@ class Parts:
             if self.evaluation_pool is not None:
                 self.evaluation_pool.close()
 
+    def load(self, moment: Checkpoint) -> None:
+        """Continue with the learner and the normalisers of a checkpoint."""
+        self.learner.load_state_dict(moment.learner)
+        self.load_normalisers(moment.normalisers)
+
     def normalisers(self) -> dict[str, Any]:
         """Return the state of the run's normalisers, or of the learner's."""
         both = {"obs": self.obs_norm, "reward": self.reward_norm}
@@ -142,9 +154,9 @@ class Parts:
 
 def build_run(config: RunConfig) -> Parts:
     """Build what a run is made of, by its recipe's own `build` if it has one."""
-    module = recipe_module(config.recipe) if config.recipe else None
-    built: Parts = build(config) if module is None else module.build(config)
-    return built
+    module = recipe_module(config.recipe)
+    maker: Callable[[RunConfig], Parts] = build if module is None else module.build
+    return maker(config)
 
 
 POOL_SETTINGS = (
@@ -176,12 +188,12 @@ def build(config: RunConfig, opener: OpenPool | None = None, **options: Any) -> 
     """
     torch.set_num_threads(config.threads)
     device = device_for(config.device)
-    pool = (opener or open_pool)(config, config.backend, config.workers)
-    try:
-        return _around(pool, config, device, options)
-    except BaseException:
-        pool.close()
-        raise
+    with ExitStack() as on_error:
+        pool = (opener or open_pool)(config, config.backend, config.workers)
+        on_error.callback(pool.close)
+        parts = _around(pool, config, device, options)
+        on_error.pop_all()
+    return parts
 
 
 def open_pool(config: RunConfig, backend: str, workers: int | None) -> Pool:
@@ -252,13 +264,9 @@ def _around(
 
 
 def _check_for_episodes(config: RunConfig) -> None:
-    for key, only in {
-        "mode": "sync",
-        "normalise_obs": False,
-        "normalise_reward": False,
-    }.items():
-        value = getattr(config, key)
-        if value != only:
+    needed = {"mode": "sync", "normalise_obs": False, "normalise_reward": False}
+    for key, only in needed.items():
+        if (value := getattr(config, key)) != only:
             raise OptionError(
                 f"{key} is {value!r}, and {config.learner} learns from whole episodes, "
                 f"which are collected with {key}: {str(only).lower()}"
@@ -278,3 +286,89 @@ def device_for(name: str) -> str:
             f"device is {name!r}, and torch sees {count} GPUs here: choose device: cpu"
         )
     return name
+
+
+# Metrics of episodes -----------------------------------------------------------------
+
+EPISODE_METRICS = ("episode/return", "episode/length")
+"""Metrics that there are once an episode has ended."""
+
+
+def is_better(
+    config: RunConfig, metrics: Mapping[str, float], best: float | None
+) -> bool:
+    """Return whether the best_metric is better than the best so far; a tie is not."""
+    name = config.best_metric
+    if name not in metrics and name in EPISODE_METRICS:
+        return False
+    if name not in metrics:
+        near = difflib.get_close_matches(name, metrics, n=1)
+        meant = f"; did you mean {near[0]}?" if near else "."
+        raise OptionError(
+            f"best_metric is {name!r}, which is not measured{meant} "
+            f"Measured metrics: {', '.join(sorted(metrics))}"
+        )
+    value = metrics[name]
+    if math.isnan(value):  # nothing is known of it, as where all episodes failed
+        return False
+    return best is None or (value > best if config.best_is == "max" else value < best)
+
+
+def is_enough(config: RunConfig, best: float | None) -> bool:
+    """Return whether the best value reaches stop_at, so that the run may stop."""
+    target = config.stop_at
+    if target is None or best is None:
+        return False
+    return best >= target if config.best_is == "max" else best <= target
+
+
+INFO_PREFIX = "info/"
+"""Before the name of an info's entry."""
+MEASURED_KEYS = ("return", "length")
+
+
+def row_of(episode: EpisodeSummary) -> dict[str, float]:
+    """Return the row that is written about an episode."""
+    return {
+        "return": episode.return_,
+        "length": episode.length,
+        "slot": episode.slot,
+        "seed": episode.seed,
+        "terminated": episode.terminated,
+        **numbers_of(episode.info),
+    }
+
+
+def numbers_of(info: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers in an episode's last info."""
+    found = ((f"{INFO_PREFIX}{key}", _number(value)) for key, value in info.items())
+    return {name: number for name, number in found if number is not None}
+
+
+def means_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The mean of everything that rows have measured, over those that have it."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in _measured(row).items():
+            if value is not None and math.isfinite(value):
+                values.setdefault(name, []).append(value)
+    return {name: float(np.mean(kept)) for name, kept in values.items()}
+
+
+def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a row to average; success always under the same name."""
+    infos = {
+        key[len(INFO_PREFIX) :]: row[key] for key in row if key.startswith(INFO_PREFIX)
+    }
+    kept = {name: row[name] for name in MEASURED_KEYS if name in row}
+    if (success := success_of(infos)) is not None:
+        kept["success_rate"] = success
+        infos = {key: infos[key] for key in infos if key not in SUCCESS_KEYS}
+    return kept | {f"{INFO_PREFIX}{key}": value for key, value in infos.items()}
+
+
+def _number(value: Any) -> float | None:
+    """A number, also of numpy or in an array of size 1; None for other values."""
+    if isinstance(value, (np.generic, np.ndarray)) and value.size == 1:
+        value = value.item()
+    return value if isinstance(value, (int, float)) else None

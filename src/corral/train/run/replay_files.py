@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from corral.errors import CheckpointError, WriteFailed
 from corral.rollouts.replay import Replay
-from corral.train.run.atomic_write import replacing, write_text
+from corral.train.run.directory import replacing, write_text
 
 Rows = NDArray[np.float32]
 MAX_ROWS = 1 << 18

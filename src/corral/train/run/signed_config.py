@@ -21,13 +21,11 @@ import os
 from typing import Any
 
 from corral.engine.faults import signatures
-from corral.engine.faults.user_key import KeyUnusable
 from corral.errors import OptionError
 from corral.learners.registry import LEARNERS
 from corral.train.recipes.config import RunConfig
 from corral.train.recipes.resolve import checked, complete, dump, load, parsed, text_of
-from corral.train.run.atomic_write import write_text
-from corral.train.run.directory import RunDirectory
+from corral.train.run.directory import RunDirectory, write_text
 
 SIGNATURE_PREFIX = "# signature: "
 
@@ -38,7 +36,7 @@ def write(directory: RunDirectory, config: RunConfig) -> str:
     try:
         signed = signatures.sign(signatures.RUN_FILE, _signed(directory, text))
         text += f"{SIGNATURE_PREFIX}{signed}\n"
-    except KeyUnusable as error:
+    except signatures.KeyUnusable as error:
         trouble = str(error)
     write_text(directory.config, text)
     return trouble

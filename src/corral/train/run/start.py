@@ -17,18 +17,21 @@ from corral.learners.registry import learner_class
 from corral.train.recipes.config import RunConfig
 from corral.train.recipes.resolve import checked, complete, put, resolve
 from corral.train.run import machine, outputs, signed_config
-from corral.train.run.announcements import Announcements
-from corral.train.run.atomic_write import remove_drafts
-from corral.train.run.checkpoint import Checkpoint, Progress, load_learner
+from corral.train.run.checkpoint import (
+    Checkpoint,
+    Progress,
+    checkpoint_at,
+    load_learner,
+)
 from corral.train.run.directory import (
     RECENT_EPISODES,
-    RUNS_FOLDER,
     RunDirectory,
     create,
     find,
     lock,
     register,
     register_path,
+    remove_drafts,
 )
 from corral.train.run.failure import RunFailure, another_run, written_about
 from corral.train.run.outputs import Outputs
@@ -53,7 +56,7 @@ def begin(
     if wandb:
         # For its MissingExtra, before anything is begun.
         from corral.train.sinks import wandb as _  # noqa: F401
-    weights = None if init_from is None else _weights_path(init_from)
+    weights = init_from and checkpoint_at(init_from, "best", "interrupted", "last")
     with in_the_users_words(config, command):
         parts = build_run(config)
     with ExitStack() as on_error:
@@ -66,8 +69,8 @@ def begin(
         unsigned = signed_config.write(directory, config)
         line = f"Writing to {directory.path}"
         began = Progress(update=0, steps=0, seconds=0.0, best=None, results={})
-        sinks, lines = _outputs(parts, directory, wandb, command, line, unsigned)
-        training = Training(parts, directory, sinks, began, lines, locked)
+        sinks = _outputs(parts, directory, wandb, command, line, unsigned)
+        training = Training(parts, directory, sinks, began, locked)
         on_error.pop_all()
         on_error.callback(training.close)
         if weights is None:
@@ -99,7 +102,7 @@ def resume(
     with ExitStack() as on_error:
         locked = on_error.enter_context(lock(directory))
         config = changed(directory, before, settings, command)
-        source = path if path.suffix == ".pt" else _newest(directory)
+        source = checkpoint_at(path, "interrupted", "last", "best")
         moment = Checkpoint.load(source)
         _refuse_done(directory, config, moment)
         with in_the_users_words(config, command, directory):
@@ -119,8 +122,8 @@ def resume(
         unsigned = signed_config.write(directory, config)
         count = "" if config.updates is None else f" of {config.updates}"
         line = f"Resuming from {source}: update {moment.update}{count}"
-        sinks, lines = _outputs(parts, directory, wandb, command, line, unsigned)
-        training = Training(parts, directory, sinks, progress, lines, locked)
+        sinks = _outputs(parts, directory, wandb, command, line, unsigned)
+        training = Training(parts, directory, sinks, progress, locked)
         training.replay_files = files
         training.recent.extend(jsonl.read(directory.episodes)[-RECENT_EPISODES:])
         on_error.pop_all()
@@ -164,12 +167,12 @@ def _outputs(
     command: Sequence[str],
     line: str,
     unsigned: str,
-) -> tuple[Outputs, Announcements]:
+) -> Outputs:
     """Open the sinks, print what the run is, and register it."""
     config = parts.config
     steps = (config.updates or 0) * (config.steps_per_update or 0)
     console = ConsoleSink(steps or config.total_steps)
-    sinks = Outputs(directory, config, console, wandb)
+    sinks = Outputs(directory, config, console, wandb, command, not unsigned)
     console.say(f"{_title(config)}; {_where(parts)}", "bold")
     console.say(line)
     replay = replay_of(parts.learner)
@@ -185,15 +188,13 @@ def _outputs(
     try:
         register(directory)  # so that `corral list` finds it from any directory
     except OSError as error:
-        here = directory.path.resolve().is_relative_to(RUNS_FOLDER.resolve())
-        words = ["corral", "list", "--runs", str(directory.path.parent)]
-        how = "`corral list` in this folder" if here else f"`{shlex.join(words)}`"
+        folder = shlex.quote(str(directory.path.parent))
         console.say(
-            f"Only {how} finds this run: {register_path()} cannot be written "
-            f"({error.strerror or error})",
+            f"Only `corral list --runs {folder}` finds this run: {register_path()} "
+            f"cannot be written ({error.strerror or error})",
             "yellow",
         )
-    return sinks, Announcements(console, config, directory, command, not unsigned)
+    return sinks
 
 
 # Where it was left --------------------------------------------------------------------
@@ -214,8 +215,21 @@ def changed(
     then, now = (dict(_flat(one.model_dump())) for one in (config, new))
     for key, value in now.items():
         if value != then.get(key) and key not in config.changeable:
-            raise OptionError(_refused(directory, key, then.get(key), value, command))
+            why = REASONS.get(key, "the numbers of its training depend on it")
+            again = another_run(str(directory.path), {key: value}, typed=bool(command))
+            raise OptionError(
+                f"a resumed run cannot change {key} from {then.get(key)!r} to "
+                f"{value!r}: {why}. Start another run with its weights: {again}"
+            )
     return new
+
+
+REASONS = {
+    "name": "it is the name of its folder, which can be moved instead",
+    "checkpoint_every": "a checkpoint ends the running episodes, so the numbers of its "
+    "training depend on it",
+}
+"""Why a resumed run cannot change a setting, where that is special."""
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
@@ -224,21 +238,6 @@ def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any
             yield from _flat(value, f"{group}{key}.")
         else:
             yield f"{group}{key}", value
-
-
-def _refused(
-    directory: RunDirectory, key: str, then: Any, now: Any, command: Sequence[str]
-) -> str:
-    if key == "name":
-        why = "it is the name of its folder, which can be moved instead"
-        return f"a resumed run cannot change {key} from {then!r} to {now!r}: {why}"
-    again = another_run(str(directory.path), {key: now}, typed=bool(command))
-    ends = "a checkpoint ends the running episodes, so "
-    return (
-        f"a resumed run cannot change {key} from {then!r} to {now!r}: "
-        f"{ends if key == 'checkpoint_every' else ''}the numbers of its training "
-        f"depend on it. Start another run with its weights: {again}"
-    )
 
 
 @contextmanager
@@ -268,23 +267,11 @@ def in_the_users_words(
 _KEYWORD = re.compile(r'\b(\w+)="(\w+)"')
 
 
-def _newest(directory: RunDirectory) -> Path:
-    """Where Ctrl-C stopped it, else the last checkpoint, else the best one."""
-    for path in (directory.interrupted, directory.last, directory.best):
-        if path.exists():
-            return path
-    raise CheckpointError(
-        f"{directory.checkpoints} holds no checkpoint to resume from: the run ended "
-        "before its first one. Start a new run"
-    )
-
-
 def load_moment(parts: Parts, moment: Checkpoint, path: Path) -> None:
     """Load learner and normalisers from a checkpoint of the same env."""
     moment.check(parts.config.env, parts.pool.spec, path)
     with _fitting(path):
-        parts.learner.load_state_dict(moment.learner)
-        parts.load_normalisers(moment.normalisers)
+        parts.load(moment)
 
 
 @contextmanager
@@ -301,26 +288,16 @@ def _fitting(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _weights_path(path: Path) -> Path:
-    """The best checkpoint of a run, or the named file."""
-    if path.suffix == ".pt":
-        return path
-    directory = find(path)
-    return directory.best if directory.best.exists() else _newest(directory)
-
-
 def _start_with(parts: Parts, path: Path, settings: Mapping[str, Any]) -> None:
     """Load weights and scales of another run; optimiser and schedules begin anew."""
     group = f"{learner_class(parts.config.learner).group}."
     given = {key.removeprefix(group) for key in settings if key.startswith(group)}
     learner, moment = load_learner(path)
-    if moment is None:
-        with _fitting(path):
-            parts.learner.begin_with(learner, given)
-        return
-    moment.check(moment.env, parts.pool.spec, path)
+    normalisers = parts.normalisers() if moment is None else moment.normalisers
+    if moment is not None:
+        moment.check(moment.env, parts.pool.spec, path)
     with _fitting(path):
-        scaled = "obs" in moment.normalisers
+        scaled = "obs" in normalisers
         if scaled != ("obs" in parts.normalisers()):
             then = str(scaled).lower()
             raise OptionError(
@@ -328,7 +305,7 @@ def _start_with(parts: Parts, path: Path, settings: Mapping[str, Any]) -> None:
                 f"normalise_obs={then}"
             )
         parts.learner.begin_with(learner, given)
-        parts.load_normalisers(moment.normalisers)
+        parts.load_normalisers(normalisers)
 
 
 # Words --------------------------------------------------------------------------------
@@ -355,6 +332,7 @@ def _where(parts: Parts) -> str:
 
 def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
     facts, spec = machine.facts(), parts.pool.spec
+    registered = gymnasium.registry.get(spec.id or "")
     learner = learner_class(parts.config.learner)
     versions = machine.versions(learner.packages)
     return {
@@ -363,7 +341,7 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
         "title": _title(parts.config),
         "subtitle": f"{_where(parts)}; {time.strftime('%Y-%m-%d %H:%M')}",
         "command": list(command),
-        "threshold": threshold_of(spec.id),
+        "threshold": registered and registered.reward_threshold,
         "charts": learner.charts,
         "facts": {
             "observations": str(spec.observation_space),
@@ -374,9 +352,3 @@ def _about(parts: Parts, command: Sequence[str]) -> dict[str, Any]:
             "python": facts["python"],
         },
     }
-
-
-def threshold_of(env: str | None) -> float | None:
-    """Return the env's reward threshold in Gymnasium's registry, if it has one."""
-    spec = None if env is None else gymnasium.registry.get(env)
-    return None if spec is None else spec.reward_threshold

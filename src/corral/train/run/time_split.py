@@ -15,7 +15,7 @@ milliseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 
 from corral.engine.executors.assign import usable_cores
@@ -33,12 +33,11 @@ class TimeSplit:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._cores = usable_cores()
-        self._workers = len(pool.shards)
         self._began = perf_counter()
         self._stats = self._first = pool.stats()
-        self._own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
-        self._own_then = dict(self._own)
+        self.own = dict.fromkeys(("learning", "evaluating", "saving"), 0.0)
+        """Seconds of what the run itself measures."""
+        self._then = dict(self.own)
         self._cpu = cpu_seconds()
         self._steps = 0
 
@@ -54,49 +53,43 @@ class TimeSplit:
         try:
             yield
         finally:
-            self._own[part] += perf_counter() - began
-
-    def add(self, part: str, seconds: float) -> None:
-        """Count seconds that were measured elsewhere."""
-        self._own[part] += seconds
+            self.own[part] += perf_counter() - began
 
     def sample(self, steps: int, ending: bool = False) -> dict[str, float]:
         """Metrics since the last sample; none if that was a moment ago.
 
         The `ending` of a run that was too short for any gets one all the same.
         """
-        now = perf_counter()
-        seconds = now - self._began - (self._stats.seconds - self._first.seconds)
+        seconds = self.seconds - (self._stats.seconds - self._first.seconds)
         if seconds < SAMPLE_SECONDS and not (ending and self._stats is self._first):
             return {}
         stats, cpu = self._pool.stats(), cpu_seconds()
-        own = {part: self._own[part] - self._own_then[part] for part in self._own}
-        split = split_of(stats.since(self._stats), own, self._workers)
+        own = {part: self.own[part] - self._then[part] for part in self.own}
+        split = split_of(stats.since(self._stats), own)
         training = max(seconds - own["evaluating"] - own["saving"], 1e-9)
         metrics = {
             "speed/steps_per_second": (steps - self._steps) / training,
-            "use/cpu": (cpu - self._cpu) / max(seconds, 1e-9) / self._cores,
+            "use/cpu": (cpu - self._cpu) / max(seconds, 1e-9) / usable_cores(),
             **{f"time/{part}": split[part] for part in TIME_PARTS},
             **_gpu(),
         }
         self._stats, self._cpu, self._steps = stats, cpu, steps
-        self._own_then = dict(self._own)
+        self._then = dict(self.own)
         return metrics
 
     def split(self) -> dict[str, float]:
         """Where all of the time went; fractions that add up to 1."""
-        total = self._pool.stats().since(self._first)
-        return split_of(total, self._own, self._workers)
+        return split_of(self._pool.stats().since(self._first), self.own)
 
 
-def split_of(stats: Stats, own: dict[str, float], workers: int) -> dict[str, float]:
+def split_of(stats: Stats, own: dict[str, float]) -> dict[str, float]:
     """Fractions of the time by part.
 
-    What the caller did while nothing was under way is the policy's, but for what it
+    What the caller did while no command was pending is the policy's, but for what it
     counted itself. Of its waiting, what the workers were busy with is the envs', or
     copying; the rest is waiting.
     """
-    seconds = max(stats.seconds, 1e-9)
+    seconds, workers = max(stats.seconds, 1e-9), len(stats.workers)
     policy = max(0.0, stats.policy - sum(own.values()))
     stepping = float(stats.step.seconds.sum() + stats.reset.seconds.sum()) / workers
     busy = sum(worker.busy_seconds for worker in stats.workers) / workers
@@ -121,10 +114,8 @@ def _gpu() -> dict[str, float]:
         return {}
     used, total = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
     metrics = {"use/gpu_memory": used / total}
-    try:
+    with suppress(ImportError, RuntimeError):  # without NVIDIA's own library
         metrics["use/gpu"] = torch.cuda.utilization() / 100
-    except (ImportError, RuntimeError):
-        pass  # without NVIDIA's own library only the memory is known
     return metrics
 
 
@@ -132,9 +123,11 @@ MEASURED_SECONDS = 0.4
 MEASURED_ROWS = 16
 
 
-def compared(parts: Parts, steps: int, collecting: float, learning: float) -> str:
+def compared(parts: Parts, steps: int, seconds: float, split: dict[str, float]) -> str:
     """Measure one env, and compare it with a run's steps and seconds, in words."""
-    one = one_env(parts)
+    one, learning = one_env(parts), seconds * split["learning"]
+    shares = (split[part] for part in ("env", "policy", "waiting", "copying"))
+    collecting = seconds * sum(shares)
     speed = steps / collecting
     whole = (steps / one + learning) / (collecting + learning)
     return (

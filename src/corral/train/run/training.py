@@ -21,23 +21,22 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import EvaluationSeed
 from corral.errors import CorralError, Fault, FaultError, RunFailed, TrainingDiverged
 from corral.learners.protocol import Gathered, Rows
-from corral.rollouts import finite_check
+from corral.rollouts.normalise import not_finite
 from corral.train.recipes.config import wants_of
 from corral.train.recipes.resolve import CHECKPOINTS_PER_RUN
 from corral.train.run import report
 from corral.train.run.adaptation import adaptation_of
-from corral.train.run.announcements import Announcements, spoken_time
-from corral.train.run.atomic_write import write_text
 from corral.train.run.checkpoint import Checkpoint, Progress
-from corral.train.run.directory import RECENT_EPISODES, RunDirectory
+from corral.train.run.directory import RECENT_EPISODES, RunDirectory, write_text
 from corral.train.run.episode_video import BackgroundVideo, VideoScene
-from corral.train.run.evaluation import is_better, is_enough, means_of, row_of
 from corral.train.run.failure import RunFailure
 from corral.train.run.outputs import Outputs
-from corral.train.run.parts import Parts
+from corral.train.run.parts import Parts, is_better, is_enough, means_of, row_of
 from corral.train.run.replay_files import ReplayFiles, replay_of
 from corral.train.run.stop_signals import StopSignals
 from corral.train.run.time_split import TimeSplit, compared
+from corral.train.sinks import jsonl
+from corral.train.sinks.console import clock
 
 DONE, INTERRUPTED = 0, 130
 
@@ -48,9 +47,8 @@ class Training:
     Args:
         parts: what it is made of.
         directory: of the run.
-        outputs: where its metrics go.
+        outputs: where its metrics go, and what it says on the console.
         progress: how far it has come.
-        announcements: what it says on the console.
         lock: on the directory; released at the end.
     """
 
@@ -60,7 +58,6 @@ class Training:
         directory: RunDirectory,
         outputs: Outputs,
         progress: Progress,
-        announcements: Announcements,
         lock: ExitStack,
     ) -> None:
         self.parts = parts
@@ -68,7 +65,6 @@ class Training:
         self.directory = directory
         self.outputs = outputs
         self.progress = progress
-        self.announce = announcements
         self._lock = lock
         self.replay_files = ReplayFiles(directory.replay, replay_of(parts.learner))
         self.background_video = BackgroundVideo()
@@ -122,7 +118,7 @@ class Training:
         count = wants_of(self.config).count
         rollout: Gathered = self.parts.collector.collect(count)
         # A learner that collects by itself may learn at the same time.
-        self._time_split.add("learning", getattr(rollout, "learning_seconds", 0.0))
+        self._time_split.own["learning"] += getattr(rollout, "learning_seconds", 0.0)
         return rollout
 
     def learn(self, rollout: Gathered) -> dict[str, float]:
@@ -150,7 +146,7 @@ class Training:
             metrics |= {f"episode/{name}": value for name, value in means.items()}
             metrics |= self._time_split.sample(steps - self._began_at)
             self._latest |= metrics
-            self.outputs.write_episodes(rows, steps)
+            jsonl.append(self.directory.episodes, rows, steps)
             self.outputs.write(metrics, steps)
 
     def evaluate(self) -> None:
@@ -172,14 +168,14 @@ class Training:
                 self.directory.update_about(
                     best=progress.best, best_metric=metric, best_std=spread
                 )
-            self.announce.evaluation(progress.steps, results, improved)
+            self.outputs.evaluation(progress.steps, results, improved)
             if self.config.video == "evaluations":
                 self._record_video(f"update-{progress.update:06}")
 
     def checkpoint(self) -> None:
         """End the running episodes, and save everything the run needs to continue."""
         with self._time_split.spent_on("saving"):
-            self.announce.cut_episodes(self._unended)
+            self.outputs.cut_episodes(self._unended)
             self._unended = set(self._slots)
             self.parts.collector.end_episodes(self.progress.update)
             self._save_last()
@@ -231,80 +227,64 @@ class Training:
     def finish(self) -> int:
         """Evaluate the best policy, record its video, write the report."""
         seconds, split = self.seconds, self._time_split.split()
-        steps = self.progress.steps
-        measured = self._time_split.sample(steps - self._began_at, ending=True)
-        if measured:
+        steps, say = self.progress.steps, self.outputs.console.say
+        if measured := self._time_split.sample(steps - self._began_at, ending=True):
             self.outputs.write(measured, steps)
         if self._evaluated != self.progress.update:
             self.evaluate()
         self._save_last()
-        text = f"Trained {steps:,} steps in {spoken_time(seconds)}."
-        self.outputs.console.say(text, "bold")
+        say(f"Trained {steps:,} steps in {clock(seconds)}.", "bold")
         self._wait_for_videos()  # before anything else is timed
         facts: dict[str, Any] = {"state": "done", "seconds": seconds, "split": split}
         facts |= self._compared(seconds - self.progress.seconds, split)
-        self._load_best()
+        if self.directory.best.exists():
+            self.parts.load(Checkpoint.load(self.directory.best))
         facts |= self._judged()
         for path in self.parts.learner.export(self.directory.checkpoints):
-            self.outputs.console.say(f"Also        {path}")
+            say(f"Also        {path}")
         if self.config.video != "never":
             self._record_video("best")
             self._wait_for_videos()
-        self.directory.update_about(**facts)
-        self._write_report()
-        self.announce.finished(self.background_video.failed)
+        self._note(**facts)
+        self.outputs.finished()
         return DONE
 
     def interrupt(self) -> int:
         """Save where it stopped, and say how to continue; skip unfinished videos."""
         self.background_video.close()
-        self.announce.failed_video(self.background_video.trouble)
+        self.outputs.failed_video(self.background_video.trouble)
         self.save(self.directory.interrupted)
-        self.directory.update_about(state="interrupted", seconds=self.seconds)
-        self._write_report()
-        self.announce.interrupted(self.progress.update, self.progress.steps)
+        self._note(state="interrupted", seconds=self.seconds)
+        self.outputs.interrupted(self.progress.update, self.progress.steps)
         return INTERRUPTED
-
-    def _load_best(self) -> None:
-        if self.directory.best.exists():
-            best = Checkpoint.load(self.directory.best)
-            self.parts.learner.load_state_dict(best.learner)
-            self.parts.load_normalisers(best.normalisers)
 
     def _judged(self) -> dict[str, Any]:
         """The best policy on episodes that had no part in choosing it."""
-        count = self.config.final_episodes
+        count, known = self.config.final_episodes, {"best": self.progress.best}
         if not count:
-            return {"best": self.progress.best}
+            return known
         result = self.parts.evaluate(count, self.parts.seed(EvaluationSeed.FINAL))
-        text = self.announce.final_evaluation(result, self.parts.measured(result))
-        return {
-            "best": self.progress.best,
+        text = self.outputs.final_evaluation(result, self.parts.measured(result))
+        return known | {
             "final": float(result.mean),
             "final_std": float(result.std),
             "result": text,
-            "again": self.announce.typed("eval"),
+            "again": self.outputs.typed("eval"),
             **adaptation_of(self.parts, result),
         }
 
     def _compared(self, seconds: float, split: dict[str, float]) -> dict[str, Any]:
         """Compare the run's speed with that of one env."""
-        learning = seconds * split["learning"]
-        collecting = seconds * sum(
-            split[part] for part in ("env", "policy", "waiting", "copying")
-        )
-        steps = self.progress.steps - self._began_at
+        steps, say = self.progress.steps - self._began_at, self.outputs.console.say
         if not steps or self._lost_processes:
             return {}  # in this process, such an env would be the end of the run
         try:
-            text = compared(self.parts, steps, collecting, learning)
+            text = compared(self.parts, steps, seconds, split)
         except FaultError as error:  # a single env is not restarted
             reason = str(error).partition("\n")[0]
-            self.outputs.console.say(
-                f"The speed of one env was not measured: {reason}", "dim"
-            )
+            say(f"The speed of one env was not measured: {reason}", "dim")
             return {}
-        self.outputs.console.say(text)
+        say(text)
         return {"faster": text}
 
     def _record_video(self, name: str) -> None:
@@ -315,22 +295,19 @@ class Training:
             self.background_video.record(scene, self.directory.videos / f"{name}.gif")
         except Exception as error:  # a run does not fail because of a video
             self.background_video.note_failure(error)
-        self.announce.failed_video(self.background_video.trouble)
+        self.outputs.failed_video(self.background_video.trouble)
 
     def _wait_for_videos(self) -> None:
         """Wait for videos; Ctrl-C skips them and nothing else."""
-        say = self.outputs.console.say
+        say, video = self.outputs.console.say, self.background_video
         try:
-            if self.background_video.busy:
+            if video.busy:
                 say("Recording a video of the policy… (Ctrl-C skips it)", "dim")
-            self.background_video.wait()
+            video.wait()
         except KeyboardInterrupt:
-            self.background_video.close()
+            video.close()
             say("The video was skipped.", "yellow")
-        self.announce.failed_video(self.background_video.trouble)
-
-    def _write_report(self) -> None:
-        write_text(self.directory.report, report.page(self.directory))
+        self.outputs.failed_video(video.trouble)
 
     def _watch(self, pool: Pool) -> None:
         """Report every restart of a pool at once: an update may take minutes."""
@@ -351,25 +328,26 @@ class Training:
         try:
             yield
         except KeyboardInterrupt:  # the second one, or one while it was finishing
-            self._note(state="interrupted", seconds=self.seconds)
-            self.announce.stopped_at_once(self._is_trained)
+            with suppress(CorralError, OSError):
+                self._note(state="interrupted", seconds=self.seconds)
+            self.outputs.stopped_at_once(self._is_trained)
             raise
         except Exception as error:
-            announce = self.announce
-            failure = RunFailure(error, self.config, announce.command, announce.signed)
+            command, signed = self.outputs.command, self.outputs.signed
+            failure = RunFailure(error, self.config, command, signed)
             state = "diverged" if isinstance(error, TrainingDiverged) else "failed"
-            self._note(state=state, result=failure.description())
-            message = announce.failure(failure, self._is_trained)
+            with suppress(CorralError, OSError):  # the disk may be what is wrong
+                self._note(state=state, result=failure.description())
+            message = self.outputs.failure(failure, self._is_trained)
             if not isinstance(error, CorralError):
                 raise RunFailed(message) from error
             error.args = (message, *error.args[1:])
             raise
 
     def _note(self, **facts: Any) -> None:
-        # The disk may be what is wrong; the error itself is on its way.
-        with suppress(CorralError, OSError):
-            self.directory.update_about(**facts)
-            self._write_report()
+        """Write facts about the run, and its report."""
+        self.directory.update_about(**facts)
+        write_text(self.directory.report, report.page(self.directory))
 
     # Ending ---------------------------------------------------------------------------
 
@@ -400,7 +378,7 @@ def _naming_culprits(rollout: Gathered) -> Iterator[None]:
     except TrainingDiverged as error:
         in_rows = rollout.reward.ndim == 2  # whole episodes do not say their slots
         seen = getattr(rollout, "obs", ()) if in_rows else ()
-        said = in_rows and finite_check.culprit(seen, rollout.reward, rollout.valid)
+        said = in_rows and not_finite(seen, rollout.reward, rollout.valid)
         if not said:
             raise
         raise TrainingDiverged(f"{error}. {said[0].upper()}{said[1:]}") from error

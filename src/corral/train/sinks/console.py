@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic, strftime
 from typing import TextIO
 
@@ -23,7 +24,6 @@ try:
     from rich.progress import (
         BarColumn,
         Progress,
-        TaskID,
         TextColumn,
         TimeRemainingColumn,
     )
@@ -64,8 +64,9 @@ class ConsoleSink:
         self._latest: dict[str, float] = {}
         self._step = 0
         self._lines = 0
-        self._drawn = self._logged = self._began = clock()
-        self._from: tuple[int, float] | None = None
+        self._shown = self._began = clock()
+        """When the bar or the line was shown last, and when the run began."""
+        self._from = (0, self._began)
         """Step and time from which on it is being trained."""
         self._progress = Progress(
             TextColumn("{task.fields[steps]}"),
@@ -103,27 +104,22 @@ class ConsoleSink:
         """Move the bar."""
         self._latest.update(metrics)
         self._step = step
-        if self.console.is_terminal:
+        waited, tenth = self._clock() - self._shown, LINES_PER_RUN * step // self._total
+        if self.console.is_terminal and waited >= REFRESH_SECONDS:
+            self._shown += waited
             self._progress.update(
                 self._task,
                 completed=min(step, self._total),
                 steps=f"{step:,}/{self._total:,}",
                 times=self._times(SHOWN_TIME),
                 figures="  ".join(self._figures()),
-                refresh=self._is_time(),
+                refresh=True,
             )
-            return
-        now, tenth = self._clock(), LINES_PER_RUN * step // self._total
-        if tenth > self._lines or now - self._logged >= LINE_SECONDS:
-            self._lines, self._logged = tenth, now
+        elif not self.console.is_terminal and (
+            tenth > self._lines or waited >= LINE_SECONDS
+        ):
+            self._lines, self._shown = tenth, self._shown + waited
             self.say("  ".join([f"step {step}/{self._total}", *self._figures()]))
-
-    def _is_time(self) -> bool:
-        now = self._clock()
-        if now - self._drawn < REFRESH_SECONDS:
-            return False
-        self._drawn = now
-        return True
 
     def close(self) -> None:
         """Take the bar away."""
@@ -131,15 +127,12 @@ class ConsoleSink:
 
     def _times(self, form: str) -> str:
         """How long it has been running, and for how long it will."""
-        now = self._clock()
-        return form.format(elapsed=clock(now - self._began), left=self._left(now))
-
-    def _left(self, now: float) -> str:
-        if self._from is None or self._step <= self._from[0]:
-            return UNKNOWN_TIME
+        now, left = self._clock(), UNKNOWN_TIME
         step, began = self._from
-        pace = (now - began) / (self._step - step)
-        return clock(pace * max(0, self._total - self._step))
+        if self._step > step:
+            pace = (now - began) / (self._step - step)
+            left = clock(pace * max(0, self._total - self._step))
+        return form.format(elapsed=clock(now - self._began), left=left)
 
     def _figures(self) -> list[str]:
         known: dict[str, Callable[[float], str]] = {
@@ -164,40 +157,36 @@ aside = Console(highlight=False, stderr=True)
 class ProgressBar:
     """A progress bar on the terminal; elsewhere nothing."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
+    def __init__(self, update: Callable[..., None]) -> None:
+        self._update = update
         self._total = 0
 
     def expect(self, turns: int) -> None:
         """So many more turns are to come; fewer, if negative."""
         self._total += turns
-        self._progress.update(self._task, total=self._total, refresh=True)
+        self._update(total=self._total)
 
     def show_status(self, text: str) -> None:
         """What is being done now."""
-        self._progress.update(self._task, description=f"{text:<34}", refresh=True)
+        self._update(description=f"{text:<34}")
 
     def turn(self) -> None:
         """One of the expected turns is over."""
-        self._progress.update(self._task, advance=1, refresh=True)
+        self._update(advance=1)
 
 
 @contextmanager
 def progress_bar() -> Iterator[ProgressBar]:
     """A bar that is gone when it is done."""
-    columns = (
+    with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         TextColumn("{task.completed}/{task.total}"),
         TimeRemainingColumn(),
-    )
-    progress = Progress(
-        *columns,
         console=aside,
         transient=True,
         disable=not aside.is_terminal,
         auto_refresh=False,  # no refreshing thread beside what is being measured
-    )
-    with progress:
-        yield ProgressBar(progress, progress.add_task("", total=0))
+    ) as progress:
+        task = progress.add_task("", total=0)
+        yield ProgressBar(partial(progress.update, task, refresh=True))

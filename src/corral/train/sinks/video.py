@@ -79,10 +79,6 @@ class VideoFrames:
             self.frames = self.frames[::2]
             self.stride *= 2
 
-    def as_gif(self, speed: float) -> bytes:
-        """The GIF, with so many steps a second."""
-        return encode(self.frames, speed / self.stride)
-
 
 def _checked(frame: Any) -> NDArray[np.uint8]:
     array = np.array(frame)  # a copy: some envs draw on the same canvas each time
@@ -103,9 +99,9 @@ def capture_frame(env: Any) -> int:
 
 
 def encode_gif(env: Any, speed: float) -> bytes:
-    """All pictures so far as a GIF."""
+    """All pictures so far as a GIF, with so many steps a second."""
     frames: VideoFrames = this_worker().resource
-    return frames.as_gif(speed)
+    return encode(frames.frames, speed / frames.stride)
 
 
 def lower_priority() -> None:

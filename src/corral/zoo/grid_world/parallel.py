@@ -117,7 +117,7 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
             self._rng = np.random.default_rng(seed)
         self._world = World(self.rules, list(self._by_name.values()), self._rng)
         self.agents = list(self.possible_agents)
-        return self._observations(), {name: {} for name in self.agents}
+        return self._observed(), {name: {} for name in self.agents}
 
     def step(
         self, actions: dict[str, int]
@@ -136,7 +136,7 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
         late = world.late
         ended = {name: one.ended for name, one in outcomes.items()}
         # Agents that are out get a last observation.
-        observations = self._observations()
+        observations = self._observed()
         world.leave({name for name in outcomes if ended[name] or late})
         self.agents = [agent.name for agent in world.present]
         return (
@@ -178,19 +178,18 @@ class GridWorld(ParallelEnv):  # type: ignore[misc]
             parts | {name: parts["agent"] for name in shown if shown[name]}
         )
 
-    def _observations(self) -> dict[str, Any]:
-        return {name: self._observe(self._by_name[name]) for name in self.agents}
-
-    def _observe(self, agent: Agent) -> Any:
-        world = self._begun()
-        parts = agent.observed(world.look(agent))
-        if self.show_target:
-            parts["target"] = np.array(world.target.cell, np.int32)
-        if world.goal is not None:
-            parts["goal"] = np.array(world.goal, np.int32)
-        if not self.flat:
-            return parts
-        return np.asarray(flatten(self._full[agent.name], parts), np.float32)
+    def _observed(self) -> dict[str, Any]:
+        """The observations of all agents, in order."""
+        world, seen = self._begun(), dict[str, Any]()
+        target = world.target.cell if self.show_target else None
+        places = {"target": target, "goal": world.goal}
+        for name in self.agents:
+            agent = self._by_name[name]
+            parts = agent.observed(world.look(agent))
+            parts |= {key: np.array(at, np.int32) for key, at in places.items() if at}
+            whole = flatten(self._full[name], parts) if self.flat else None
+            seen[name] = parts if whole is None else np.asarray(whole, np.float32)
+        return seen
 
 
 def _rules(size: str | int, given: Parts) -> Rules:

@@ -26,9 +26,7 @@ def make(
         render_mode: "rgb_array", or None.
         **arguments: for the grid world itself: size, ground, air, goal, max_steps, ...
     """
+    if view not in VIEWS:
+        raise OptionError(f"view is {view!r}; choose one of {', '.join(VIEWS)}")
     env = grid_world.parallel_env(render_mode=render_mode, **arguments)
-    if view == "flattened":
-        return FlattenedAgents(env, reward)
-    if view == "shared":
-        return multi_env(env)
-    raise OptionError(f"view is {view!r}; choose one of {', '.join(VIEWS)}")
+    return FlattenedAgents(env, reward) if view == "flattened" else multi_env(env)

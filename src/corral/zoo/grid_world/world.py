@@ -124,15 +124,12 @@ class Target:
             self.direction = DIRECTIONS[rng.integers(len(DIRECTIONS))]
         if rng.random() >= self.speed:
             return
-        ahead = beside(self.cell, self.direction, board.size)
-        if not board.blocks(ahead):
-            self.cell = ahead
-            return
-        for index in rng.permutation(len(DIRECTIONS)).tolist():
-            aside = beside(self.cell, DIRECTIONS[index], board.size)
-            if not board.blocks(aside):
-                self.cell = aside
-                return
+        ahead = [beside(self.cell, self.direction, board.size)]
+        if board.blocks(ahead[0]):
+            order = rng.permutation(len(DIRECTIONS)).tolist()
+            ahead = [beside(self.cell, DIRECTIONS[one], board.size) for one in order]
+        free = (cell for cell in ahead if not board.blocks(cell))
+        self.cell = next(free, self.cell)
 
     def sees(self, cell: Cell) -> bool:
         """Whether the cell is next to it, or the same."""

@@ -20,8 +20,7 @@ from corral.engine.pool import Pool
 from corral.engine.worker.seeds import episode_seed
 from corral.errors import OptionError
 from corral.learners.torch_import import functional, torch
-from corral.rollouts.episode import Episode
-from corral.rollouts.episodic import run_episodes
+from corral.rollouts.episodic import Episode, run_episodes
 from corral.zoo.meta.parallel_env import ParallelEnvManager
 
 MEMORY = "memory"

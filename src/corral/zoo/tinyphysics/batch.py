@@ -20,7 +20,6 @@ from corral.zoo.tinyphysics.model import Model, load_model
 from corral.zoo.tinyphysics.route import (
     CONTEXT,
     CONTROL_START,
-    COST_END,
     request_of,
 )
 from corral.zoo.tinyphysics.tokens import BINS, encode, sample
@@ -33,9 +32,6 @@ from corral.zoo.tinyphysics.track import (
     STEER_LIMIT,
     Drives,
     Track,
-    action_space,
-    finished,
-    observation_space,
 )
 
 WINDOW = np.arange(1 - CONTEXT, 1)
@@ -94,10 +90,19 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         road: str = "curvature",
     ) -> None:
         self.num_envs = num_envs
-        # Without the total number the turns of slots are unknown.
-        known = slots if total is not None else None
-        total = num_envs if total is None else total
-        self._drives = Drives(routes, num_envs, known, total, shuffle, noise, road)
+        self._drives = Drives(
+            routes,
+            num_envs,
+            # Without the total number the turns of slots are unknown.
+            None if total is None else slots,
+            num_envs if total is None else total,
+            shuffle=shuffle,
+            noise=noise,
+            road=road,
+            dtype=dtype,
+            scaled=scaled,
+            whole_route=whole_route,
+        )
         self._model = model if isinstance(model, Model) else load_model(model)
         if self._model.rows not in (None, num_envs):
             raise OptionError(
@@ -105,14 +110,10 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
                 f"call, but there are {num_envs} cars; leave out batched, or export "
                 "the model with a free first axis"
             )
-        self._whole_route = whole_route
-        self._dtype = np.dtype(dtype)
-        self._scaled = scaled
-        self._road = road
-        self.single_observation_space = observation_space(dtype)
-        self.single_action_space = action_space()
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        seen, steer = self._drives.spaces()
+        self.single_observation_space, self.single_action_space = seen, steer
+        self.observation_space = batch_space(seen, num_envs)
+        self.action_space = batch_space(steer, num_envs)
         self._paths = [""] * num_envs
         self._traced = [False] * num_envs
         self._index, self._end = np.zeros((2, num_envs), np.intp)
@@ -172,13 +173,12 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
             self._traced[row] = traced
             infos = self._add_info(infos, {"route": track.path}, row)
         self._see(rows)
-        return self._shown(), infos
+        return self._drives.shown(self._seen), infos
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + row for row in range(self.num_envs)]
+        if seed is None or isinstance(seed, (int, np.integer)):
+            rows = range(self.num_envs)
+            return [None if seed is None else int(seed) + row for row in rows]
         if len(seed) != self.num_envs:
             raise OptionError(
                 f"{len(seed)} seeds for {self.num_envs} slots; pass one per slot"
@@ -197,7 +197,7 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         held["ahead"][row, : rows + AHEAD] = track.ahead
         self._paths[row] = track.path
         self._index[row] = CONTROL_START
-        self._end[row] = track.length if self._whole_route else COST_END
+        self._end[row] = self._drives.end_of(track)
         self._now[row] = track.lataccel[CONTROL_START - 1]
         self._seen[row, 0], self._seen[row, 2] = track.error, track.error_sum
 
@@ -221,7 +221,8 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         over = np.zeros(self.num_envs, np.bool_)
         over[rows] = self._index[rows] == self._end[rows]
         infos = self._infos(over) if over.any() else {}
-        return self._shown(), rewards, np.zeros_like(over), over, infos
+        seen = self._drives.shown(self._seen)
+        return seen, rewards, np.zeros_like(over), over, infos
 
     def _check(self, rows: Rows, actions: NDArray[Any]) -> None:
         if actions.shape != (self.num_envs, 1):
@@ -271,12 +272,9 @@ class TinyPhysicsVectorEnv(VectorEnv[NDArray[Any], NDArray[np.float32], NDArray[
         seen[rows, 4:FIRST_AHEAD] = row[:, 1:DRAW]
         road = (self._first_ahead[rows] + index)[:, None] + ROAD
         seen[rows, LOOKING_AHEAD] = self._ahead.take(road)
-        if self._road == "lataccel":
+        if self._drives.road == "lataccel":
             seen[rows, -1] = self._states[self._first[rows] + index - 1, 0]
         self._row[rows] = row
-
-    def _shown(self) -> NDArray[Any]:
-        return finished(self._seen, self._dtype, self._scaled)
 
     def _infos(self, over: Mask) -> dict[str, Any]:
         """The infos of routes that are over."""

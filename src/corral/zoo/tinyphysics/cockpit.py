@@ -81,17 +81,12 @@ class Cockpit:
         """The policy's observations, (count, WIDTH)."""
         seen = self._seen
         ahead = seen[:, LOOKING_AHEAD] - seen[:, 5:6]
-        errors = (seen[:, 0], seen[:, 1], self._bends)
-        present = (
-            *(ERRORS * np.stack(errors, 1)).T,
-            0.5 * seen[:, 3],
-            seen[:, 4] / 15.0 - 1.5,
-            0.5 * seen[:, 5],
-            seen[:, -1],
-        )
+        errors = np.stack([seen[:, 0], seen[:, 1], self._bends], 1)
+        now = [0.5 * seen[:, 3], seen[:, 4] / 15.0 - 1.5, 0.5 * seen[:, 5], seen[:, -1]]
         shown = np.concatenate(
             [
-                np.stack(present, 1),
+                ERRORS * errors,
+                np.stack(now, 1),
                 5.0 * ahead[:, :NEAR],
                 np.stack([2.0 * ahead[:, part].mean(1) for part in FAR], 1),
                 self._turns / (0.3 * TURN),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from corral.errors import OptionError
 from corral.zoo.tinyphysics.costs import cost_info, reward
 from corral.zoo.tinyphysics.model import Model, load_model
-from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, COST_END, request_of
+from corral.zoo.tinyphysics.route import CONTEXT, CONTROL_START, request_of
 from corral.zoo.tinyphysics.tokens import decode_one, encode_one, sample_one
 from corral.zoo.tinyphysics.track import (
     AHEAD,
@@ -23,9 +23,6 @@ from corral.zoo.tinyphysics.track import (
     STEER_LIMIT,
     Drives,
     Track,
-    action_space,
-    finished,
-    observation_space,
 )
 
 Observation = NDArray[Any]
@@ -79,15 +76,20 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         scaled: bool = False,
         road: str = "curvature",
     ) -> None:
-        slots = None if slot is None else [slot]
-        self._drives = Drives(routes, 1, slots, num_envs, shuffle, noise, road)
+        self._drives = Drives(
+            routes,
+            1,
+            None if slot is None else [slot],
+            num_envs,
+            shuffle=shuffle,
+            noise=noise,
+            road=road,
+            dtype=dtype,
+            scaled=scaled,
+            whole_route=whole_route,
+        )
         self._model = model if isinstance(model, Model) else load_model(model)
-        self._whole_route = whole_route
-        self._dtype = np.dtype(dtype)
-        self._scaled = scaled
-        self._road = road
-        self.observation_space = observation_space(dtype)
-        self.action_space = action_space()
+        self.observation_space, self.action_space = self._drives.spaces()
         self._track: Track | None = None
         self._trace = False
         self._index = self._end = 0
@@ -103,11 +105,11 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         self._track = track = self._drives.begin(0, seed, route)
         self._trace = trace
         self._index = CONTROL_START
-        self._end = track.length if self._whole_route else COST_END
+        self._end = self._drives.end_of(track)
         self._error, self._error_sum = track.error, track.error_sum
         self._now = track.lataccel.item(CONTROL_START - 1)
         self._see(track, CONTROL_START)
-        return self._shown(), {"route": track.path}
+        return self._drives.shown(self._seen), {"route": track.path}
 
     def step(
         self, action: NDArray[np.float32]
@@ -122,8 +124,11 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
         gained = reward(track.target.item(index) - after, change)
         self._index = index = index + 1
         self._see(track, index)
-        over = index == self._end
-        return self._shown(), gained, False, over, self._info(track) if over else {}
+        info, over = {}, index == self._end
+        if over:
+            driven = (track.target, track.lataccel, track.states)
+            info = cost_info(track.path, *driven, self._trace)
+        return self._drives.shown(self._seen), gained, False, over, info
 
     def _drive(self, track: Track, index: int, steer: float) -> float:
         """The lateral acceleration after this steer."""
@@ -156,17 +161,8 @@ class TinyPhysicsEnv(gymnasium.Env[Any, Any]):
             track.curvature.item(index),
         )
         seen[LOOKING_AHEAD] = track.ahead[index + 1 : index + 1 + AHEAD]
-        if self._road == "lataccel":
+        if self._drives.road == "lataccel":
             seen[-1] = track.states[index - 1, 0]
-
-    def _shown(self) -> Observation:
-        return finished(self._seen, self._dtype, self._scaled)
-
-    def _info(self, track: Track) -> dict[str, Any]:
-        """The info of the last step."""
-        return cost_info(
-            track.path, track.target, track.lataccel, track.states, self._trace
-        )
 
 
 def make_tinyphysics(

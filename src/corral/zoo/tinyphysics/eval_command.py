@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def refuse(arguments: argparse.Namespace) -> None:
     """Raise OptionError if another evaluation got an option of this one."""
-    for name in OWN:
-        if _is_given(arguments, name):
-            raise OptionError(
-                f"--{name} is an option of `corral eval {NAME}`; to evaluate the run "
-                f"there: corral eval {NAME} --controller {arguments.run_path}"
-            )
+    for name in _given(arguments, OWN):
+        raise OptionError(
+            f"--{name} is an option of `corral eval {NAME}`; to evaluate the run "
+            f"there: corral eval {NAME} --controller {arguments.run_path}"
+        )
 
 
 def need(arguments: argparse.Namespace) -> Need:
@@ -97,12 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    for name in OTHERS:
-        if _is_given(arguments, name):
-            raise OptionError(
-                f"--{name} has no meaning for {NAME}: it drives every route once, "
-                "seeded with its path"
-            )
+    for name in _given(arguments, OTHERS):
+        raise OptionError(
+            f"--{name} has no meaning for {NAME}: it drives every route once, "
+            "seeded with its path"
+        )
     check_file("--json", arguments.json)
     check_file("--html", arguments.html)
     report = arguments.html or _beside(arguments.json)
@@ -113,9 +111,11 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _is_given(arguments: argparse.Namespace, name: str) -> bool:
-    value = getattr(arguments, name)
-    return value is not None and value is not False
+def _given(arguments: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    values = vars(arguments)
+    return [
+        name for name in names if not (values[name] is None or values[name] is False)
+    ]
 
 
 def _show(controller: Controller, costs: Mapping[str, Costs]) -> None:
@@ -147,7 +147,7 @@ def _write(
         "layout": layout,
     }
     try:
-        from corral.train.run.atomic_write import write_text
+        from corral.train.run.directory import write_text
         from corral.zoo.tinyphysics.page import page
 
         write_text(path, page(controller.name, costs, traces, facts, arguments.line))

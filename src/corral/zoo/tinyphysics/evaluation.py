@@ -20,8 +20,7 @@ from corral.core import Decision, EnvSpec, Generators, Policy, Step
 from corral.engine.pool import Pool
 from corral.engine.worker.context import this_worker
 from corral.errors import OptionError
-from corral.rollouts.episode import Episode
-from corral.rollouts.episodic import run_episodes
+from corral.rollouts.episodic import Episode, run_episodes
 from corral.rollouts.number_format import score
 from corral.train.run.directory import find
 from corral.zoo.tinyphysics import (
@@ -116,8 +115,8 @@ def mean_of(costs: Mapping[str, Costs]) -> Costs:
 
 def mean_text(costs: Mapping[str, Costs]) -> str:
     """The mean total cost and its standard deviation over the routes."""
-    totals = [cost.total for cost in costs.values()]
-    return score(mean_of(costs).total, float(np.std(totals)))
+    deviation = np.std([cost.total for cost in costs.values()])
+    return score(mean_of(costs).total, float(deviation))
 
 
 def samples_of(costs: Mapping[str, Costs], count: int = SAMPLES) -> list[str]:

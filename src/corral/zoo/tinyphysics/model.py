@@ -10,7 +10,9 @@ The one module of the zoo that imports onnxruntime.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,16 +61,13 @@ class Model:
         self.lean = False
         """Whether it computes its last row alone."""
         self._session = session
-        if session.get_outputs()[0].shape[1] != CONTEXT:
-            return
-        try:
-            lean = _session(path, last_row_only(content), device)
-            counts = COUNTS if self.rows is None else (self.rows,)
-            self.lean = all(self._agree(lean, session, count) for count in counts)
-        except Exception:  # of another architecture: use the whole model
-            return
-        if self.lean:
-            self._session = lean
+        # The whole model is used if it has another architecture.
+        if session.get_outputs()[0].shape[1] == CONTEXT:
+            with suppress(Exception):
+                lean = _session(path, last_row_only(content), device)
+                counts = COUNTS if self.rows is None else (self.rows,)
+                self.lean = all(self._agree(lean, session, count) for count in counts)
+                self._session = lean if self.lean else session
 
     def _agree(self, lean: Any, whole: Any, count: int) -> bool:
         """Whether both sessions return the same bits for a batch of this size."""
@@ -108,11 +107,10 @@ def _loaded(path: str | None, device: str, file: tuple[Any, ...] | None) -> Mode
 
 def _file(path: str) -> tuple[Any, ...] | None:
     """What tells this file from another one of the same name."""
-    try:
+    with suppress(OSError):  # `_content` reports it
         found = os.stat(path)
-    except OSError:  # `_content` reports it
-        return None
-    return os.path.abspath(path), found.st_mtime_ns, found.st_size
+        return os.path.abspath(path), found.st_mtime_ns, found.st_size
+    return None
 
 
 def _session(path: str | None, content: bytes, device: str) -> Any:
@@ -147,8 +145,7 @@ def _session(path: str | None, content: bytes, device: str) -> Any:
 
 def _content(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return Path(path).read_bytes()
     except OSError as error:
         raise OptionError(
             f"the model {path} cannot be read: {error.strerror}; expected an ONNX "

@@ -106,8 +106,7 @@ def onnx_bytes(
     graph = helper.make_graph(nodes, "graph", inputs, [output], arrays)
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    content: bytes = model.SerializeToString()
-    return content
+    return bytes(model.SerializeToString())
 
 
 def last_row_only(content: bytes) -> bytes:
@@ -133,8 +132,7 @@ def last_row_only(content: bytes) -> bytes:
         [*graph.initializer, numpy_helper.from_array(np.array([CONTEXT - 1]), LAST)],
     )
     model.graph.CopyFrom(rewritten)
-    rewritten_content: bytes = model.SerializeToString()
-    return rewritten_content
+    return bytes(model.SerializeToString())
 
 
 def _nodes_by_row(nodes: Sequence[Any], constants: set[str], output: str) -> set[int]:
@@ -145,20 +143,14 @@ def _nodes_by_row(nodes: Sequence[Any], constants: set[str], output: str) -> set
             readers.setdefault(name, set()).add(place)
     by_row: set[int] = set()
     for place in reversed(range(len(nodes))):
-        used = [readers[name] for name in nodes[place].output if name in readers]
-        if (
-            used
-            and set().union(*used) <= by_row
-            and _is_by_row(nodes[place], constants)
-        ):
+        one = nodes[place]
+        used = [readers[name] for name in one.output if name in readers]
+        # With the constant on the left, a product would mix rows.
+        product = one.op_type == "MatMul" and one.input[1] in constants
+        alone = product or one.op_type in BY_ROW
+        if alone and used and set().union(*used) <= by_row:
             by_row.add(place)
     return by_row
-
-
-def _is_by_row(one: Any, constants: set[str]) -> bool:
-    if one.op_type == "MatMul":  # with the constant on the left it would mix rows
-        return one.input[1] in constants
-    return one.op_type in BY_ROW
 
 
 def _with_cuts(nodes: Sequence[Any], by_row: set[int], cut: set[str]) -> list[Any]:

@@ -36,7 +36,13 @@ def page(
     )
     _add_histogram(built, controller, costs)
     _add_traces(built, traces)
-    _add_table(built, costs, mean)
+    built.heading("Every route")
+    built.table(
+        ["route", "lataccel", "jerk", "total"],
+        [(path, *map(number, cost)) for path, cost in {**costs, MEAN: mean}.items()],
+        texts=(0,),
+        kinds=[*[""] * len(costs), "first strong"],
+    )
     built.heading("Setup")
     built.facts(facts)
     built.code(shlex.join(command))
@@ -86,14 +92,3 @@ def _add_traces(built: Page, traces: Sequence[Trace]) -> None:
 def _curve(name: str, seconds: np.ndarray, values: np.ndarray, color: str) -> Curve:
     points = list(zip(seconds.tolist(), values.tolist(), strict=True))
     return Curve(name, points, color, "-", "")
-
-
-def _add_table(built: Page, costs: Mapping[str, Costs], mean: Costs) -> None:
-    built.heading("Every route")
-    shown = {**costs, MEAN: mean}
-    built.table(
-        ["route", "lataccel", "jerk", "total"],
-        [(path, *map(number, cost)) for path, cost in shown.items()],
-        texts=(0,),
-        kinds=[*[""] * len(costs), "first strong"],
-    )

@@ -26,16 +26,10 @@ from corral.errors import OptionError
 from corral.learners.cloning import clone
 from corral.learners.ppo import PPO
 from corral.rollouts.collector import Collector
-from corral.rollouts.episodic import run_episodes
 from corral.rollouts.evaluation import Evaluation
 from corral.train.recipes.config import RunConfig
 from corral.train.run import parts as plain
-from corral.zoo.tinyphysics import (
-    PID,
-    RouteOrder,
-    find_routes,
-    make_tinyphysics_batched,
-)
+from corral.zoo.tinyphysics import PID, RouteOrder, evaluation, find_routes
 from corral.zoo.tinyphysics.cockpit import (
     make_cockpit,
     make_cockpit_batched,
@@ -174,20 +168,17 @@ class TinyPhysicsParts(plain.Parts):
         """Of the official controller, one for each route."""
         new = [route for route in dict.fromkeys(routes) if route not in self._pid]
         if new:
-            layout, given = self.pool.layout, {"routes": new, "dtype": "float64"}
-            with Pool(
-                make_tinyphysics_batched,
+            layout = self.pool.layout
+            with evaluation.open_pool(
+                evaluation.controller_of(evaluation.PID_NAME),
+                self.config.model,
                 min(len(new), self.config.num_envs),
-                batched=True,
                 backend=layout.backend,
                 workers=None if layout.backend == "serial" else layout.workers,
-                infos="final",
-                env_kwargs={**given, "model": self.config.model},
+                batched=True,
             ) as pool:
-                tasks = [{"route": route} for route in new]
-                for drive in run_episodes(pool, PID(), tasks=tasks, rows=False):
-                    cost = drive.info["episode_cost"]["total"]
-                    self._pid[drive.info["route"]] = cost
+                costs = evaluation.drive(pool, PID(), new)
+            self._pid |= {route: cost.total for route, cost in costs.items()}
         return [self._pid[route] for route in routes]
 
     def warm_up(self, say: Callable[[str], object]) -> None:

@@ -18,7 +18,7 @@ SURE = 1e-9
 """Far more than the rounding error of 1024 probabilities summed in another order."""
 BINS = np.linspace(-LIMIT, LIMIT, TOKENS)
 """The value of each token."""
-_VALUES = BINS.tolist()
+_VALUES: list[float] = BINS.tolist()
 
 
 def encode(lataccel: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -33,8 +33,7 @@ def encode_one(lataccel: float) -> int:
 
 def decode_one(token: int) -> float:
     """The value of a token."""
-    value: float = _VALUES[token]
-    return value
+    return _VALUES[token]
 
 
 def sample(logits: NDArray[np.float32], draws: NDArray[np.float64]) -> NDArray[np.intp]:

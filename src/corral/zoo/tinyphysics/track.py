@@ -20,6 +20,7 @@ from corral.errors import OptionError
 from corral.zoo.tinyphysics.route import (
     CONTEXT,
     CONTROL_START,
+    COST_END,
     Floats,
     Route,
     RouteOrder,
@@ -81,6 +82,7 @@ class Track:
         lataccel[:CONTROL_START] = target[:CONTROL_START]
         tokens = np.zeros(length + 1, np.int64)
         tokens[:CONTROL_START] = encode(lataccel[:CONTROL_START])
+        drawn = np.random.RandomState(seed).random_sample(length - CONTEXT)
         errors = np.diff(target[CONTEXT - 1 : CONTROL_START])
         return cls(
             path=route.path,
@@ -92,17 +94,12 @@ class Track:
             speed=speed,
             curvature=curvature,
             ahead=np.concatenate([curvature[:-1], np.zeros(1 + AHEAD)]),
-            draws=_draws(seed, length),
+            # As `np.random.seed` and `rand` give them.
+            draws=np.concatenate([np.zeros(CONTEXT), drawn, np.zeros(1)]),
             error=float(errors[-1]),
             # In sequence, as a controller adds them up.
             error_sum=float(errors.cumsum()[-1]),
         )
-
-
-def _draws(seed: int, length: int) -> Floats:
-    """One number per row from CONTEXT on, as `np.random.seed` and `rand` give them."""
-    drawn = np.random.RandomState(seed).random_sample(length - CONTEXT)
-    return np.concatenate([np.zeros(CONTEXT), drawn, np.zeros(1)])
 
 
 def _and_last(values: NDArray[Any]) -> NDArray[Any]:
@@ -117,29 +114,15 @@ OBS_SCALE[:FIRST_AHEAD] = 10.0, 1.0, 0.1, 2.0, 0.03, 1000.0
 LOOKING_AHEAD = slice(FIRST_AHEAD, FIRST_AHEAD + AHEAD)
 
 
-def observation_space(dtype: str) -> Box:
-    """Unbounded numbers of this dtype."""
-    if dtype not in ("float32", "float64"):
-        raise OptionError(f"dtype is {dtype!r}; choose float32 or float64")
-    return Box(-np.inf, np.inf, (SIZE,), np.dtype(dtype).type)
-
-
-def action_space() -> Box:
-    """The steer; positive is to the right."""
-    return Box(-STEER_LIMIT, STEER_LIMIT, (1,), np.float32)
-
-
-def finished(obs: NDArray[np.float64], dtype: Any, scaled: bool) -> NDArray[Any]:
-    """The observation that the env returns: a copy, scaled if asked for."""
-    return (obs * OBS_SCALE if scaled else obs).astype(dtype)
-
-
-NOISES = ("route", "episode")
-ROADS = ("curvature", "lataccel")
+CHOICES = {
+    "noise": ("route", "episode"),
+    "road": ("curvature", "lataccel"),
+    "dtype": ("float32", "float64"),
+}
 
 
 class Drives:
-    """Starts the episodes of `count` cars.
+    """What one car and many cars have in common: starts of episodes, observations.
 
     A reset that names a route gets it. Otherwise slots take routes in turn
     (`RouteOrder`) if their indices are known; if not, the reset's seed chooses one.
@@ -152,7 +135,10 @@ class Drives:
         shuffle: see `RouteOrder`.
         noise: seed of the draws: "route", the spelling of the path, as for the official
             costs; "episode", the reset's seed, so that every visit differs.
-        road: see TinyPhysicsEnv.
+        road: see TinyPhysicsEnv, as for the others.
+        dtype: of observations.
+        scaled: whether observations are scaled.
+        whole_route: whether episodes last to the end of the file.
     """
 
     def __init__(
@@ -161,14 +147,19 @@ class Drives:
         count: int,
         slots: Sequence[int] | None,
         total: int,
+        *,
         shuffle: int | None,
         noise: str,
-        road: str = "curvature",
+        road: str,
+        dtype: str,
+        scaled: bool,
+        whole_route: bool,
     ) -> None:
-        if noise not in NOISES:
-            raise OptionError(f"noise is {noise!r}; choose one of {', '.join(NOISES)}")
-        if road not in ROADS:
-            raise OptionError(f"road is {road!r}; choose one of {', '.join(ROADS)}")
+        given = {"noise": noise, "road": road, "dtype": dtype}
+        for name, value in given.items():
+            if value not in CHOICES[name]:
+                choices = " or ".join(CHOICES[name])
+                raise OptionError(f"{name} is {value!r}; choose {choices}")
         if slots is not None and not all(0 <= slot < total for slot in slots):
             raise OptionError(
                 f"slots are {list(slots)}, but there are {total} in all; they must be "
@@ -177,7 +168,10 @@ class Drives:
         self._order = RouteOrder(find_routes(routes), total, shuffle)
         self._slots = slots
         self._noise = noise
-        self._road = road
+        self.road = road
+        self._dtype = np.dtype(dtype)
+        self._scaled = scaled
+        self._whole_route = whole_route
         self._episodes = [0] * count
         self._generators: list[np.random.Generator | None] = [None] * count
 
@@ -193,23 +187,31 @@ class Drives:
 
     def begin(self, place: int, seed: int | None, asked: str | None) -> Track:
         """Start the next episode of a car."""
-        generator = self._generator(place, seed)
+        generator = self._generators[place]
+        if generator is None or seed is not None:
+            generator = self._generators[place] = np_random(seed)[0]
         path = self._next(place, generator) if asked is None else asked
         route = load_route(path)
-        if self._noise == "route":
-            return Track.of(route, route.seed, self._road)
-        return Track.of(route, int(generator.integers(2**32)), self._road)
+        own = self._noise == "route"
+        draws = route.seed if own else int(generator.integers(2**32))
+        return Track.of(route, draws, self.road)
 
     def _next(self, place: int, generator: np.random.Generator) -> str:
         order = self._order
         if self._slots is None:
             return order.paths[int(generator.integers(len(order.paths)))]
-        episode = self._episodes[place]
         self._episodes[place] += 1
-        return order.path(self._slots[place], episode)
+        return order.path(self._slots[place], self._episodes[place] - 1)
 
-    def _generator(self, place: int, seed: int | None) -> np.random.Generator:
-        generator = self._generators[place]
-        if generator is None or seed is not None:
-            generator = self._generators[place] = np_random(seed)[0]
-        return generator
+    def end_of(self, track: Track) -> int:
+        """The row after the last one of an episode."""
+        return track.length if self._whole_route else COST_END
+
+    def spaces(self) -> tuple[Box, Box]:
+        """Observations, and the steer; positive is to the right."""
+        seen = Box(-np.inf, np.inf, (SIZE,), self._dtype.type)
+        return seen, Box(-STEER_LIMIT, STEER_LIMIT, (1,), np.float32)
+
+    def shown(self, seen: NDArray[np.float64]) -> NDArray[Any]:
+        """The observation that the env returns: a copy, scaled if asked for."""
+        return (seen * OBS_SCALE if self._scaled else seen).astype(self._dtype)

@@ -53,8 +53,8 @@ def check_pickling(subject: Subject) -> Iterator[Finding]:
     try:
         size = len(serialization.pack(subject.factory, "the factory"))
     except FactoryError as error:
-        remedy = "create such objects inside the factory, or in per_worker="
-        yield problem(str(error), remedy)
+        text = "create such objects inside the factory, or in per_worker="
+        yield problem(str(error), text)
         return
     yield _of_factory(subject, size)
     (troubles,) = subject.ask_each(measure_pickling, [()])
@@ -98,36 +98,26 @@ def measure_api(
     factory: Callable[[], Any], seed: int, moments: int
 ) -> tuple[EnvProfile, list[Finding]]:
     """Build, play, close; and close again."""
-    driver = EpisodeDriver(factory, seed)
+    driver, began = EpisodeDriver(factory, seed), time.perf_counter()
     found: dict[str, Finding] = {}  # by text: once each
-    steps = 0
-    for moment in _played(driver, moments):
+    steps = size = 0
+    for moment in driver.play(moments):
         for one in _of_moment(moment, driver.several):
             found.setdefault(one.measured, one)
+        size += len(pickle.dumps(moment.obs)) if steps < 2 else 0
         steps += 1
+        late = time.perf_counter() - began > PLAY_SECONDS
+        if (late and steps > 3) or size * steps > 2 * PLAY_BYTES:
+            break  # the other checks play as much
     refused = list(_of_large_seed(driver, steps))
     driver.close()
-    findings = [*found.values(), *of_closing(driver), *refused]
-    return profile_of(driver, steps), findings
-
-
-def _played(driver: EpisodeDriver, moments: int) -> Iterator[EnvResponse]:
-    """As much as the other checks will play."""
-    began, size = time.perf_counter(), 0
-    for count in range(moments):
-        moment = driver.advance()
-        yield moment
-        size += len(pickle.dumps(moment.obs)) if count < 2 else 0
-        late = time.perf_counter() - began > PLAY_SECONDS
-        if (late and count >= 3) or size * count > 2 * PLAY_BYTES:
-            return
+    return profile_of(driver, steps), [*found.values(), *of_closing(driver), *refused]
 
 
 def _of_moment(moment: EnvResponse, several: bool) -> Iterator[Finding]:
     kind = moment.what.split()[0]
     if not isinstance(moment.info, dict):
-        text = f"the info of a {kind} is {moment.info!r:.60}"
-        yield problem(text, "return a dict")
+        yield problem(f"the info of a {kind} is {moment.info!r:.60}", "return a dict")
     for reward in moment.reward.values() if several else [moment.reward]:
         try:
             as_reward(reward)
@@ -169,13 +159,12 @@ def check_api(subject: Subject) -> Iterator[Finding]:
         subject._profile, found = subject.ask(
             measure_api, subject.seed, subject.moments
         )
-    except FaultError as error:
-        yield problem(brief(error), _remedy(subject, error.fault))
-        return
-    except CorralError as error:  # its text says what to do
+    except CorralError as error:
         if error.fault is None:
             raise
-        yield problem(brief(error.fault))
+        plain = isinstance(error, FaultError)  # others say what to do
+        remedy = _remedy(subject, error.fault) if plain else ""
+        yield problem(brief(error.fault), remedy)
         return
     yield from found
     checked = _of_checker(subject)
@@ -188,19 +177,12 @@ def _remedy(subject: Subject, fault: Fault) -> str:
     if asked:
         return f"the env may need a display: try {asked}"
     advice = "make it run in a plain loop first"
-    if fault.kind in ("died", "hung"):
-        # Of a crash, where it was: what comes after that is about the interpreter.
-        output = fault.output.splitlines()
-        last = [*_places(fault.output), *(line for line in output[-1:] if line.strip())]
-        return f"{advice}; its last output: {last[0]:.160}" if last else advice
-    places = _places(fault.traceback or "")
-    return f"{advice}; raised in {places[-1]}" if places else advice
-
-
-def _places(text: str) -> list[str]:
-    """The lines of a traceback that name a file."""
-    lines = [line.strip() for line in text.splitlines()]
-    return [line for line in lines if line.startswith("File ")]
+    places = re.findall(r"^\s*(File .*)", fault.traceback or fault.output, re.M)
+    if fault.traceback and places:
+        return f"{advice}; raised in {places[-1]}"
+    # Of a crash, where it was: what comes after that is about the interpreter.
+    said = [*places, *fault.output.strip().splitlines()[-1:]]
+    return f"{advice}; its last output: {said[0]:.160}" if said else advice
 
 
 # Gymnasium's `check_env` and PettingZoo's API tests -----------------------------------

@@ -100,14 +100,14 @@ def measure_pace(factory: Callable[[], Any], seed: int, slot: int) -> float:
     """Resets and steps per second."""
     with EpisodeDriver(factory, seed, slot) as driver:
         driver.advance()
-        return pace(driver, PACE_SECONDS)
+        return pace(driver.advance, PACE_SECONDS)
 
 
-def pace(driver: EpisodeDriver, seconds: float) -> float:
-    """Resets and steps per second, for so long."""
+def pace(advance: Callable[[], object], seconds: float) -> float:
+    """Calls per second, for so long."""
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds or not count:
-        driver.advance()
+        advance()
         count += 1
     return count / (time.perf_counter() - began)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from gymnasium import Space
 from gymnasium import spaces as kinds
 
 from corral.engine.pool import Pool
+from corral.tools.doctor.checks.cost import pace
 from corral.tools.doctor.differences import difference
 from corral.tools.doctor.driver import EpisodeDriver, spaces_of
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
@@ -197,14 +197,13 @@ def measure_info_gain(factory: Callable[[], Any], seed: int, shares: bool) -> fl
 
 
 def _pace(pool: Pool) -> float:
-    space = pool.spec.action_space
-    actions = [space.sample() for _ in range(pool.num_envs)]
-    began, count = time.perf_counter(), 0
-    while time.perf_counter() - began < ROUND_SECONDS or not count:
+    actions = [pool.spec.action_space.sample() for _ in range(pool.num_envs)]
+
+    def advance() -> None:
         step = pool.step(actions)
         step.infos.to_vector(len(step))  # as a caller would see them
-        count += 1
-    return count / (time.perf_counter() - began)
+
+    return pace(advance, ROUND_SECONDS)
 
 
 def check_infos(subject: Subject) -> Finding:

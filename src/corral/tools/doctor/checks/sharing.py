@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from corral.engine.adapters.factories import wrapped
@@ -17,16 +16,12 @@ from corral.engine.executors.assign import usable_cores
 from corral.engine.executors.contract import Assignment
 from corral.engine.executors.process_sharing import NOT_REPEATABLE_REASON, try_sharing
 from corral.engine.worker.commands import ProbeRequest, ShardOptions
-from corral.engine.worker.isolation_probe import SharingAnswer
+from corral.engine.worker.isolation_probe import THREADS_KEY, SharingAnswer
 from corral.engine.worker.probe import FAILED_ONCE_REASON, UNREAD_REASON
-from corral.engine.worker.probed_env import THREADS_KEY
-from corral.errors import Fault
 from corral.tools.doctor.checks.cost import pace
-from corral.tools.doctor.checks.repeating import is_deterministic
-from corral.tools.doctor.differences import first_difference
-from corral.tools.doctor.driver import EnvResponse, EpisodeDriver, run_alone
+from corral.tools.doctor.driver import EpisodeDriver, run_alone
 from corral.tools.doctor.report import Finding, note, ok, problem, warning
-from corral.tools.doctor.subject import Subject, brief
+from corral.tools.doctor.subject import Subject
 
 # Isolation ----------------------------------------------------------------------------
 #
@@ -39,21 +34,25 @@ from corral.tools.doctor.subject import Subject, brief
 def check_isolation(subject: Subject) -> Finding:
     """A process each, which is the remedy; then several in one."""
     steps = subject.profile.steps
-    alone = [(subject.seed, slot, steps, True) for slot in range(3)]
-    subject.ask_all(run_alone, alone)
+    subject.ask_all(run_alone, [(subject.seed, slot, steps, True) for slot in range(3)])
+    found = _judged(subject, _tried(subject, isolate_rng=True))
+    subject.shares = found.severity in ("ok", "note")
+    return found
+
+
+def _tried(subject: Subject, isolate_rng: bool, threads: bool = False) -> SharingAnswer:
+    """What a probe finds out about two of these envs."""
     factory = subject.factory
     if subject.profile.kind != "gymnasium":
-        factory = functools.partial(wrapped, factory, (multi_env,))
+        factory = partial(wrapped, factory, (multi_env,))
     assignment = Assignment(
         factories=[factory] * 2,
         shards=[range(2)],
-        options=ShardOptions(subject.seed, isolate_rng=True),
+        options=ShardOptions(subject.seed, isolate_rng=isolate_rng),
         worker_init=_silence,
     )
-    question = ProbeRequest(limit=subject.seconds, thorough=True)
-    found = _judged(subject, try_sharing(assignment, [0, 1], question))
-    subject.shares = found.severity in ("ok", "note")
-    return found
+    asked = ProbeRequest(limit=subject.seconds, thorough=True, threads=threads)
+    return try_sharing(assignment, [0, 1], asked)
 
 
 def _silence() -> None:
@@ -66,9 +65,7 @@ def _silence() -> None:
 
 
 def _judged(subject: Subject, answer: SharingAnswer) -> Finding:
-    reason = answer.reason
-    if answer.difference:
-        reason += f". {answer.difference[0].upper()}{answer.difference[1:]}"
+    reason = _reason(answer)
     if answer.safe:
         return _safe(subject)
     if answer.safe is False:
@@ -88,6 +85,12 @@ def _judged(subject: Subject, answer: SharingAnswer) -> Finding:
             'the cause; otherwise use isolation="slot"'
         )
     return warning(f"whether envs may share a process is not known: {reason}", remedy)
+
+
+def _reason(answer: SharingAnswer) -> str:
+    """Why, and which env did something else than alone."""
+    apart = answer.difference
+    return f"{answer.reason}. {apart[0].upper()}{apart[1:]}" if apart else answer.reason
 
 
 def _safe(subject: Subject, reservation: str = "") -> Finding:
@@ -116,8 +119,6 @@ def _unsafe(subject: Subject, text: str) -> Finding:
 
 # Threads ------------------------------------------------------------------------------
 
-SWITCH_INTERVAL = 1e-5
-"""Seconds after which another thread may have the GIL: races show sooner."""
 TURN_SECONDS = 0.1
 """Seconds of one turn, where the gain is measured."""
 ROUNDS = 3
@@ -126,32 +127,17 @@ WORTHWHILE_GAIN = 1.5
 NOT_THREADS = 'do not use backend="thread"; "auto" does not choose it either'
 
 
-def measure_together(
-    factory: Callable[[], Any], seed: int, moments: int
-) -> tuple[list[list[EnvResponse]], str]:
-    """Two threads, an env each, built and closed there; what they did, and failed."""
-    sys.setswitchinterval(SWITCH_INTERVAL)
-
-    def life(slot: int) -> list[EnvResponse]:
-        with EpisodeDriver(factory, seed, slot) as driver:
-            return driver.record(moments)
-
-    with ThreadPoolExecutor(2) as threads:
-        lives = [threads.submit(life, slot) for slot in range(2)]
-    errors = [error for one in lives if (error := one.exception())]
-    troubles = "; ".join(f"{type(error).__name__}: {error}" for error in errors)
-    return [] if errors else [one.result() for one in lives], troubles
-
-
 def measure_gain(factory: Callable[[], Any], seed: int) -> float:
     """How many times as much two threads do as one; the lowest of the rounds."""
     drivers = [EpisodeDriver(factory, seed, slot) for slot in range(2)]
+    turns = [partial(pace, driver.advance, TURN_SECONDS) for driver in drivers]
     gains = []
-    with ThreadPoolExecutor(len(drivers)) as threads:
+    with ThreadPoolExecutor(len(turns)) as threads:
         for _ in range(ROUNDS):
-            alone = [pace(driver, TURN_SECONDS) for driver in drivers]
-            both = threads.map(pace, drivers, [TURN_SECONDS] * len(drivers))
-            gains.append(sum(pace / one for pace, one in zip(both, alone, strict=True)))
+            alone = [turn() for turn in turns]
+            both = [threads.submit(turn) for turn in turns]
+            pairs = zip(both, alone, strict=True)
+            gains.append(sum(turn.result() / one for turn, one in pairs))
     for driver in drivers:
         driver.close()
     return min(gains)
@@ -167,37 +153,20 @@ def check_threads(subject: Subject) -> Finding:
             NOT_THREADS,
             data=data,
         )
-    steps = subject.profile.steps
-    (answer,) = subject.ask_each(measure_together, [(subject.seed, steps)])
-    runs, trouble = ([], brief(answer)) if isinstance(answer, Fault) else answer
-    trouble = trouble or _difference(subject, runs)
+    answer = _tried(subject, isolate_rng=False, threads=True)
     declared = bool(subject.profile.metadata.get(THREADS_KEY))
-    text = f"two threads with an env each interfere with each other: {trouble}"
-    if not trouble:
-        return _gain(subject, declared)
+    if answer.safe or answer.reason.startswith(UNREAD_REASON):
+        return _gain(subject, declared, "did the same as alone")
+    if answer.reason == NOT_REPEATABLE_REASON:
+        return _gain(subject, declared, "ran without an error")
+    text = f"two threads with an env each interfere with each other: {_reason(answer)}"
     if declared:
         return problem(text, f'remove "{THREADS_KEY}" from its metadata', data=data)
     return note(text, NOT_THREADS, data=data)
 
 
-def _difference(subject: Subject, runs: list[list[EnvResponse]]) -> str:
-    """Where a thread did something else than an env alone; "" if no run repeats."""
-    steps = subject.profile.steps
-    for slot, run in enumerate(runs):
-        alone = subject.alone if slot == 0 else []
-        found = first_difference(
-            run, alone or subject.ask(run_alone, subject.seed, slot, steps)
-        )
-        if found:
-            fair = is_deterministic(subject)
-            return f"{found} (in a thread and alone)" if fair else ""
-    return ""
-
-
-def _gain(subject: Subject, declared: bool) -> Finding:
-    equal = subject.deterministic is not False  # else no two runs are
-    text = "did the same as alone" if equal else "ran without an error"
-    text = f"two threads with an env each {text}"
+def _gain(subject: Subject, declared: bool, did: str) -> Finding:
+    text = f"two threads with an env each {did}"
     data: dict[str, Any] = {"threads": True}
     if usable_cores() < 2:
         return ok(text, data=data)

@@ -10,9 +10,9 @@ import pytest
 
 from corral.errors import TrainingDiverged
 from corral.train.recipes.resolve import resolve
-from corral.train.run.announcements import Announcements
 from corral.train.run.directory import RunDirectory
 from corral.train.run.failure import RunFailure
+from corral.train.run.outputs import Outputs
 from corral.train.sinks.console import ConsoleSink
 
 RESULTS = {"eval/return": 20.0, "eval/return_std": 4.0}
@@ -25,9 +25,9 @@ class Run:
         self._file = io.StringIO()
         self.directory = RunDirectory(path)
         self.directory.checkpoints.mkdir(parents=True)
-        self.announce = Announcements(
-            ConsoleSink(100, self._file), resolve("cartpole", settings), self.directory
-        )
+        self.config = resolve("cartpole", settings)
+        console = ConsoleSink(100, self._file)
+        self.announce = Outputs(self.directory, self.config, console)
 
     def said(self) -> list[str]:
         """The lines since the last time, without their times."""
@@ -72,19 +72,16 @@ def test_episodes_that_checkpoints_cut_are_told_once(run) -> None:
     assert not run.said()
 
 
-def test_the_first_video_that_failed_is_told_and_how_many_at_the_end(run) -> None:
+def test_the_first_video_that_failed_is_told(run) -> None:
     run.announce.failed_video(None)
     assert not run.said()
     for reason in ("no camera", "no disk"):
         run.announce.failed_video(reason)
     assert run.said() == ["No video: no camera."]
-    run.announce.finished(failed_videos=2)
-    told, report, evaluate = run.said()
-    assert told == "2 videos could not be recorded."
+    run.announce.finished()
+    report, evaluate = run.said()
     assert report == f"Report      {run.directory.report}"
     assert evaluate == f"Evaluate    corral eval '{run.directory.path}'"
-    run.announce.finished(failed_videos=1)
-    assert len(run.said()) == 2
 
 
 def test_a_run_that_was_stopped_says_how_to_go_on(run) -> None:
@@ -119,7 +116,7 @@ def test_an_error_says_what_is_kept_where_it_is_written_and_how_to_go_on(run) ->
     run.directory.last.touch()
     error = TrainingDiverged("the loss is nan")
     announce = run.announce
-    failure = RunFailure(error, announce.config, ("corral", "train", "cartpole"))
+    failure = RunFailure(error, run.config, ("corral", "train", "cartpole"))
     text = announce.failure(failure, trained=False).splitlines()
     assert text[0] == "the loss is nan"
     assert text[1] == f"Saved       {run.directory.last}"

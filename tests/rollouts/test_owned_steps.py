@@ -12,8 +12,7 @@ from gymnasium import spaces
 from made_steps import DEFAULTS, step_of
 
 from corral import Step
-from corral.rollouts.kept_steps import joined, owned, some_of
-from corral.rollouts.space_rows import SpaceParts
+from corral.rollouts.space_rows import SpaceParts, joined, owned, some_of
 
 BOX = spaces.Box(-9, 9, (2,), np.float32)
 NESTED = spaces.Dict({"reach": BOX, "word": spaces.Text(9)})

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from corral.errors import WriteFailed
-from corral.train.run.atomic_write import replacing, write_text
+from corral.train.run.directory import replacing, write_text
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Work that no signal handler can break off half-way.
+"""The start of workers: errors of the system, and work that is not broken off half-way.
 
 Python runs signal handlers in the main thread, between any two instructions: one that
 raises (Ctrl-C, an alarm) may run between the start of a process and the line that
@@ -11,8 +11,51 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from corral.engine.faults.report import error_for, shortened
+from corral.engine.worker.commands import Job
+from corral.engine.worker.letters import describe
+from corral.errors import CorralError, Fault
+
+
+@contextmanager
+def start_errors(
+    seed: int | None,
+    worker: int | None = None,
+    kinds: type[Exception] = OSError,
+) -> Iterator[None]:
+    """Turn an OSError into a StartError: descriptors, memory, processes, programs.
+
+    Args:
+        seed: the pool's, if it means anything to the caller.
+        worker: the worker that is started; None for the whole pool.
+        kinds: the exceptions that are turned into one, except Corral's own.
+    """
+    try:
+        yield
+    except CorralError:
+        raise
+    except kinds as error:
+        fault = Fault(
+            kind="start",
+            command="start",
+            worker=worker,
+            seed=seed,
+            error_type=type(error).__name__,
+            error_text=shortened(str(error)),
+            exception=error,
+        )
+        raise error_for(fault) from error
+
+
+def construction_fault(error: BaseException, job: Job) -> Fault:
+    """A constructor's exception as a fault."""
+    slot = getattr(error, "slot", None)
+    fault = describe(error, "construct", slot, job.worker, seed=job.seed)
+    return replace(fault, kind="start")
 
 
 def uninterrupted(work: Callable[[], object]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.errors import MissingExtra, OptionError
+from corral.errors import OptionError
 from corral.learners.ppo_learner import PPOSettings
 from corral.learners.protocol import Learner, LearnerSetup
 
@@ -29,11 +29,6 @@ class SB3Learner(PPOSettings):
                 f"ppo.memory is {setup.settings.memory!r}, and Stable-Baselines3's PPO "
                 "has none: set it to none, or learner to ppo"
             )
-        try:
-            from corral.learners.sb3.ppo import SB3PPO
-        except ImportError as error:
-            raise MissingExtra(
-                f"this needs Stable-Baselines3 ({error}): pip install "
-                "'corral[sb3,train]'"
-            ) from error
+        from corral.learners.sb3.ppo import SB3PPO
+
         return SB3PPO(setup, **options)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from corral.engine.faults import signatures, user_key
-from corral.engine.faults.user_key import KeyUnusable
+from corral.engine.faults import signatures
+from corral.engine.faults.signatures import KeyUnusable
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ def home(tmp_path, monkeypatch):
 
 
 def test_it_is_made_when_first_needed_and_kept(home):
-    assert user_key.existing() is None
-    key = user_key.existing_or_new()
+    assert signatures.existing_key() is None
+    key = signatures.existing_or_new_key()
     path = home / ".local" / "state" / "corral" / "key"
-    assert path.read_bytes() == key == user_key.existing_or_new()
+    assert path.read_bytes() == key == signatures.existing_or_new_key()
     assert len(key) == 32
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -32,17 +32,17 @@ def test_it_is_made_when_first_needed_and_kept(home):
 
 def test_xdg_names_its_place(home, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
-    user_key.existing_or_new()
+    signatures.existing_or_new_key()
     assert (home / "state" / "corral" / "key").is_file()
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert user_key.path() == home / ".local" / "state" / "corral" / "key"
+    assert signatures.key_path() == home / ".local" / "state" / "corral" / "key"
 
 
 def test_programs_that_start_at_once_get_the_same_one(home):
     code = (
-        "from corral.engine.faults import user_key as u; import sys; sys.stdin.read()"
+        "from corral.engine.faults import signatures as u; import sys; sys.stdin.read()"
     )
-    code += "; print(u.existing_or_new().hex())"
+    code += "; print(u.existing_or_new_key().hex())"
     programs = [
         subprocess.Popen(
             [sys.executable, "-c", code],
@@ -58,43 +58,43 @@ def test_programs_that_start_at_once_get_the_same_one(home):
     assert [program.wait(60) for program in programs] == [0] * 4
     for program in programs:
         program.stdout.close()
-    assert keys == {user_key.existing_or_new().hex() + "\n"}
+    assert keys == {signatures.existing_or_new_key().hex() + "\n"}
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o666])
 def test_one_that_others_could_read_or_write_is_not_used(home, mode):
-    user_key.existing_or_new()
-    user_key.path().chmod(mode)
+    signatures.existing_or_new_key()
+    signatures.key_path().chmod(mode)
     with pytest.raises(KeyUnusable, match=rf"mode {mode:o}.*delete the key"):
-        user_key.existing_or_new()
+        signatures.existing_or_new_key()
 
 
 def test_nor_one_in_a_folder_that_others_can_write_to(home):
-    user_key.existing_or_new()
-    user_key.path().parent.chmod(0o777)
+    signatures.existing_or_new_key()
+    signatures.key_path().parent.chmod(0o777)
     with pytest.raises(KeyUnusable, match="mode 777"):
-        user_key.existing()
+        signatures.existing_key()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_nor_one_of_another_user(home):
-    user_key.existing_or_new()
-    os.chown(user_key.path(), 12345, -1)
+    signatures.existing_or_new_key()
+    os.chown(signatures.key_path(), 12345, -1)
     with pytest.raises(KeyUnusable, match="belongs to user 12345"):
-        user_key.existing()
+        signatures.existing_key()
 
 
 def test_nor_a_link_nor_a_damaged_one(home):
-    user_key.existing_or_new()
-    path = user_key.path()
+    signatures.existing_or_new_key()
+    path = signatures.key_path()
     path.write_bytes(b"short")
     with pytest.raises(KeyUnusable, match="5 bytes instead of 32"):
-        user_key.existing()
+        signatures.existing_key()
     (home / "other").write_bytes(b"k" * 32)
     path.unlink()
     path.symlink_to(home / "other")
     with pytest.raises(KeyUnusable, match="cannot be read"):
-        user_key.existing()
+        signatures.existing_key()
 
 
 def test_a_home_that_cannot_be_written_is_told(home, monkeypatch):
@@ -110,7 +110,7 @@ def test_a_signature_is_of_its_data_its_kind_and_its_key(home):
     assert "changed" in signatures.doubt(signatures.FAULT_FILE, b"data", signed)
     assert "not signed" in signatures.doubt(signatures.RUN_FILE, b"data", None)
     assert "another kind" in signatures.doubt(signatures.RUN_FILE, b"data", "md5 x y")
-    user_key.path().unlink()
+    signatures.key_path().unlink()
     assert "another key" in signatures.doubt(signatures.RUN_FILE, b"data", signed)
     signatures.sign(signatures.RUN_FILE, b"")
     assert "another key" in signatures.doubt(signatures.RUN_FILE, b"data", signed)
