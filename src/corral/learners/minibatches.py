@@ -49,8 +49,10 @@ class RolloutTensors:
         return self._mapped(lambda tensor: tensor[part])
 
     def _mapped(self, function: Callable[[Any], Any]) -> RolloutTensors:
+        rest = self.chosen, self.log_prob, self.value, self.advantage, self.returns
         return RolloutTensors(
-            *(mapped(function, getattr(self, name)) for name in self.__slots__)
+            [function(leaf) for leaf in self.leaves],
+            *(None if one is None else function(one) for one in rest),
         )
 
     def quantities(self) -> list[tuple[str, Any]]:

@@ -138,7 +138,9 @@ class SignalledExecutor(Executor):
         try:
             for link in present:
                 # There is room: mail leaves one entry, and no slot is pending.
-                link.announce(command)
+                link.queue[link.sent & link.last] = command
+                link.sent = link.sent + 1 & TICKET_MASK
+                link.bell.announce()
             for link in present:
                 link.bell.flush()
         except BaseException:
@@ -166,14 +168,18 @@ class SignalledExecutor(Executor):
         """Queue commands to one worker, which starts with the first if it spins."""
         if self._assignment.options.batched:
             entries = as_one_command(entries)
-        # Only mail can fill a queue, and only of a worker that is busy for long.
-        while not link.has_room(len(entries)):
+        # Only mail can fill a queue, and only of a worker that is busy for long. The
+        # last entry is left to `send_all`.
+        room = link.last - len(entries)
+        while link.sent - link.consumed[0] & TICKET_MASK > room:
             link.bell.flush()
             self._raise_if_dead(link)
             self._collect()
             time.sleep(0.001)
         for entry in entries:
-            link.announce(entry)
+            link.queue[link.sent & link.last] = entry
+            link.sent = link.sent + 1 & TICKET_MASK
+            link.bell.announce()
 
     def post(self, messages: Sequence[tuple[int, Any]]) -> None:
         """Announce each message, then post it; none of them if one cannot be packed.
@@ -426,11 +432,12 @@ class SignalledExecutor(Executor):
         """Ask a worker to close its envs; whether it will read that in its queue."""
         # For a worker whose queue is full, or that is not looking at it yet.
         self.control.stop[link.worker, 0] = CLOSE_ASKED
-        if not self._bound or not link.has_room():
+        full = link.sent - link.consumed[0] & TICKET_MASK >= link.last
+        if not self._bound or full:
             return False
         with suppress(Exception):
             link.mailbox.post(Ask("close"), timeout=0.0)
-        link.announce(MAIL_ENTRY)
+        self._announce(link, [MAIL_ENTRY])
         link.bell.flush()
         return True
 

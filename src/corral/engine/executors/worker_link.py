@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from corral.engine.layout.plan import TICKET_MASK, WORKER_ENDED, ControlViews
+from corral.engine.layout.plan import WORKER_ENDED, ControlViews
 from corral.engine.transport.doorbell import Doorbell
 from corral.errors import Fault
 
@@ -33,20 +33,9 @@ class WorkerLink:
 
     def __post_init__(self) -> None:
         self.queue = self.control.queue[self.worker].data
-        self._last = len(self.queue) - 1  # the length is a power of two
+        self.last = len(self.queue) - 1  # the length is a power of two
         self.consumed = self.control.consumed[self.worker].data
         self.fetched = int(self.control.posted[self.worker])
-
-    def has_room(self, count: int = 1) -> bool:
-        """Whether the queue has room; its last entry is left to `send_all`."""
-        pending: int = self.sent - self.consumed[0] & TICKET_MASK
-        return pending + count <= self._last
-
-    def announce(self, entry: int) -> None:
-        """Queue a command; the worker starts with it now if it spins."""
-        self.queue[self.sent & self._last] = entry
-        self.sent = self.sent + 1 & TICKET_MASK
-        self.bell.announce()
 
     @property
     def ended_in_order(self) -> bool:
