@@ -111,7 +111,7 @@ def test_a_seed_has_to_be_a_number(make_pool: MakePool, seed: Any) -> None:
 
 
 def test_what_is_no_way_to_make_an_env_is_refused(make_pool: MakePool) -> None:
-    with pytest.raises(OptionError, match="pass the class, Echo"):
+    with pytest.raises(OptionError, match="pass its id, its class or a function"):
         make_pool(Echo(), 2)
     with pytest.raises(OptionError, match="item 1 of the list is 5"):
         make_pool([Echo, 5])
@@ -261,10 +261,10 @@ WRONG_SLOTS: list[tuple[Any, str]] = [
     ([0, 3], "slots 0 to 2"),
     ([-1], "slots 0 to 2"),
     ([1, 1], "only once"),
-    ([], "empty"),
-    ([0.5], "integers"),
-    ([[0, 1]], "integers"),
-    (1, "integers"),
+    ([], "at least one integer"),
+    ([0.5], "integer"),
+    ([[0, 1]], "integer"),
+    (1, "integer"),
 ]
 
 

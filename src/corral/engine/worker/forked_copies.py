@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 COPY_EXIT_CODE = 1
@@ -60,15 +60,20 @@ def guard_of(worker: int) -> Guard:
     return end_if_copied
 
 
-@contextmanager
-def guarded(guard: Guard) -> Iterator[None]:
-    """Around the user's code."""
-    try:
-        yield
-    except BaseException as error:
-        guard(error)
-        raise
-    guard()
+class guarded:
+    """Around the user's code.
+
+    Not a generator: contextlib writes to the exception, and some take no attributes.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._guard(error)
 
 
 def counted_forks() -> list[None]:
