@@ -84,6 +84,7 @@ def run_episodes(
     max_length: int | None = None,
     min_slots: int | None = None,
     obs_norm: ObsNorm | None = None,
+    repeat: int = 1,
 ) -> list[Episode]:
     """Run whole episodes; results are in the order of the items.
 
@@ -103,14 +104,18 @@ def run_episodes(
         max_length: steps after which an episode is truncated (default: no limit).
         min_slots: number of results to wait for (default: half of those running).
         obs_norm: normalises the policy's observations; it is not updated here.
+        repeat: run each episode this often, with the same seed and task; only the
+            policy's draws differ. The copies follow each other in the result.
 
     Raises:
         FaultError: an env or worker failed in a pool with on_fault="raise"; episodes
             that were finished by then are in its `episodes`.
     """
     check_pool(pool)
-    items = _items(pool, episodes, tasks, seeds, pool.seed if seed is None else seed)
     check_count("max_restarts", max_restarts, least=0)
+    check_count("repeat", repeat)
+    root = pool.seed if seed is None else seed
+    items = _items(pool, episodes, tasks, seeds, root, repeat)
     if max_length is not None and max_length < 1:
         raise OptionError(f"max_length is {max_length!r}; it must be None or >= 1")
     if not items:
@@ -133,6 +138,8 @@ class _EpisodeItem:
     number: int
     seed: int
     task: Any
+    draws: int
+    """Seed of the policy's draws."""
     faults: list[Fault] = field(default_factory=list)
 
 
@@ -209,7 +216,7 @@ class _EpisodesRun:
         items = [self._queue.popleft() for _ in chosen]
         self._at.update(zip(chosen, items, strict=True))
         seeds = [item.seed for item in items]
-        self._actor.start(chosen, seeds)
+        self._actor.start(chosen, [item.draws for item in items])
         self._pool.send_reset(chosen, seeds=seeds, tasks=[item.task for item in items])
 
     def _conclude(self, step: Step, position: int, rows: dict[int, Trajectory]) -> None:
@@ -244,6 +251,7 @@ def _items(
     tasks: Sequence[Any] | None,
     seeds: Sequence[int] | None,
     seed: int,
+    repeat: int,
 ) -> list[_EpisodeItem]:
     given = {"tasks": tasks, "seeds": seeds}
     counts = {name: len(each) for name, each in given.items() if each is not None}
@@ -259,14 +267,14 @@ def _items(
     (count,) = set(counts.values())
     if count < 0:
         raise OptionError(f"episodes is {episodes!r}; it must be >= 0")
-    return [
-        _EpisodeItem(
-            number,
-            episode_seed(seed, number) if seeds is None else int(seeds[number]),
-            drawn_task(pool, seed, number) if tasks is None else tasks[number],
-        )
-        for number in range(count)
-    ]
+    items = []
+    for number in range(count):
+        own = episode_seed(seed, number) if seeds is None else int(seeds[number])
+        task = drawn_task(pool, seed, number) if tasks is None else tasks[number]
+        for copy in range(repeat):
+            draws = episode_seed(own, copy, SeedDomain.COPIES) if copy else own
+            items.append(_EpisodeItem(number * repeat + copy, own, task, draws))
+    return items
 
 
 def drawn_task(pool: Pool, seed: int, number: int) -> Any:

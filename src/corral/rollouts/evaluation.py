@@ -97,6 +97,7 @@ def evaluate(
     tasks: Sequence[Any] | None = None,
     max_length: int | None = None,
     obs_norm: ObsNorm | None = None,
+    repeat: int = 1,
     **options: Any,
 ) -> Evaluation:
     """Run exactly this many episodes; the result does not depend on `num_envs`.
@@ -112,6 +113,8 @@ def evaluate(
         tasks: one per episode.
         max_length: steps after which an episode is truncated (default: no limit).
         obs_norm: the normalisation that the policy was trained with.
+        repeat: run each episode this often, with the same seed and task; see
+            `run_episodes`.
         **options: everything else that `corral.Pool` takes, if `env` is not a pool.
     """
     if isinstance(env, Pool):
@@ -136,6 +139,7 @@ def evaluate(
             rows=False,
             max_length=max_length,
             obs_norm=obs_norm,
+            repeat=repeat,
         )
     return Evaluation(
         returns=np.array([episode.return_ for episode in run], np.float64),

@@ -21,6 +21,7 @@ def test_domains_keep_their_numbers() -> None:
         "RESTARTS": 3,
         "NUMBERED": 4,
         "RETRIES": 5,
+        "COPIES": 6,
     }
     assert [int(one) for one in EvaluationSeed] == [1, 2, 3]
 

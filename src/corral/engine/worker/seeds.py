@@ -30,6 +30,8 @@ class SeedDomain(enum.IntEnum):
     """(root, number): the root of the episodes after `end_episodes(number)`."""
     RETRIES = 5
     """(root): the root of the next episodes, if beginning these fails."""
+    COPIES = 6
+    """(seed of an episode, copy): the policy's draws in a copy of that episode."""
 
 
 class EvaluationSeed(enum.IntEnum):
