@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from gymnasium import Space
 
-Autoreset = Literal["next_step", "same_step", "off"]
+Autoreset = Literal["next_step", "same_step", "off", "hold"]
 Factory = Callable[..., Any]
 """Makes an env. Called without arguments; for a batched env, with `num_envs`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,8 @@ class ReferenceSlot:
 
     def step(self, action: Any, mode: str) -> Row:
         """A step under an autoreset mode."""
+        if self.over and mode == "hold":
+            return replace(self._last, reward=0.0, valid=False, info={})
         if self.over:
             assert mode != "off", "the test wants what the contract forbids"
             row = self.reset()
@@ -98,7 +100,7 @@ class ReferenceSlot:
                 row.seed = self._seed
                 row.started = True
             else:
-                self.over = True
+                self.over, self._last = True, row
         return row
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from .reference import ReferenceSlot, Row, assert_same_rows, drive, row_of
 
 ROOT = 7
 SLOTS = 3
-MODES = ("next_step", "same_step", "off")
+MODES = ("next_step", "same_step", "off", "hold")
 Command = tuple[str, int]
 """An autoreset mode or "reset", and the action."""
 

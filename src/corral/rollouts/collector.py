@@ -126,10 +126,11 @@ class Collector:
         """
         if steps < 1 or steps != int(steps):
             raise OptionError(f"steps is {steps!r}; it must be an integer >= 1")
-        if self.pool.autoreset == "off":
+        if self.pool.autoreset in ("off", "hold"):
             raise OptionError(
-                'the pool has autoreset="off", so no episode follows; make the pool '
-                'with autoreset="same_step" or "next_step", or use run_episodes'
+                f'the pool has autoreset="{self.pool.autoreset}", so no episode '
+                'follows; make the pool with autoreset="same_step" or "next_step", or '
+                "use run_episodes"
             )
         now = self._begin(self._root) if self._now is None else self._now
         if self._sends != self.pool.send_count:

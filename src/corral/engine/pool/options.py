@@ -25,7 +25,7 @@ from corral.engine.keywords import (
     is_number,
 )
 from corral.engine.layout.action_check import ActionCheck
-from corral.engine.worker.autoreset import MODES, OFF, SAME_STEP
+from corral.engine.worker.autoreset import MODES, NEXT_STEP, SAME_STEP
 from corral.engine.worker.commands import ShardOptions
 from corral.errors import OptionError, SpacesDiffer
 
@@ -292,7 +292,7 @@ class BatchedEnvs:
                 'metadata["autoreset_mode"] is AutoresetMode.DISABLED'
             )
         if self._only is None and not self._masks_steps and mode != SAME_STEP:
-            waits = "stays" if mode == OFF else "is reset"
+            waits = "is reset" if mode == NEXT_STEP else "stays"
             raise OptionError(
                 f"autoreset={name!r}: a slot whose episode has ended {waits} while "
                 "others step, but the batched env is always stepped as a whole; use "

@@ -3,6 +3,7 @@
     next_step   the step after the end resets instead of stepping: a filler row
     same_step   the step that ends an episode returns the next one's first observation
     off         nothing; the caller resets
+    hold        every step after the end repeats the last row, until the caller resets
 
 In every mode the last observation is copied to `final_obs` before anything is reset,
 since an env may reuse its observation buffer.
@@ -26,8 +27,8 @@ from corral.engine.worker.record import EPISODE_LOST, EPISODE_OVER, NEXT_EPISODE
 from corral.engine.worker.shard_rows import ShardRows
 from corral.errors import EpisodeOver, Fault, OrderError, SpacesDiffer
 
-NEXT_STEP, SAME_STEP, OFF = range(3)
-MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF}
+NEXT_STEP, SAME_STEP, OFF, HOLD = range(4)
+MODES = {"next_step": NEXT_STEP, "same_step": SAME_STEP, "off": OFF, "hold": HOLD}
 
 
 def instead_of_stepping(shard: ShardRows, index: int, row: int, mode: int) -> None:
@@ -39,6 +40,8 @@ def instead_of_stepping(shard: ShardRows, index: int, row: int, mode: int) -> No
         after_a_fault(shard, index, row, mode)
     elif care & NEXT_EPISODE_DUE:
         shard.begin_next(index, row)
+    elif mode == HOLD:
+        shard.hold(index, row)
     elif mode == OFF:
         raise EpisodeOver(
             "the episode has ended; with autoreset off, reset the slot before a step"

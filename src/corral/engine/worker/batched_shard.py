@@ -288,7 +288,7 @@ class BatchedShard(Shard):
         over = [i for i in tickets if self.care[i] & NEEDS_CARE == EPISODE_OVER]
         return [
             *(ended if mode == autoreset.SAME_STEP else ()),
-            *(over if mode != autoreset.OFF else ()),
+            *(over if mode not in (autoreset.OFF, autoreset.HOLD) else ()),
         ]
 
     def _begin_together(self, indexes: list[int]) -> None:

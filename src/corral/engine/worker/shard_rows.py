@@ -195,6 +195,16 @@ class ShardRows:
         record["truncated"] = True
         self.info_writer.clear(index, row)
 
+    def hold(self, index: int, row: int) -> None:
+        """The row of the episode's end again, without reward: its env does nothing."""
+        for array in self._obs:
+            array[row, index] = array[1 - row, index]
+        self._records[row, index] = self._records[1 - row, index]
+        record = self._records[row, index]  # a view
+        record["reward"] = record["step_time"] = 0.0
+        record["started"] = record["valid"] = False
+        self.info_writer.clear(index, row)
+
     # Faults and limits ----------------------------------------------------------------
 
     def described(self, index: int, command: str, error: BaseException) -> Fault:
