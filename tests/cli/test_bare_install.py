@@ -25,7 +25,9 @@ LINES = {
     "train": {
         **{name: "train" for name in RECIPES if name not in EXTRAS},
         "ant": "mujoco,train",
+        "ant_dir": "mujoco,train",
         "bullet_pendulum": "bullet",
+        "cheetah_vel": "mujoco,train",
         "grid_world": "multi,sb3,train",
         "tinyphysics": "tinyphysics",
         "tinyphysics_tuned": "tinyphysics",

@@ -28,7 +28,7 @@ POSITIONAL = {
 VALUES = {
     *("Decision", "EnvSpec", "Episode", "Evaluation", "FlattenedAgents", "ObsNorm"),
     *("Policy", "RewardNorm", "Rollout", "StandIn", "Step", "errors", "register_codec"),
-    *("take_turns", "this_worker", "two_groups"),
+    *("Trials", "take_turns", "this_worker", "two_groups"),
 }
 """No calls with options: values, protocols, functions of one or two arguments."""
 
